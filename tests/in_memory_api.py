@@ -110,13 +110,15 @@ class InMemoryApi:
         registry = Registry(tuple(each for each in builtin if each.group not in without_groups))
         for resource in (*_custom_resources(), *(each for kind in others for each in resources_of(_definition(kind)))):
             registry.add(resource)
+        services = registry.stored("", "services")
+        assert services is not None
         self._environment = Environment(
             self._storage,
             registry,
             self.clock,
             Random(1),
             admission=(NamespaceLifecycle(),),
-            addresses=ServiceAddresses(self._storage, Random(1)),
+            addresses=ServiceAddresses(self._storage, services, Random(1)),
             warns_of_missing_controllers=False,
         )
         self._application = Application(self._environment, TokenAuthenticator(_TOKEN), Health())

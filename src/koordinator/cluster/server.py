@@ -197,6 +197,8 @@ class EmbeddedApi:
         return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random, user)
 
     def _environment(self, storage: Storage, registry: Registry, webhooks: AdmissionWebhooks) -> Environment:
+        services = registry.stored("", "services")
+        assert services is not None
         return Environment(
             storage=storage,
             registry=registry,
@@ -205,7 +207,7 @@ class EmbeddedApi:
             admission=(NamespaceLifecycle(),),
             webhooks=webhooks,
             quotas=self._quotas,
-            addresses=ServiceAddresses(storage, self._options.random),
+            addresses=ServiceAddresses(storage, services, self._options.random),
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
         )

@@ -7,18 +7,18 @@ those have that are on their way into the store.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
-from koordinator.cluster.resource import Cause
-from koordinator.cluster.storage.interface import Storage, Stored
+from koordinator.cluster.resource import Cause, Resource
+from koordinator.cluster.storage.interface import Change, Storage, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.service import HEADLESS, has_cluster_ip, has_health_port, has_node_ports
 from koordinator.cluster.verbs.environment import Allocate, allocate_nothing
@@ -35,27 +35,25 @@ Kubernetes."""
 _TAKEN_PORT: Final = "provided port is already allocated"
 _NO_PORT: Final = "failed to allocate a nodePort"
 _NO_ADDRESS: Final = "failed to allocate a serviceIP"
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 Claim = str | int
 """A cluster IP or a node port."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    revision: int
-    claims: frozenset[Claim]
+IsTaken = Callable[[Claim], bool]
 
 
 class ServiceAddresses:
-    """Of one server."""
+    """Of one server; ``services`` is the kind."""
 
-    def __init__(self, storage: Storage, random: Random) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, services: Resource, random: Random) -> None:
         self._random = random
-        self._known: dict[str, _Known] = {}
-        """What the stored Services had when they were last looked at, by their keys."""
+        self._prefix = services.storage_prefix()
+        self._stored: dict[str, frozenset[Claim]] = {}
+        """By the keys of the Services."""
+        self._holders: Counter[Claim] = Counter()
         self._held: list[set[Claim]] = []
+        for stored in storage.list(self._prefix).items:
+            self._set(stored.key, _stored_claims(stored))
+        storage.observe(self._follow)
 
     def holding(self, target: Target) -> AbstractContextManager[Allocate]:
         """What is allocated in the block is kept from others until its end, when the Service is stored or is not."""
@@ -73,43 +71,75 @@ class ServiceAddresses:
             self._held.remove(held)
 
     def _allocate(self, target: Target, service: Document, held: set[Claim]) -> None:
-        spec, own = service["spec"], self._own(target)
+        spec = service["spec"]
+        own = self._stored.get(target.key, frozenset()) if target.name else frozenset()
         if not _lacks(spec) and _claims(spec) <= own:
             return
-        errors = allocate(spec, self._taken(target), own, self._random)
+
+        def is_taken(claim: Claim) -> bool:
+            return self._holders[claim] > (claim in own) or any(claim in each for each in self._held)
+
+        errors = allocate(spec, is_taken, own, self._random)
         held |= _claims(spec)
         if errors:
             raise invalid(target.resource, service["metadata"]["name"], errors)
 
-    def _own(self, target: Target) -> frozenset[Claim]:
-        stored = self._storage.get(target.key) if target.name else None
-        return frozenset() if stored is None else _stored_claims(stored)
+    def _follow(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if change.key.startswith(self._prefix):
+                is_gone = change.type == "deleted"
+                self._set(change.key, frozenset() if is_gone else _stored_claims(change.current))
 
-    def _taken(self, target: Target) -> set[Claim]:
-        """By all other Services."""
-        known: dict[str, _Known] = {}
-        for stored in self._storage.list(target.resource.storage_prefix()).items:
-            before = self._known.get(stored.key)
-            is_same = before is not None and before.revision == stored.revision
-            known[stored.key] = before if before is not None and is_same else _known(stored)
-        self._known = known
-        of_others = [each.claims for key, each in known.items() if not target.name or key != target.key]
-        return set().union(*of_others, *self._held)
+    def _set(self, key: str, claims: frozenset[Claim]) -> None:
+        for claim in self._stored.pop(key, ()):
+            self._holders[claim] -= 1
+            if not self._holders[claim]:
+                del self._holders[claim]
+        self._holders.update(claims)
+        if claims:
+            self._stored[key] = claims
 
 
-def _known(stored: Stored) -> _Known:
-    return _Known(stored.revision, _stored_claims(stored))
+class _Port(msgspec.Struct, rename="camel"):
+    node_port: int | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    cluster_ip: str | None = msgspec.field(default=None, name="clusterIP")
+    cluster_ips: list[str] | None = msgspec.field(default=None, name="clusterIPs")
+    health_check_node_port: int | None = None
+    ports: list[_Port] | None = None
+
+
+class _Service(msgspec.Struct):
+    spec: _Spec
+
+
+_decode: Final = msgspec.json.Decoder(_Service).decode
 
 
 def _stored_claims(stored: Stored) -> frozenset[Claim]:
-    return _claims(_decode(stored.value).get("spec") or {})
+    """None of what cannot be read, which only a damaged store has."""
+    try:
+        spec = _decode(stored.value).spec
+    except msgspec.DecodeError:
+        return frozenset()
+    return _all_claims(
+        [spec.cluster_ip, *(spec.cluster_ips or ())],
+        [spec.health_check_node_port, *(port.node_port for port in spec.ports or ())],
+    )
+
+
+def _all_claims(addresses: Iterable[str | None], ports: Iterable[int | None]) -> frozenset[Claim]:
+    return frozenset([*(each for each in addresses if each and each != HEADLESS), *(port for port in ports if port)])
 
 
 def _claims(spec: Document) -> frozenset[Claim]:
-    """All that a Service has."""
-    addresses = [each for each in (spec.get("clusterIP"), *(spec.get("clusterIPs") or ())) if each and each != HEADLESS]
-    ports = [spec.get("healthCheckNodePort"), *(port.get("nodePort") for port in spec.get("ports") or ())]
-    return frozenset([*addresses, *(port for port in ports if port)])
+    """All that a Service has or asks for."""
+    return _all_claims(
+        [spec.get("clusterIP"), *(spec.get("clusterIPs") or ())],
+        [spec.get("healthCheckNodePort"), *(port.get("nodePort") for port in spec.get("ports") or ())],
+    )
 
 
 def _lacks(spec: Document) -> bool:
@@ -124,29 +154,29 @@ def _lacks(spec: Document) -> bool:
 # The choice; pure but for the random numbers.
 
 
-def allocate(spec: Document, taken: Set[Claim], own: Set[Claim], random: Random) -> list[Cause]:
-    """Give the Service what it lacks, and check what it asks for; returns what it cannot have. ``taken``: what others
-    have; ``own``: what it has already, which stays wherever it is. Raises ApiError 500 when a range is exhausted."""
+def allocate(spec: Document, is_taken: IsTaken, own: Set[Claim], random: Random) -> list[Cause]:
+    """Give the Service what it lacks, and check what it asks for; returns what it cannot have. ``is_taken``: by another
+    one; ``own``: what it has already, which stays wherever it is. Raises ApiError 500 when a range is exhausted."""
     errors: list[Cause] = []
     addresses = [each for each in spec.get("clusterIPs") or () if each != HEADLESS and each not in own]
     for address in addresses:
-        if why := _refusal_of_address(address, taken):
+        if why := _refusal_of_address(address, is_taken):
             why = f"failed to allocate IP {address}: {why}"
             errors.append(causes.invalid("spec.clusterIPs", spec["clusterIPs"], why))
     if has_cluster_ip(spec) and not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(taken, random)
+        spec["clusterIP"] = _free_address(is_taken, random)
         spec["clusterIPs"] = [spec["clusterIP"]]
     ports = spec.get("ports") or []
-    errors += _requested_ports(ports, taken, own)
+    errors += _requested_ports(ports, is_taken, own)
     health = spec.get("healthCheckNodePort")
-    if health and health not in own and (why := _refusal_of_port(health, taken)):
+    if health and health not in own and (why := _refusal_of_port(health, is_taken)):
         errors.append(causes.invalid("spec.healthCheckNodePort", health, why))
     if not errors:
-        _choose_ports(spec, set(taken), random)
+        _choose_ports(spec, is_taken, random)
     return errors
 
 
-def _requested_ports(ports: Sequence[Document], taken: Set[Claim], own: Set[Claim]) -> list[Cause]:
+def _requested_ports(ports: Sequence[Document], is_taken: IsTaken, own: Set[Claim]) -> list[Cause]:
     errors: list[Cause] = []
     seen: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
@@ -156,48 +186,55 @@ def _requested_ports(ports: Sequence[Document], taken: Set[Claim], own: Set[Clai
         # A port of two protocols has one number for both.
         is_double = (port["protocol"], number) in seen
         seen.add((port["protocol"], number))
-        why = _TAKEN_PORT if is_double else "" if number in own else _refusal_of_port(number, taken)
+        why = _TAKEN_PORT if is_double else "" if number in own else _refusal_of_port(number, is_taken)
         if why:
             errors.append(causes.invalid(f"spec.ports[{index}].nodePort", number, why))
     return errors
 
 
-def _choose_ports(spec: Document, taken: set[Claim], random: Random) -> None:
+def _choose_ports(spec: Document, is_taken: IsTaken, random: Random) -> None:
     ports = spec.get("ports") or []
-    taken |= _claims(spec)
+    chosen = set(_claims(spec))
+
+    def choose() -> int:
+        number = _free(NODE_PORTS, _KEPT_PORTS, lambda each: each in chosen or is_taken(each), random, _NO_PORT)
+        chosen.add(number)
+        return number
+
     for port in ports if has_node_ports(spec) else ():
         if not port.get("nodePort"):
             same = (each["nodePort"] for each in ports if each["port"] == port["port"] and each.get("nodePort"))
-            port["nodePort"] = next(same, None) or _free(NODE_PORTS, _KEPT_PORTS, taken, random, _NO_PORT)
-            taken.add(port["nodePort"])
+            port["nodePort"] = next(same, None) or choose()
     if has_health_port(spec) and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = _free(NODE_PORTS, _KEPT_PORTS, taken, random, _NO_PORT)
+        spec["healthCheckNodePort"] = choose()
 
 
-def _refusal_of_address(text: str, taken: Set[Claim]) -> str:
+def _refusal_of_address(text: str, is_taken: IsTaken) -> str:
     if int(ipaddress.ip_address(text)) not in _ADDRESSES:
         return "the provided network does not match the current range"
-    return "provided IP is already allocated" if text in taken else ""
+    return "provided IP is already allocated" if is_taken(text) else ""
 
 
-def _refusal_of_port(number: int, taken: Set[Claim]) -> str:
+def _refusal_of_port(number: int, is_taken: IsTaken) -> str:
     if number not in NODE_PORTS:
         shown = f"{NODE_PORTS[0]}-{NODE_PORTS[-1]}"
         return f"provided port is not in the valid range. The range of valid ports is {shown}"
-    return _TAKEN_PORT if number in taken else ""
+    return _TAKEN_PORT if is_taken(number) else ""
 
 
-def _free_address(taken: Set[Claim], random: Random) -> str:
-    numbers = {int(ipaddress.ip_address(each)) for each in taken if isinstance(each, str)}
-    return str(ipaddress.ip_address(_free(_ADDRESSES, _KEPT_ADDRESSES, numbers, random, _NO_ADDRESS)))
+def _free_address(is_taken: IsTaken, random: Random) -> str:
+    def is_used(number: int) -> bool:
+        return is_taken(str(ipaddress.ip_address(number)))
+
+    return str(ipaddress.ip_address(_free(_ADDRESSES, _KEPT_ADDRESSES, is_used, random, _NO_ADDRESS)))
 
 
-def _free(numbers: range, kept: int, taken: Set[Any], random: Random, refusal: str) -> int:
+def _free(numbers: range, kept: int, is_used: Callable[[int], bool], random: Random, refusal: str) -> int:
     """One at random, of the kept ones only if there is no other."""
     for part in (numbers[kept:], numbers[:kept]):
         start = random.randrange(len(part))
         for offset in range(len(part)):
             number = part[(start + offset) % len(part)]
-            if number not in taken:
+            if not is_used(number):
                 return number
     raise ApiError(500, "InternalError", f"Internal error occurred: {refusal}: range is full")
