@@ -155,25 +155,27 @@ def _lacks(spec: Document) -> bool:
 
 
 def allocate(spec: Document, is_taken: IsTaken, own: Set[Claim], random: Random) -> list[Cause]:
-    """Give the Service what it lacks, and check what it asks for; returns what it cannot have. ``is_taken``: by another
-    one; ``own``: what it has already, which stays wherever it is. Raises ApiError 500 when a range is exhausted."""
-    errors: list[Cause] = []
-    addresses = [each for each in spec.get("clusterIPs") or () if each != HEADLESS and each not in own]
-    for address in addresses:
-        if why := _refusal_of_address(address, is_taken):
+    """Give the Service what it lacks, and check what it asks for; returns the first thing that it cannot have.
+    ``is_taken``: by another one; ``own``: what it has already, which stays wherever it is. Raises ApiError 500 when a
+    range is exhausted, and as the real server does for the port of a health check."""
+    for address in spec.get("clusterIPs") or ():
+        if address != HEADLESS and address not in own and (why := _refusal_of_address(address, is_taken)):
             why = f"failed to allocate IP {address}: {why}"
-            errors.append(causes.invalid("spec.clusterIPs", spec["clusterIPs"], why))
+            return [causes.invalid("spec.clusterIPs", spec["clusterIPs"], why)]
+    if errors := _requested_ports(spec.get("ports") or [], is_taken, own):
+        return errors[:1]
+    health = spec.get("healthCheckNodePort")
+    if health and health not in own and (why := _refusal_of_port(health, is_taken)):
+        raise _internal_error(f"failed to allocate requested HealthCheck NodePort {health}: {why}")
     if has_cluster_ip(spec) and not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(is_taken, random)
         spec["clusterIPs"] = [spec["clusterIP"]]
-    ports = spec.get("ports") or []
-    errors += _requested_ports(ports, is_taken, own)
-    health = spec.get("healthCheckNodePort")
-    if health and health not in own and (why := _refusal_of_port(health, is_taken)):
-        errors.append(causes.invalid("spec.healthCheckNodePort", health, why))
-    if not errors:
-        _choose_ports(spec, is_taken, random)
-    return errors
+    _choose_ports(spec, is_taken, random)
+    return []
+
+
+def _internal_error(text: str) -> ApiError:
+    return ApiError(500, "InternalError", f"Internal error occurred: {text}")
 
 
 def _requested_ports(ports: Sequence[Document], is_taken: IsTaken, own: Set[Claim]) -> list[Cause]:
@@ -237,4 +239,4 @@ def _free(numbers: range, kept: int, is_used: Callable[[int], bool], random: Ran
             number = part[(start + offset) % len(part)]
             if not is_used(number):
                 return number
-    raise ApiError(500, "InternalError", f"Internal error occurred: {refusal}: range is full")
+    raise _internal_error(f"{refusal}: range is full")

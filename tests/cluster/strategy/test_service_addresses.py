@@ -50,17 +50,18 @@ async def test_a_service_gets_an_address_of_its_own_and_a_headless_one_none() ->
 async def test_what_another_service_has_is_refused_and_is_free_once_that_is_gone() -> None:
     api = InMemoryApi()
     client = api.client()
-    wanted = {"type": "NodePort", "clusterIP": "10.96.0.10", "ports": [{"port": 80, "nodePort": 30080}]}
+    wanted: Document = {"type": "NodePort", "clusterIP": "10.96.0.10", "ports": [{"port": 80, "nodePort": 30080}]}
     await _create(client, "first", **wanted)
-    with pytest.raises(ApiStatusError) as refused:
-        await _create(client, "second", **wanted)
-    assert [(cause.field, cause.message) for cause in refused.value.details.causes] == [
-        (
-            "spec.clusterIPs",
-            'Invalid value: ["10.96.0.10"]: failed to allocate IP 10.96.0.10: provided IP is already allocated',
-        ),
-        ("spec.ports[0].nodePort", "Invalid value: 30080: provided port is already allocated"),
-    ]
+    taken = "provided IP is already allocated"
+    same_address = {"clusterIP": "10.96.0.10"}
+    same_port = {"type": "NodePort", "ports": wanted["ports"]}
+    for asked, field, text in (
+        (same_address, "spec.clusterIPs", f'Invalid value: ["10.96.0.10"]: failed to allocate IP 10.96.0.10: {taken}'),
+        (same_port, "spec.ports[0].nodePort", "Invalid value: 30080: provided port is already allocated"),
+    ):
+        with pytest.raises(ApiStatusError) as refused:
+            await _create(client, "second", **asked)
+        assert [(each.field, each.message) for each in refused.value.details.causes] == [(field, text)]
     await client.delete(SERVICES, "first", "default")
     await _create(client, "second", **wanted)
 

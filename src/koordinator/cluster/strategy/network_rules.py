@@ -126,7 +126,8 @@ def service(obj: Document, old: Document | None) -> list[Cause]:
         causes += required_name(dns_subdomain)(spec.get("externalName"), "spec.externalName")
     causes += _service_ports(ports, external) + _SERVICE.check(obj) + _affinity_seconds(spec) + _cluster_ips(spec)
     causes += _type_rules(spec)
-    causes = causes if old is None else causes + _kept_cluster_ip(spec, old["spec"])
+    if old is not None:
+        causes += _kept_cluster_ip(spec, old["spec"]) + _kept_class(spec, old["spec"])
     # What it is to be is looked at when all else is right.
     return causes or _families(spec)
 
@@ -156,11 +157,21 @@ def _port_name(text: str, field: str, seen: set[str], *, needed: bool) -> list[C
     return causes
 
 
+_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
+_OF_BALANCERS: Final = {
+    # The real server writes the first one like this.
+    "loadBalancerSourceRanges": "LoadBalancerSourceRanges",
+    "allocateLoadBalancerNodePorts": "allocateLoadBalancerNodePorts",
+    "loadBalancerClass": "loadBalancerClass",
+}
+
+
 def _type_rules(spec: Document) -> list[Cause]:
     """Which addresses and ports go with which type."""
-    kind = spec.get("type")
+    kind, policy, health = spec.get("type"), spec.get("externalTrafficPolicy"), spec.get("healthCheckNodePort")
+    is_external = kind in ("NodePort", "LoadBalancer")
     causes: list[Cause] = []
-    if kind in ("NodePort", "LoadBalancer") and spec.get("clusterIP") == "None":
+    if is_external and spec.get("clusterIP") == "None":
         causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
     if kind == "ClusterIP":
         causes += [
@@ -168,6 +179,19 @@ def _type_rules(spec: Document) -> list[Cause]:
             for index, item in enumerate(spec.get("ports") or ())
             if item.get("nodePort")
         ]
+    if kind == "LoadBalancer":
+        for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+            causes += cidr(block, f"spec.LoadBalancerSourceRanges[{index}]")
+        causes += qualified_name(spec.get("loadBalancerClass"), "spec.loadBalancerClass")
+    else:
+        set_here = [shown for name, shown in _OF_BALANCERS.items() if spec.get(name) not in (None, [], "")]
+        causes += [forbidden(f"spec.{shown}", _BALANCER) for shown in set_here]
+    if policy and not is_external and not spec.get("externalIPs"):
+        detail = "may only be set for externally-accessible services"
+        causes.append(invalid("spec.externalTrafficPolicy", policy, detail))
+    if health and (kind, policy) != ("LoadBalancer", "Local"):
+        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        causes.append(invalid("spec.healthCheckNodePort", health, detail))
     return causes
 
 
@@ -193,6 +217,9 @@ def _cluster_ips(spec: Document) -> list[Cause]:
         for index, family in enumerate(families)
         if family in families[:index]
     ]
+    versions = [read.version for text in addresses if (read := read_address(text or "")) is not None]
+    if len(set(versions)) < len(versions):
+        causes.append(invalid("spec.clusterIPs", addresses, "may specify no more than one IP for each IP family"))
     if "None" in addresses and addresses != ["None"]:
         causes.append(invalid("spec.clusterIPs", addresses, "'None' must be the first and only value"))
     if addresses and not spec.get("clusterIP"):
@@ -200,9 +227,17 @@ def _cluster_ips(spec: Document) -> list[Cause]:
     elif addresses and addresses[0] != spec.get("clusterIP"):
         causes.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     for index, address in enumerate(addresses):
-        if address not in ("None", ""):
+        if address != "None":
             causes += ip(address, f"spec.clusterIPs[{index}]")
     return causes
+
+
+def _kept_class(spec: Document, before: Document) -> list[Cause]:
+    given = spec.get("loadBalancerClass")
+    if spec.get("type") != "LoadBalancer" or before.get("type") != "LoadBalancer":
+        return []
+    is_kept = given == before.get("loadBalancerClass")
+    return [] if is_kept else [invalid("spec.loadBalancerClass", given, "may not change once set")]
 
 
 def _kept_cluster_ip(spec: Document, before: Document) -> list[Cause]:

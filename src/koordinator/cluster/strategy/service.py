@@ -89,7 +89,9 @@ class ServiceStrategy(ObjectStrategy):
         _keep_node_ports(spec, before)
         _drop_unused(spec, before)
         if is_routed(spec) and is_routed(before):
-            _take(spec, before, ("ipFamilies", "ipFamilyPolicy"))
+            _take(spec, before, ("ipFamilies",))
+            if spec.get("ipFamilyPolicy") is None and before.get("ipFamilyPolicy"):
+                spec["ipFamilyPolicy"] = before["ipFamilyPolicy"]
         _set_families(spec)
         _warn(spec, context)
 
@@ -111,7 +113,8 @@ def _set_families(spec: Document) -> None:
         return
     # Nothing says where the endpoints of a headless Service without a selector are.
     is_anywhere = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
-    default_each(spec, "ipFamilyPolicy", "RequireDualStack" if is_anywhere else "SingleStack")
+    if spec.get("ipFamilyPolicy") is None:
+        spec["ipFamilyPolicy"] = "RequireDualStack" if is_anywhere else "SingleStack"
     is_dual = is_anywhere and spec["ipFamilyPolicy"] != "SingleStack"
     default_each(spec, "ipFamilies", ["IPv4", "IPv6"] if is_dual else ["IPv4"])
 
