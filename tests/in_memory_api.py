@@ -39,7 +39,9 @@ from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthe
 from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.http.request import parse_resource_path
 from koordinator.cluster.limits import MAX_BODY
+from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.system_objects import create_system_objects
@@ -104,16 +106,19 @@ class InMemoryApi:
         """What real API servers do to requests on their way; time passes by the clock of the client."""
         self.writes: Counter[tuple[str, str]] = Counter()
         self._storage = _Storage()
-        builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES)
+        builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES, *METRICS_RESOURCES)
         registry = Registry(tuple(each for each in builtin if each.group not in without_groups))
         for resource in (*_custom_resources(), *(each for kind in others for each in resources_of(_definition(kind)))):
             registry.add(resource)
+        services = registry.stored("", "services")
+        assert services is not None
         self._environment = Environment(
             self._storage,
             registry,
             self.clock,
             Random(1),
             admission=(NamespaceLifecycle(),),
+            addresses=ServiceAddresses(self._storage, services, Random(1)),
             warns_of_missing_controllers=False,
         )
         self._application = Application(self._environment, TokenAuthenticator(_TOKEN), Health())

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import pytest
 
 from tests.cluster.admission_webhooks.api_server import ApiServer
 from tests.cluster.embedded_thread import embedded_server
+from tests.real.controller_manager import controller_manager
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
@@ -23,26 +21,14 @@ _DEPLOYMENT = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template
 _JOB = {"template": {"spec": {"containers": _CONTAINERS, "restartPolicy": "Never"}}}
 
 
-@contextmanager
-def _controllers(program: Path, kubeconfig: Path, log: Path) -> Iterator[None]:
-    command = [str(program), f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
-    arguments = [
-        "--use-service-account-credentials=false",
-        "--controllers=deployment-controller,replicaset-controller,job-controller,garbage-collector-controller",
-    ]
-    with log.open("wb") as output, subprocess.Popen([*command, *arguments], stderr=output) as running:
-        try:
-            yield
-        finally:
-            running.terminate()
-            running.wait(20)
+_NAMES = ("deployment-controller", "replicaset-controller", "job-controller", "garbage-collector-controller")
 
 
 def test_deployments_and_jobs_get_their_pods(real_programs: RealPrograms, tmp_path: Path) -> None:
     program = real_programs.kubernetes / "kube-controller-manager"
     if not program.is_file():
         pytest.skip(f"{program} is absent")
-    with embedded_server(tmp_path) as kubeconfig, _controllers(program, kubeconfig, tmp_path / "log"):
+    with embedded_server(tmp_path) as kubeconfig, controller_manager(program, kubeconfig, tmp_path / "log", _NAMES):
         server = ApiServer(kubeconfig)
         for path, spec in (
             ("apps/v1/namespaces/default/deployments", _DEPLOYMENT),
@@ -70,7 +56,7 @@ def test_a_deployment_is_deleted_as_requested(
 ) -> None:
     """Both garbage collectors are at work."""
     program = real_programs.kubernetes / "kube-controller-manager"
-    with embedded_server(tmp_path) as kubeconfig, _controllers(program, kubeconfig, tmp_path / "log"):
+    with embedded_server(tmp_path) as kubeconfig, controller_manager(program, kubeconfig, tmp_path / "log", _NAMES):
         server = ApiServer(kubeconfig)
         deployments = "/apis/apps/v1/namespaces/default/deployments"
         made = server.request("POST", deployments, {"metadata": {"name": "web"}, "spec": _DEPLOYMENT})

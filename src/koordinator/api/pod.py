@@ -207,6 +207,8 @@ class PodResourceClaim(WireStruct):
 
 class PodSpec(WireStruct):
     node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
     scheduler_name: str = ""
     runtime_class_name: str = ""
     priority: int | None = None

@@ -24,7 +24,6 @@ from koordinator.cluster.strategy.certificate_request import CertificateRequestS
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
-    ServiceStrategy,
     VolumeStrategy,
 )
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
@@ -44,6 +43,7 @@ from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, resource_quota
 from koordinator.cluster.strategy.rules import Rules, checked, not_negative, positive
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
+from koordinator.cluster.strategy.service import ServiceStrategy
 from koordinator.cluster.strategy.storage_rules import claim
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy

@@ -38,6 +38,7 @@ from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
+from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Storage
@@ -196,6 +197,8 @@ class EmbeddedApi:
         return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random, user)
 
     def _environment(self, storage: Storage, registry: Registry, webhooks: AdmissionWebhooks) -> Environment:
+        services = registry.stored("", "services")
+        assert services is not None
         return Environment(
             storage=storage,
             registry=registry,
@@ -204,6 +207,7 @@ class EmbeddedApi:
             admission=(NamespaceLifecycle(),),
             webhooks=webhooks,
             quotas=self._quotas,
+            addresses=ServiceAddresses(storage, services, self._options.random),
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from koordinator.api.kinds import PODS
@@ -10,23 +9,24 @@ from koordinator.cluster.controllers.replica_set.controller import ReplicaSetCon
 from koordinator.cluster.controllers.workloads import REPLICA_SETS, ReplicaSet
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from tests.cluster.controllers.bench import Bench, bench, run, working
 from tests.cluster.controllers.objects import LABELS, template
-from tests.in_memory_api import ApiRequest, Hang
+from tests.cluster.controllers.running_controllers import Cluster, asynchronous, running_controllers
+from tests.in_memory_api import ApiRequest
 from tests.waiting import wait_for
 
 
-def _has_settled(made: Bench, written: ReplicaSet) -> bool:
+def _has_settled(cluster: Cluster, written: ReplicaSet) -> bool:
     """Whether the controller knows of this version, and has nothing left to do."""
-    known = made.informers.informer(REPLICA_SETS).get(written.metadata.key)
-    return known == written and made.reconcilers.in_hand == 0
+    known = cluster.context.informers.informer(REPLICA_SETS).get(written.metadata.key)
+    return known == written and cluster.context.reconcilers.in_hand == 0
 
 
-def test_pods_are_made_of_the_template() -> None:
-    async def scenario(made: Bench) -> None:
+@asynchronous
+async def test_pods_are_made_of_the_template() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
         metadata = {"labels": LABELS, "annotations": {"a": "b"}, "finalizers": ["example.com/keep"]}
-        replica_set = await made.add_replica_set(3, template={**template(), "metadata": metadata})
-        for pod in await made.pods(3):
+        replica_set = await cluster.add_replica_set(3, template={**template(), "metadata": metadata})
+        for pod in await cluster.all_pods(3):
             assert pod.metadata.name.startswith("web-")
             assert pod.metadata.labels == LABELS
             assert pod.metadata.annotations == {"a": "b"}
@@ -35,145 +35,130 @@ def test_pods_are_made_of_the_template() -> None:
             assert (owner.kind, owner.name, owner.uid) == ("ReplicaSet", "web", replica_set.metadata.uid)
             assert (owner.controller, owner.block_owner_deletion) == (True, True)
 
-    run(scenario)
 
-
-def test_the_status_follows_the_pods() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_replica_set(2)
-        first, _ = await made.pods(2)
-        await made.make_ready(first)
-        found = await made.once(REPLICA_SETS, lambda each: each.status.available_replicas == 1)
+@asynchronous
+async def test_the_status_follows_the_pods() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_replica_set(2)
+        first, _ = await cluster.all_pods(2)
+        await cluster.make_ready(first)
+        found = await cluster.once(REPLICA_SETS, lambda each: each.status.available_replicas == 1)
         status = found.status
         assert (status.replicas, status.fully_labeled_replicas, status.ready_replicas) == (2, 2, 1)
         assert (status.observed_generation, status.terminating_replicas) == (1, 0)
 
-    run(scenario)
 
-
-def test_a_pod_becomes_available_after_it_was_ready_for_long_enough() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_replica_set(1, minReadySeconds=60)
-        (pod,) = await made.pods(1)
-        since = made.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+@asynchronous
+async def test_a_pod_becomes_available_after_it_was_ready_for_long_enough() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_replica_set(1, minReadySeconds=60)
+        (pod,) = await cluster.all_pods(1)
+        since = cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}}
-        await made.client.patch(PODS, pod.metadata.name, ready, PatchType.STRATEGIC, "default", subresource="status")
-        found = await made.once(REPLICA_SETS, lambda each: each.status.ready_replicas == 1)
+        await cluster.client.patch(PODS, pod.metadata.name, ready, PatchType.STRATEGIC, "default", subresource="status")
+        found = await cluster.once(REPLICA_SETS, lambda each: each.status.ready_replicas == 1)
         assert found.status.available_replicas == 0
-        await made.rest()
-        await made.clock.advance(61)
-        await made.once(REPLICA_SETS, lambda each: each.status.available_replicas == 1)
-
-    run(scenario)
+        await cluster.rest()
+        await cluster.clock.advance(61)
+        await cluster.once(REPLICA_SETS, lambda each: each.status.available_replicas == 1)
 
 
-def test_too_many_pods_are_deleted() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_replica_set(3)
-        keep = (await made.pods(3))[1]
-        await made.make_ready(keep)
-        await made.once(REPLICA_SETS, lambda each: each.status.ready_replicas == 1)
-        await made.change(REPLICA_SETS, {"replicas": 1})
-        (left,) = await made.pods(1)
+@asynchronous
+async def test_too_many_pods_are_deleted() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_replica_set(3)
+        keep = (await cluster.all_pods(3))[1]
+        await cluster.make_ready(keep)
+        await cluster.once(REPLICA_SETS, lambda each: each.status.ready_replicas == 1)
+        await cluster.change_spec(REPLICA_SETS, {"replicas": 1})
+        (left,) = await cluster.all_pods(1)
         assert left.metadata.uid == keep.metadata.uid
-        assert len(await made.notes("SuccessfulDelete", 2)) == 2
-
-    run(scenario)
+        assert len(await cluster.notes("SuccessfulDelete", 2)) == 2
 
 
-def test_each_pod_that_is_made_is_an_event() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_replica_set(2)
-        pods = await made.pods(2)
-        notes = await made.notes("SuccessfulCreate", 2)
+@asynchronous
+async def test_each_pod_that_is_made_is_an_event() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_replica_set(2)
+        pods = await cluster.all_pods(2)
+        notes = await cluster.notes("SuccessfulCreate", 2)
         assert sorted(notes) == sorted(f"Created pod: {pod.metadata.name}" for pod in pods)
 
-    run(scenario)
 
-
-def test_a_pod_that_ends_is_replaced() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_replica_set(1)
-        (pod,) = await made.pods(1)
+@asynchronous
+async def test_a_pod_that_ends_is_replaced() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_replica_set(1)
+        (pod,) = await cluster.all_pods(1)
         failed = {"status": {"phase": "Failed"}}
-        await made.client.patch(PODS, pod.metadata.name, failed, PatchType.MERGE, "default", subresource="status")
-        assert len(await made.pods(2)) == 2
-
-    run(scenario)
+        await cluster.client.patch(PODS, pod.metadata.name, failed, PatchType.MERGE, "default", subresource="status")
+        assert len(await cluster.all_pods(2)) == 2
 
 
-def test_a_pod_that_it_selects_is_adopted() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_pod("orphan")
-        replica_set = await made.add_replica_set(1)
-        (pod,) = await made.pods(1)
+@asynchronous
+async def test_a_pod_that_it_selects_is_adopted() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_pod("orphan")
+        replica_set = await cluster.add_replica_set(1)
+        (pod,) = await cluster.all_pods(1)
         assert [owner.uid for owner in pod.metadata.owner_references] == [replica_set.metadata.uid]
 
-    run(scenario)
 
-
-def test_a_pod_of_another_controller_is_left_alone() -> None:
-    async def scenario(made: Bench) -> None:
+@asynchronous
+async def test_a_pod_of_another_controller_is_left_alone() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
         other = {"apiVersion": "example.com/v1", "kind": "Other", "name": "o", "uid": "u", "controller": True}
-        await made.add_pod("theirs", ownerReferences=[other])
-        await made.add_replica_set(1)
-        theirs = next(pod for pod in await made.pods(2) if pod.metadata.name == "theirs")
+        await cluster.add_pod("theirs", ownerReferences=[other])
+        await cluster.add_replica_set(1)
+        theirs = next(pod for pod in await cluster.all_pods(2) if pod.metadata.name == "theirs")
         assert [owner.uid for owner in theirs.metadata.owner_references] == ["u"]
 
-    run(scenario)
 
-
-def test_a_pod_that_no_longer_matches_is_released_and_replaced() -> None:
-    async def scenario(made: Bench) -> None:
-        await made.add_replica_set(1)
-        (pod,) = await made.pods(1)
+@asynchronous
+async def test_a_pod_that_no_longer_matches_is_released_and_replaced() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
+        await cluster.add_replica_set(1)
+        (pod,) = await cluster.all_pods(1)
         labels = {"metadata": {"labels": {"app": "other"}}}
-        await made.client.patch(PODS, pod.metadata.name, labels, PatchType.MERGE, "default")
-        released = next(each for each in await made.pods(2) if each.metadata.name == pod.metadata.name)
+        await cluster.client.patch(PODS, pod.metadata.name, labels, PatchType.MERGE, "default")
+        released = next(each for each in await cluster.all_pods(2) if each.metadata.name == pod.metadata.name)
         assert list(released.metadata.owner_references) == []
 
-    run(scenario)
 
+@asynchronous
+async def test_a_refused_create_is_a_condition_and_an_event_and_ends_the_batch() -> None:
+    async with running_controllers(ReplicaSetController) as cluster:
 
-def test_a_refused_create_is_a_condition_and_an_event_and_ends_the_batch() -> None:
-    async def scenario(made: Bench) -> None:
         def refuse(request: ApiRequest, done: bool) -> Exception | None:
             is_create = (request.verb, request.plural) == ("create", "pods")
             return ApiStatusError(403, "Forbidden", "exceeded quota") if is_create and not done else None
 
-        made.api.fault = refuse
-        await made.add_replica_set(8)
-        found = await made.once(REPLICA_SETS, lambda each: bool(each.status.conditions))
+        cluster.api.fault = refuse
+        await cluster.add_replica_set(8)
+        found = await cluster.once(REPLICA_SETS, lambda each: bool(each.status.conditions))
         (condition,) = found.status.conditions
         assert (condition.type, condition.reason, condition.message) == (
             "ReplicaFailure",
             "FailedCreate",
             "exceeded quota",
         )
-        assert (await made.notes("FailedCreate", 1))[0] == "Error creating: exceeded quota"
-        assert sum(each == ApiRequest("create", "pods") for each in made.api.requests) == 1
-        made.api.fault = lambda request, done: None
-        await made.clock.advance(30)
-        assert len(await made.pods(8)) == 8
-        await made.once(REPLICA_SETS, lambda each: not each.status.conditions)
-
-    run(scenario)
+        assert (await cluster.notes("FailedCreate", 1))[0] == "Error creating: exceeded quota"
+        assert sum(each == ApiRequest("create", "pods") for each in cluster.api.requests) == 1
+        cluster.api.fault = lambda request, done: None
+        await cluster.clock.advance(30)
+        assert len(await cluster.all_pods(8)) == 8
+        await cluster.once(REPLICA_SETS, lambda each: not each.status.conditions)
 
 
-def test_pods_that_the_cache_does_not_show_yet_are_not_created_again() -> None:
+@asynchronous
+async def test_pods_that_the_cache_does_not_show_yet_are_not_created_again() -> None:
     """The watch of pods brings nothing, and that of ReplicaSets one change after the other."""
-
-    async def scenario() -> None:
-        async with asyncio.timeout(60), bench() as made:
-            is_watch_of_pods = ApiRequest("watch", "pods")
-            made.api.fault = lambda request, done: Hang() if request == is_watch_of_pods else None
-            async with working(made, ReplicaSetController):
-                await made.add_replica_set(3)
-                await wait_for(lambda: len(made.api.all(PODS)) == 3)
-                for number in range(5):
-                    body = {"metadata": {"labels": {"n": str(number)}}}
-                    written = await made.client.patch(REPLICA_SETS, "web", body, PatchType.MERGE, "default")
-                    await wait_for(partial(_has_settled, made, written))
-                assert len(made.api.all(PODS)) == 3
-
-    asyncio.run(scenario())
+    async with running_controllers(ReplicaSetController) as cluster:
+        cluster.freeze_cache(PODS)
+        await cluster.add_replica_set(3)
+        await wait_for(lambda: len(cluster.api.all(PODS)) == 3)
+        for number in range(5):
+            body = {"metadata": {"labels": {"n": str(number)}}}
+            written = await cluster.client.patch(REPLICA_SETS, "web", body, PatchType.MERGE, "default")
+            await wait_for(partial(_has_settled, cluster, written))
+        assert len(cluster.api.all(PODS)) == 3

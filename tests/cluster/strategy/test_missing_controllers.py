@@ -91,7 +91,7 @@ def test_nobody_is_warned_of_what_works(path: str, spec: Any, metadata: dict[str
     assert "Warning" not in _create(path, spec, **metadata).headers
 
 
-@pytest.mark.parametrize(("path", "is_warned"), [("apps/v1/deployments", False), ("v1/replicationcontrollers", True)])
+@pytest.mark.parametrize(("path", "is_warned"), [("apps/v1/deployments", False), ("v1/limitranges", True)])
 def test_nobody_is_warned_of_what_the_controllers_beside_the_server_act_on(path: str, is_warned: bool) -> None:
     spec = _WORKLOAD if path.startswith("apps") else {"selector": {"a": "b"}, "template": _TEMPLATE}
     headers = _create(path, spec, options=ServerOptions(workload_controllers=True)).headers

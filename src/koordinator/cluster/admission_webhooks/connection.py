@@ -62,11 +62,10 @@ class ServiceResolver:
         port_name = _port_name(spec, reference)
         for address in (*self._in_slices(reference, port_name), *self._in_endpoints(reference, port_name)):
             return address
-        if spec.get("clusterIP") not in (None, "", "None"):
-            return Address(spec["clusterIP"], reference.port)
+        place = f"{reference.namespace}/{reference.name}"
         raise ServiceError(
-            f"no endpoints available for service {quoted(reference.name)}: nothing in an embedded cluster makes them; "
-            f"create Endpoints or an EndpointSlice for {reference.namespace}/{reference.name} with a loopback address"
+            f"no endpoints available for service {quoted(reference.name)}: an embedded cluster routes no cluster IPs; "
+            f"create Endpoints or an EndpointSlice for {place} with a loopback address"
         )
 
     def _get(self, group: str, plural: str, reference: ServiceReference) -> Document | None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from koordinator.api.document import Document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import LabelSelector, Object, controller_of
+from koordinator.cluster.controllers.selector_index import SelectorIndex
 from koordinator.kube.informer import Informer
 from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
 
@@ -121,7 +122,7 @@ class OwnerEvents(Generic[C, O]):
         """``selector`` gives the selector of an owner; ``add`` takes ``namespace/name``."""
         self._kind = kind
         self._owners = owners
-        self._selector = selector
+        self._adopters = SelectorIndex("adopters", owners, selector)
         self._add = add
 
     def follow(self, children: Informer[C], name: str, forget: Callable[[O], None]) -> None:
@@ -162,8 +163,5 @@ class OwnerEvents(Generic[C, O]):
             self._add(key)
 
     def _add_adopters(self, child: C) -> None:
-        for owner in self._owners.list():
-            if owner.metadata.namespace != child.metadata.namespace:
-                continue
-            if self._selector(owner).matches(child.metadata.labels):
-                self._add(owner.metadata.key)
+        for owner in self._adopters.selecting(child.metadata):
+            self._add(owner.metadata.key)

@@ -16,32 +16,55 @@ RequiredCount = Annotated[int, Schema(required=True)]
 """Written even where it is zero."""
 
 
-class ReplicaSetSpec(WireStruct):
+class ReplicatedSpec(WireStruct):
+    """What the specs of ReplicaSets and ReplicationControllers have in common."""
+
     replicas: int | None = None
     min_ready_seconds: int = 0
     """How long a pod must be ready before it counts as available, in seconds."""
-    selector: LabelSelector | None = None
     template: FreeForm = {}
 
 
+class ReplicaSetSpec(ReplicatedSpec):
+    selector: LabelSelector | None = None
+
+
+class ReplicationControllerSpec(ReplicatedSpec):
+    selector: dict[str, str] = {}
+    """An empty one selects nothing."""
+
+
 class ReplicaSetStatus(WireStruct):
+    """Of both kinds."""
+
     replicas: RequiredCount = 0
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
     terminating_replicas: int | None = None
+    """Of ReplicaSets alone."""
     observed_generation: int = 0
     conditions: list[Condition] = []
 
 
-class ReplicaSet(Object):
-    spec: ReplicaSetSpec = ReplicaSetSpec()
+class Replicated(Object):
+    """A ReplicaSet or a ReplicationController: so many pods of one template."""
+
+    spec: ReplicatedSpec = ReplicatedSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
 
     @property
     def wanted(self) -> int:
         """How many pods there should be; one, unless the spec says otherwise."""
         return 1 if self.spec.replicas is None else self.spec.replicas
+
+
+class ReplicaSet(Replicated):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+
+
+class ReplicationController(Replicated):
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
 class RollingUpdate(WireStruct):
@@ -109,3 +132,6 @@ class Deployment(Object):
 
 DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", Deployment)
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", ReplicaSet)
+REPLICATION_CONTROLLERS: Final = Kind(
+    "", "v1", "replicationcontrollers", "ReplicationController", ReplicationController
+)

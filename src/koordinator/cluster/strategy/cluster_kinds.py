@@ -1,4 +1,4 @@
-"""Small kinds around the workloads: namespaces, services, policies, roles, volumes, PodDisruptionBudgets."""
+"""Small kinds around the workloads: namespaces, policies, roles, volumes, PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_1035_label, dns_label, path_segment
+from koordinator.api.names import dns_label, path_segment
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the claim's defaults
@@ -14,7 +14,6 @@ from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.causes import invalid, not_supported
 from koordinator.cluster.strategy.containers import default_each, defaults_of, round_up_resources
 from koordinator.cluster.strategy.metadata import check_finalizer, validate_label_selector
-from koordinator.cluster.strategy.network_rules import service
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.storage_rules import volume
 from koordinator.cluster.strategy.table import Table
@@ -25,38 +24,12 @@ _NETWORKING: Final = "io.k8s.api.networking.v1."
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 
-_AFFINITY_SECONDS: Final = 10_800
-
 
 @defaults_of(f"{_CORE}Namespace")
 def _namespace(namespace: Document) -> None:
     default_each(namespace["status"], "phase", "Active")
     if name := namespace["metadata"].get("name"):
         namespace["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = name
-
-
-@defaults_of(f"{_CORE}ServiceSpec")
-def _service(spec: Document) -> None:
-    default_each(spec, "sessionAffinity", "None")
-    default_each(spec, "type", "ClusterIP")
-    if spec["sessionAffinity"] == "ClientIP":
-        client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        client.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
-    if spec["type"] != "ExternalName":
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-    if spec["type"] in ("NodePort", "LoadBalancer"):
-        default_each(spec, "externalTrafficPolicy", "Cluster")
-    if spec["type"] == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
-
-
-@defaults_of(f"{_CORE}ServicePort")
-def _service_port(port: Document) -> None:
-    default_each(port, "protocol", "TCP")
-    if not port.get("targetPort"):
-        port["targetPort"] = port.get("port")
 
 
 @defaults_of(f"{_CORE}EndpointPort")
@@ -124,35 +97,6 @@ class NamespaceStrategy(ObjectStrategy):
         for index, finalizer in enumerate(obj["spec"].get("finalizers") or []):
             causes += check_finalizer(f"spec.finalizers[{index}]", finalizer)
         return causes
-
-
-class ServiceStrategy(ObjectStrategy):
-    """Services without an address allocator: nothing in an embedded cluster routes to them."""
-
-    def __init__(self, table: Table) -> None:
-        labels = {
-            "spec.clusterIP": lambda obj: obj["spec"].get("clusterIP") or "",
-            "spec.type": lambda obj: obj["spec"].get("type") or "",
-        }
-        super().__init__(
-            "v1", "Service", name_check=dns_1035_label, table=table, status=True, field_labels=labels, check=service
-        )
-
-    def initialize(self, obj: Document, context: RequestContext) -> None:
-        spec = obj["spec"]
-        if spec["type"] != "ExternalName" and spec.get("ports"):
-            spec.setdefault("clusterIP", "None")
-            spec.setdefault("clusterIPs", [spec["clusterIP"]])
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        """Whoever knows one of the two fields with the address changes that one, and the other one follows."""
-        spec, before = obj["spec"], old["spec"]
-        if spec.get("clusterIPs") != before.get("clusterIPs"):
-            return
-        if not spec.get("clusterIP") and before.get("clusterIP"):
-            spec["clusterIP"] = before["clusterIP"]
-        elif spec.get("clusterIP") and spec["clusterIP"] != before.get("clusterIP"):
-            spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 # Volumes, claims and storage classes.

@@ -27,12 +27,15 @@ _WORKLOADS: Final = (
 )
 CONTROLLED: Final = frozenset(
     (
+        ("", "replicationcontrollers"),
+        ("", "services"),
         ("apps", "deployments"),
         ("apps", "replicasets"),
         ("apps", "daemonsets"),
         ("apps", "statefulsets"),
         ("batch", "jobs"),
         ("batch", "cronjobs"),
+        ("autoscaling", "horizontalpodautoscalers"),
     )
 )
 """(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""

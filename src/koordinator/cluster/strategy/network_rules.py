@@ -14,7 +14,7 @@ from koordinator.api.names import (
     port_name,
 )
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, invalid, required
+from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, required
 from koordinator.cluster.strategy.rules import (
     IMMUTABLE,
     Rules,
@@ -125,7 +125,11 @@ def service(obj: Document, old: Document | None) -> list[Cause]:
     if external:
         causes += required_name(dns_subdomain)(spec.get("externalName"), "spec.externalName")
     causes += _service_ports(ports, external) + _SERVICE.check(obj) + _affinity_seconds(spec) + _cluster_ips(spec)
-    return causes if old is None else causes + _kept_cluster_ip(spec, old["spec"])
+    causes += _type_rules(spec)
+    if old is not None:
+        causes += _kept_cluster_ip(spec, old["spec"]) + _kept_class(spec, old["spec"])
+    # What it is to be is looked at when all else is right.
+    return causes or _families(spec)
 
 
 def _service_ports(ports: list[Document], external: bool) -> list[Cause]:
@@ -153,6 +157,59 @@ def _port_name(text: str, field: str, seen: set[str], *, needed: bool) -> list[C
     return causes
 
 
+_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
+_OF_BALANCERS: Final = {
+    # The real server writes the first one like this.
+    "loadBalancerSourceRanges": "LoadBalancerSourceRanges",
+    "allocateLoadBalancerNodePorts": "allocateLoadBalancerNodePorts",
+    "loadBalancerClass": "loadBalancerClass",
+}
+
+
+def _type_rules(spec: Document) -> list[Cause]:
+    """Which addresses and ports go with which type."""
+    kind, policy, health = spec.get("type"), spec.get("externalTrafficPolicy"), spec.get("healthCheckNodePort")
+    is_external = kind in ("NodePort", "LoadBalancer")
+    causes: list[Cause] = []
+    if is_external and spec.get("clusterIP") == "None":
+        causes.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+    if kind == "ClusterIP":
+        causes += [
+            forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
+            for index, item in enumerate(spec.get("ports") or ())
+            if item.get("nodePort")
+        ]
+    if kind == "LoadBalancer":
+        for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+            causes += cidr(block, f"spec.LoadBalancerSourceRanges[{index}]")
+        causes += qualified_name(spec.get("loadBalancerClass"), "spec.loadBalancerClass")
+    else:
+        set_here = [shown for name, shown in _OF_BALANCERS.items() if spec.get(name) not in (None, [], "")]
+        causes += [forbidden(f"spec.{shown}", _BALANCER) for shown in set_here]
+    if policy and not is_external and not spec.get("externalIPs"):
+        detail = "may only be set for externally-accessible services"
+        causes.append(invalid("spec.externalTrafficPolicy", policy, detail))
+    if health and (kind, policy) != ("LoadBalancer", "Local"):
+        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        causes.append(invalid("spec.healthCheckNodePort", health, detail))
+    return causes
+
+
+def _families(spec: Document) -> list[Cause]:
+    """This cluster has addresses of version 4 alone."""
+    families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
+    if spec.get("clusterIP") == "None" and not spec.get("selector"):
+        return []
+    causes = [
+        invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+        for index, family in enumerate(families)
+        if family == "IPv6"
+    ]
+    if policy == "RequireDualStack":
+        causes.append(invalid("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services"))
+    return causes
+
+
 def _cluster_ips(spec: Document) -> list[Cause]:
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     causes = [
@@ -160,19 +217,34 @@ def _cluster_ips(spec: Document) -> list[Cause]:
         for index, family in enumerate(families)
         if family in families[:index]
     ]
+    versions = [read.version for text in addresses if (read := read_address(text or "")) is not None]
+    if len(set(versions)) < len(versions):
+        causes.append(invalid("spec.clusterIPs", addresses, "may specify no more than one IP for each IP family"))
     if "None" in addresses and addresses != ["None"]:
         causes.append(invalid("spec.clusterIPs", addresses, "'None' must be the first and only value"))
+    if addresses and not spec.get("clusterIP"):
+        causes.append(invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
+    elif addresses and addresses[0] != spec.get("clusterIP"):
+        causes.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     for index, address in enumerate(addresses):
-        if address not in ("None", ""):
+        if address != "None":
             causes += ip(address, f"spec.clusterIPs[{index}]")
     return causes
+
+
+def _kept_class(spec: Document, before: Document) -> list[Cause]:
+    given = spec.get("loadBalancerClass")
+    if spec.get("type") != "LoadBalancer" or before.get("type") != "LoadBalancer":
+        return []
+    is_kept = given == before.get("loadBalancerClass")
+    return [] if is_kept else [invalid("spec.loadBalancerClass", given, "may not change once set")]
 
 
 def _kept_cluster_ip(spec: Document, before: Document) -> list[Cause]:
     given, old = spec.get("clusterIP"), before.get("clusterIP")
     if not old or given == old or "ExternalName" in (spec.get("type"), before.get("type")) or _cluster_ips(spec):
         return []
-    return [invalid("spec.clusterIPs[0]", (spec.get("clusterIPs") or [given])[0] or "", "may not change once set")]
+    return [invalid("spec.clusterIPs[0]", spec.get("clusterIPs") or [given or ""], "may not change once set")]
 
 
 # Endpoints and endpoint slices.

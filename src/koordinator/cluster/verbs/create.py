@@ -8,7 +8,7 @@ from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
-from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
+from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, check_size, encode
 
@@ -36,9 +36,17 @@ async def create(
     base = _name(environment, obj["metadata"])
     if attributes.target.name != obj["metadata"].get("name"):
         attributes = replace(attributes, target=_named(target, obj))
-    await _prepare(environment, attributes)
+    with environment.addresses.holding(target) as allocate:
+        await _prepare(environment, attributes, allocate)
+        return await _admitted(environment, attributes, base)
+
+
+async def _admitted(environment: Environment, attributes: Attributes, base: str) -> Stored:
+    """Store what nobody refuses but a quota."""
+    target, obj, options = attributes.target, attributes.obj, attributes.request
+    assert obj is not None
     if environment.warns_of_missing_controllers:
-        warning = creation_warning(resource, obj, controllers_run=environment.workload_controllers)
+        warning = creation_warning(target.resource, obj, controllers_run=environment.workload_controllers)
         if warning is not None:
             options.warnings.append(warning)
     with environment.quotas.taken(target, obj, dry_run=options.dry_run):
@@ -91,7 +99,7 @@ def _name(environment: Environment, metadata: Document) -> str:
     return base
 
 
-async def _prepare(environment: Environment, attributes: Attributes) -> None:
+async def _prepare(environment: Environment, attributes: Attributes, allocate: Allocate) -> None:
     obj, target = attributes.obj, attributes.target
     assert obj is not None
     target.resource.strategy.prepare_create(obj, attributes.context)
@@ -99,6 +107,7 @@ async def _prepare(environment: Environment, attributes: Attributes) -> None:
         await admission.mutate(attributes)
     if causes := target.resource.strategy.validate(obj, None):
         raise invalid(target.resource, target.name, causes)
+    allocate(obj)
     for admission in environment.admission:
         await admission.validate(attributes)
     await environment.webhooks.validate(attributes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -126,6 +126,29 @@ class NoQuotas:
         return nullcontext()
 
 
+Allocate = Callable[[Document], None]
+"""Gives a Service that is about to be stored what it lacks. Raises ApiError."""
+
+
+def allocate_nothing(obj: Document) -> None:
+    """Of all other kinds."""
+
+
+class Addresses(Protocol):
+    """Gives Services their cluster IPs and node ports."""
+
+    def holding(self, target: Target) -> AbstractContextManager[Allocate]:
+        """What the function in the block has given is held until the end of the block."""
+        ...
+
+
+class NoAddresses:
+    """Of a server that takes Services as they are."""
+
+    def holding(self, target: Target) -> AbstractContextManager[Allocate]:
+        return nullcontext(allocate_nothing)
+
+
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as the real server's generated names."""
 
@@ -142,6 +165,7 @@ class Environment:
     webhooks: Webhooks = field(default_factory=NoWebhooks)
     selector_cache: SelectorCache = field(default_factory=SelectorCache)
     quotas: Quotas = field(default_factory=NoQuotas)
+    addresses: Addresses = field(default_factory=NoAddresses)
     warns_of_missing_controllers: bool = True
     workload_controllers: bool = False
     """Whether those of ``koord up`` run beside this server."""

@@ -20,7 +20,7 @@ from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, 
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
 from koordinator.cluster.strategy.json_syntax import repeated_fields
-from koordinator.cluster.verbs.environment import Attributes, Environment
+from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
     Target,
@@ -67,8 +67,10 @@ async def modify(
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
         context = environment.context(options.warnings)
-        await _admit(environment, Attributes("UPDATE", target, obj, old, context, options), prepare)
-        return await store(environment, target, stored, obj, dry_run=options.dry_run)
+        attributes = Attributes("UPDATE", target, obj, old, context, options)
+        with environment.addresses.holding(target) as allocate:
+            await _admit(environment, attributes, prepare, allocate)
+            return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
 
@@ -158,7 +160,7 @@ def _check_identity(target: Target, obj: Document, old: Document, *, compares_ui
         raise conflict(target.resource, target.name, why)
 
 
-async def _admit(environment: Environment, attributes: Attributes, prepare: Prepare) -> None:
+async def _admit(environment: Environment, attributes: Attributes, prepare: Prepare, allocate: Allocate) -> None:
     obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
     assert obj is not None
     assert old is not None
@@ -175,6 +177,7 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
     if causes := validate(obj, old):
         raise invalid(resource, attributes.target.name, causes)
+    allocate(obj)
     for admission in environment.admission:
         await admission.validate(attributes)
     await environment.webhooks.validate(attributes)
