@@ -188,7 +188,7 @@ class EventHandlers:
             self._on_change(ClusterEvent(EventKind.POD_UPDATE, known, info))
         if known is not None and not moved:
             self._announce_change(known, info)
-        if _stays_for_now(pod):
+        if pod.metadata.deletion_timestamp is not None and _stays_for_now(pod):
             self._state.view.pending_evictions.seen(uid)
 
     def _pending(self, pod: Pod) -> None:
@@ -250,10 +250,8 @@ class EventHandlers:
 
 
 def _stays_for_now(pod: Pod) -> bool:
-    """Whether the pod is being deleted, but not at once: its resources are not free before its grace period is over."""
+    """Whether the pod is not deleted at once: its resources are not free before its grace period is over."""
     metadata = pod.metadata
-    if metadata.deletion_timestamp is None:
-        return False
     return metadata.deletion_grace_period_seconds != 0 or bool(metadata.finalizers)
 
 

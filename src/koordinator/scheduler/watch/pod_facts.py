@@ -107,7 +107,7 @@ def _same_metadata(before: ObjectMeta, after: ObjectMeta) -> bool:
     return (
         (before.annotations == after.annotations or _without_gang(before) == _without_gang(after))
         and before.owner_references == after.owner_references
-        and _same_own_labels(before.labels, after.labels)
+        and (before.labels == after.labels or _same_own_labels(before.labels, after.labels))
     )
 
 
@@ -120,8 +120,6 @@ def _without_gang(metadata: ObjectMeta) -> Mapping[str, str]:
 def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Whether the labels are equal except for the topology labels of its node that the API server adds to a pod when it
     is bound."""
-    if before == after:
-        return True
     return before == {key: value for key, value in after.items() if not key.startswith(_TOPOLOGY) or key in before}
 
 
