@@ -46,7 +46,7 @@ from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
@@ -56,9 +56,7 @@ from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import Pool
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.queue.sort_keys import checked_sort_key
-from koordinator.scheduler.watch.event_handlers import EventHandlers
-from koordinator.scheduler.watch.informers import add_informers
-from koordinator.scheduler.watch.pod_facts import PodFacts
+from koordinator.scheduler.watch.event_handlers import EventHandlers, add_informers
 from koordinator.scheduler.watch.queueing_hints import QueueingHints
 from koordinator.scheduler.watch.resynchronisation import Resynchronisation
 from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers

@@ -103,6 +103,10 @@ class Course:
         self.ends: list[Outcome] = []
 
     @property
+    def kind(self) -> type[Instruction] | None:
+        return type(self.instruction) if self.instruction is not None else None
+
+    @property
     def is_in_flight(self) -> bool:
         return isinstance(self.instruction, Send | Read)
 
@@ -114,7 +118,7 @@ class Course:
             event = GivenUp(event.attempts, self.now, event.has_node)
         if isinstance(event, Failed):
             event = Failed(event.failure, self.now)
-        if type(event) not in ANSWERS[type(self.instruction) if self.instruction is not None else None]:
+        if type(event) not in ANSWERS[self.kind]:
             with pytest.raises(ValueError, match="does not wait for"):
                 step(self.state, event)
             return False
@@ -150,9 +154,8 @@ def test_any_course_has_one_request_in_flight_and_one_end(events: list[Event]) -
     for _ in range(12):
         if isinstance(course.instruction, End):
             break
-        kind = type(course.instruction) if course.instruction is not None else None
         # A pause after it was given up ends by time.
-        worst = Passed(None) if kind is Pause and course.state.refusal else WORST[kind]
+        worst = Passed(None) if course.kind is Pause and course.state.refusal else WORST[course.kind]
         assert course.on(worst)
         course.check()
     assert len(course.ends) == 1
@@ -167,7 +170,7 @@ def test_the_room_is_never_free_while_a_lost_request_may_be_carried_out(data: st
     course = Course()
     course.on(Permitted(has_work=False))
     for _ in range(12):
-        kinds = [kind for kind in ANSWERS[type(course.instruction)] if kind is not Broke]
+        kinds = [kind for kind in ANSWERS[course.kind] if kind is not Broke]
         if not kinds:
             break
         course.on(data.draw(OF_KIND[data.draw(st.sampled_from(kinds))]))

@@ -22,9 +22,9 @@ from koordinator.scheduler.configuration.argument_checks import complete_load_aw
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs, NodeAffinityArgs
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
+from koordinator.scheduler.engine.pod_info import PodFacts
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.event_handlers import EventHandlers
-from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.examples import examples
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, ClusterFixture, metrics, nodes, pods, resizes
 
