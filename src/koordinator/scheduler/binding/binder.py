@@ -208,11 +208,20 @@ class Binder:
         """Send the request, whose turn it is; whether the server has answered it."""
         begun = binding.engine.times.begin()
         event = await self._send(binding, ticket)
-        self._after_first(binding, begun, event)
-        return event is ANSWERED or _is_answered(event)
+        binding.state, instruction = step(binding.state, event)
+        if type(instruction) is End:
+            self._end(binding, begun, instruction.outcome)
+            return True
+        self._go_on(binding, begun, instruction)
+        return _is_answered(event)
 
     def _not_sent(self, binding: Binding, error: UnsentError) -> None:
-        self._after_first(binding, binding.engine.times.begin(), Failed(error, -inf))
+        binding.state, instruction = step(binding.state, Failed(error, -inf))
+        self._go_on(binding, binding.engine.times.begin(), instruction)
+
+    def _go_on(self, binding: Binding, begun: float, instruction: Instruction) -> None:
+        """Go on with a binding whose first request has failed; in a task of its own, which holds no slot."""
+        self._tasks.create_task(self._in_trouble(binding, begun, instruction), name="binding in trouble")
 
     async def _send(self, binding: Binding, ticket: Ticket) -> Answered | Failed | Broke:
         request = binding.request
@@ -231,14 +240,6 @@ class Binder:
         if self._lack.text:
             self._lack.is_over()
         return ANSWERED
-
-    def _after_first(self, binding: Binding, begun: float, event: Event) -> None:
-        """Go on after the first request: nearly always to the end, else in a task, which holds no slot."""
-        binding.state, instruction = step(binding.state, event)
-        if type(instruction) is End:
-            self._end(binding, begun, instruction.outcome)
-        else:
-            self._tasks.create_task(self._in_trouble(binding, begun, instruction), name="binding in trouble")
 
     def _end(self, binding: Binding, begun: float, ended: Outcome) -> None:
         binding.engine.times.end("Bind", begun, "Success" if ended.result is Result.BOUND else "Error")

@@ -71,18 +71,24 @@ class PreBindStage:
         placement, profile, times = binding.placement, binding.engine.profile, binding.engine.times
         begun = times.begin()
         for_reservation = stands_for_a_reservation(profile, placement.pod)
+        by_plugin = for_reservation or profile.for_pod(placement.pod).is_bound_by_plugin(placement.pod)
         try:
             if for_reservation:
                 await self._pre_bind_reservation(profile, placement)
             else:
-                await self._pre_bind(profile, binding)
+                await self._pre_bind(profile, binding, by_plugin=by_plugin)
         except Exception:
             times.end("PreBind", begun, "Error")
             raise
         times.end("PreBind", begun)
+        return by_plugin and await self._bind(profile, binding, for_reservation=for_reservation)
+
+    async def _bind(self, profile: Profile, binding: Binding, *, for_reservation: bool) -> bool:
+        """Whether a plugin has bound the pod, or leaves that to the binder."""
+        placement, times = binding.placement, binding.engine.times
         begun = times.begin()
         try:
-            bound = await self._bind(profile, placement, for_reservation=for_reservation)
+            bound = await self._bound_by(profile, placement, for_reservation=for_reservation)
         except Exception:
             times.end("Bind", begun, "Error")
             raise
@@ -93,12 +99,9 @@ class PreBindStage:
             binding.request, binding.on_bound = StatusBinding(bound, placement.node_name), bound.on_bound
         return False
 
-    async def _bind(
+    async def _bound_by(
         self, profile: Profile, placement: Placement, *, for_reservation: bool
     ) -> BindOutcome | StatusPatch:
-        """Whether a plugin has bound the pod, or leaves that to the binder."""
-        if not for_reservation and not profile.for_pod(placement.pod).is_bound_by_plugin(placement.pod):
-            return BindOutcome.BY_API
         for binder in profile.bind:
             work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
             outcome = await self._limited(binder.name, binder.time_limit, work)
@@ -110,19 +113,18 @@ class PreBindStage:
             raise PluginError("no plugin of the profile gives reservations their nodes")
         return BindOutcome.BY_API
 
-    async def _pre_bind(self, profile: Profile, binding: Binding) -> None:
+    async def _pre_bind(self, profile: Profile, binding: Binding, *, by_plugin: bool) -> None:
         """Write everything but annotations that the Binding can carry."""
         placement, request, changes = binding.placement, binding.request, PodChanges()
         state, pod, node = placement.state, placement.pod, placement.node
-        own = profile.for_pod(pod)
-        for plugin in own.pre_bind:
+        for plugin in profile.for_pod(pod).pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if not changes:
             return
         first = profile.first(PodPatcher)
-        if first is not None and not own.is_bound_by_plugin(pod):
+        if first is not None and not by_plugin:
             annotations = first.binding_annotations(pod, changes)
             if annotations is not None:
                 assert isinstance(request, PodBinding), "it is a pod of the API"

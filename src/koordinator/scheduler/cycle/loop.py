@@ -145,7 +145,6 @@ class SchedulingLoop:
             self._queue,
             parts.event_handlers,
             parts.events,
-            self._view.pseudo_pods,
             self.wake,
             self._clock.monotonic,
             self._errors.of_score,

@@ -140,6 +140,16 @@ class EventHandlers:
         if not any(is_preempted(other) for other in view.pods_on[row].values()):
             self._queue.wake([pod.uid for pod in nominated], EventKind.POD_DELETE)
 
+    def set_pseudo_pod(self, pod: Pod) -> None:
+        """See Handle."""
+        self._state.view.pseudo_pods.add(pod.metadata.uid)
+        self.defer(partial(self.set_pod, pod))
+
+    def remove_pseudo_pod(self, pod: Pod) -> None:
+        """See Handle."""
+        self.defer(partial(self.remove_pod, pod))
+        self.defer(partial(self._state.view.pseudo_pods.discard, pod.metadata.uid))
+
     def finished(self, pod: Pod) -> None:
         """A pod that has finished was passed to plugins, or such a pod is gone: that frees no resources, but
         controllers may wait for it."""
