@@ -19,11 +19,9 @@ from koordinator.scheduler.binding.binding_cycle import (
     End,
     Event,
     Failed,
-    Found,
     GivenUp,
     Instruction,
     Outcome,
-    Passed,
     Pause,
     Permitted,
     PreBind,
@@ -32,6 +30,7 @@ from koordinator.scheduler.binding.binding_cycle import (
     Rejected,
     Result,
     Send,
+    Shown,
     Stage,
     State,
     Wait,
@@ -59,12 +58,12 @@ ANSWERS: Final[dict[type[Instruction] | None, tuple[type[Event], ...]]] = {
     Wait: (Permitted, Rejected, Broke),
     PreBind: (Prepared, Broke),
     Send: (Answered, Failed, Broke),
-    Read: (Found, Broke),
-    Pause: (Passed, GivenUp, Broke),
+    Read: (Shown, Broke),
+    Pause: (Shown, GivenUp, Broke),
     End: (),
 }
 """The events that may follow each instruction; None for the beginning."""
-SHOWN: Final = (None, BOUND, Outcome(Result.GONE), Outcome(Result.ELSEWHERE, "it is on b"))
+OUTCOMES: Final = (None, BOUND, Outcome(Result.GONE), Outcome(Result.ELSEWHERE, "it is on b"))
 OF_KIND: Final[dict[type[Event], st.SearchStrategy[Event]]] = {
     Delayed: st.just(Delayed({"Gang": 30.0})),
     Permitted: st.builds(Permitted, st.booleans()),
@@ -72,8 +71,7 @@ OF_KIND: Final[dict[type[Event], st.SearchStrategy[Event]]] = {
     Prepared: st.builds(Prepared, st.booleans()),
     Answered: st.just(Answered()),
     Failed: st.builds(Failed, st.sampled_from(FAILURES), st.just(0.0)),
-    Found: st.builds(Found, st.sampled_from(SHOWN)),
-    Passed: st.builds(Passed, st.sampled_from(SHOWN)),
+    Shown: st.builds(Shown, st.sampled_from(OUTCOMES)),
     GivenUp: st.builds(GivenUp, st.integers(1, 5), st.just(0.0), st.booleans()),
     Broke: st.just(Broke("a plugin has failed")),
 }
@@ -83,7 +81,7 @@ WORST: Final[dict[type[Instruction] | None, Event]] = {
     Wait: Permitted(has_work=True),
     PreBind: Prepared(is_bound=False),
     Send: Failed(LOST, 0.0),
-    Read: Found(None),
+    Read: Shown(None),
     Pause: GivenUp(5, 0.0, has_node=True),
 }
 """The longest way to the end."""
@@ -131,7 +129,7 @@ class Course:
     def _note(self, event: Event) -> None:
         if isinstance(event, Failed) and event.failure is LOST:
             self.lost_at = self.now
-        if isinstance(event, Found):
+        if isinstance(event, Shown) and isinstance(self.instruction, Read):
             self.read_at = self.now
         if isinstance(event, GivenUp):
             self.node_is_gone = not event.has_node
@@ -155,7 +153,7 @@ def test_any_course_has_one_request_in_flight_and_one_end(events: list[Event]) -
         if isinstance(course.instruction, End):
             break
         # A pause after it was given up ends by time.
-        worst = Passed(None) if course.kind is Pause and course.state.refusal else WORST[course.kind]
+        worst = Shown(None) if course.kind is Pause and course.state.refusal else WORST[course.kind]
         assert course.on(worst)
         course.check()
     assert len(course.ends) == 1
@@ -181,12 +179,12 @@ def test_the_room_is_never_free_while_a_lost_request_may_be_carried_out(data: st
 
 def test_a_lost_answer_is_given_up_only_when_the_server_has() -> None:
     course = Course()
-    for event in (Permitted(has_work=False), Failed(LOST, 0.0), Found(None), GivenUp(5, 0.0, has_node=True)):
+    for event in (Permitted(has_work=False), Failed(LOST, 0.0), Shown(None), GivenUp(5, 0.0, has_node=True)):
         assert course.on(event)
     assert isinstance(course.instruction, Pause)
     assert course.instruction.seconds == CARRIED_OUT - course.now
-    assert course.on(Passed(None))
-    assert course.on(Found(None))
+    assert course.on(Shown(None))
+    assert course.on(Shown(None))
     assert course.ends == [Outcome(Result.REFUSED, "the connection broke; it was tried 5 times")]
 
 

@@ -39,11 +39,9 @@ from koordinator.scheduler.binding.binding_cycle import (
     End,
     Event,
     Failed,
-    Found,
     GivenUp,
     Instruction,
     Outcome,
-    Passed,
     Pause,
     Permitted,
     PreBind,
@@ -51,6 +49,7 @@ from koordinator.scheduler.binding.binding_cycle import (
     Rejected,
     Result,
     Send,
+    Shown,
     Wait,
     outcome,
     step,
@@ -266,12 +265,12 @@ class Binder:
             case Send():
                 return await self._send_again(binding)
             case Read():
-                return Found(await self._read(binding))
+                return Shown(await self._read(binding))
             case Pause(seconds):
                 pause = attempts.pause_after(failure) if seconds is None else seconds
                 if pause is None:
                     return self._give_up(binding, failure, attempts.count)
-                return Passed(await self._pause(binding, pause, failure))
+                return Shown(await self._pause(binding, pause, failure))
         raise AssertionError(f"{instruction} is none for a binding in trouble")
 
     async def _send_again(self, binding: Binding) -> Event:

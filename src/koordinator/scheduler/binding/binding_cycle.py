@@ -136,14 +136,8 @@ class Failed(msgspec.Struct, frozen=True):
     sent_at: float
 
 
-class Found(msgspec.Struct, frozen=True):
-    """The object was read: the outcome; None if it has no node yet."""
-
-    outcome: Outcome | None
-
-
-class Passed(msgspec.Struct, frozen=True):
-    """The pause is over: by time alone (None), or because events show the outcome."""
+class Shown(msgspec.Struct, frozen=True):
+    """The object was read, or the pause is over: the outcome that this or events have shown; None if it is open."""
 
     outcome: Outcome | None
 
@@ -162,7 +156,7 @@ class Broke(msgspec.Struct, frozen=True):
     why: str
 
 
-Event = Delayed | Permitted | Rejected | Prepared | Answered | Failed | Found | Passed | GivenUp | Broke
+Event = Delayed | Permitted | Rejected | Prepared | Answered | Failed | Shown | GivenUp | Broke
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -180,11 +174,11 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Read the object when that gets a slot, until there is a response: Found."""
+    """Read the object when that gets a slot, until there is a response: Shown."""
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Hold nothing for ``seconds``, or until events show the outcome: Passed. None: for as long as the failure asks
+    """Hold nothing for ``seconds``, or until events show the outcome: Shown. None: for as long as the failure asks
     for, or GivenUp."""
 
     seconds: float | None = None
@@ -205,8 +199,8 @@ _AWAITED: Final[Mapping[Stage, tuple[type[Event], ...]]] = {
     Stage.WAITING: (Permitted, Rejected, Broke),
     Stage.PRE_BIND: (Prepared, Broke),
     Stage.SENDING: (Answered, Failed, Broke),
-    Stage.READING: (Found, Broke),
-    Stage.PAUSING: (Passed, GivenUp, Broke),
+    Stage.READING: (Shown, Broke),
+    Stage.PAUSING: (Shown, GivenUp, Broke),
     Stage.BOUND: (),
     Stage.UNRESERVED: (),
 }
@@ -237,7 +231,7 @@ def step(state: State, event: Event) -> tuple[State, Instruction]:
             return _after_failure(state, event)
         case GivenUp():
             return _after_last_attempt(state, event)
-        case Found(found) | Passed(found):
+        case Shown(found):
             return _ended(found) if found is not None else _still_open(state)
 
 

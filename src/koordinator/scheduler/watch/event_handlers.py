@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from koordinator.api.kinds import NODES, PODS, Kind
 from koordinator.api.meta import Object
@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.post_filter import is_preempted
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers
 
+T = TypeVar("T", bound=Object)
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _FINISHED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 
@@ -174,19 +175,22 @@ class EventHandlers:
         if self._deferred:
             self.run_deferred()
 
-    def set_node_object(self, kind: Kind[Any], name: str, old: Object | None, new: Object | None) -> None:
+    def set_node_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         """An object that bears a node's name is new, changed or gone."""
         self._mark_time()
-        self._state.set_node_object(kind.name, name, new)
-        self.announce(ClusterEvent(object_event(kind, old, new), old, new))
-        if self._deferred:
-            self.run_deferred()
+        about = new if new is not None else old
+        assert about is not None, "something has changed"
+        self._state.set_node_object(kind.name, about.metadata.name, new)
+        self._announce_object(kind, old, new)
 
-    def set_object(self, kind: Kind[Any], obj: Object, *, gone: bool = False) -> None:
+    def set_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         """An object of another kind that plugins watch."""
         self._mark_time()
-        new = None if gone else obj
-        old = self._state.set_object(kind, obj.metadata.key, new)
+        about = new if new is not None else old
+        assert about is not None, "something has changed"
+        self._announce_object(kind, self._state.set_object(kind, about.metadata.key, new), new)
+
+    def _announce_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         self.announce(ClusterEvent(object_event(kind, old, new), old, new))
         if self._deferred:
             self.run_deferred()
@@ -315,27 +319,25 @@ def add_informers(
     )
     plugins = list(plugins)
     _add_finished_pods(informers, event_handlers, plugins, malformed)
+    # Objects about nodes (measurements, say) are evaluated together with the node's pods: only once, if these are all
+    # listed before.
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
-        _add_node_objects(informers, event_handlers, kind, malformed, after=pods)
+        of_nodes = informers.informer(kind, absent_is_empty=True, after=pods)
+        _add_changes(of_nodes, partial(event_handlers.set_node_object, kind), malformed)
     watched = [(kind, *plugin.watch_scope(kind)) for plugin in plugins for kind in plugin.watched_kinds]
     for kind, namespace, field_selector in dict.fromkeys(watched):
-        _add_objects(informers, event_handlers, kind, malformed, namespace, field_selector)
+        objects = informers.informer(kind, namespace=namespace, field_selector=field_selector, absent_is_empty=True)
+        _add_changes(objects, partial(event_handlers.set_object, kind), malformed)
 
 
-def _add_node_objects(
-    informers: InformerSet,
-    event_handlers: EventHandlers,
-    kind: Kind[Any],
-    malformed: MalformedHandler,
-    *,
-    after: Informer[Pod],
+def _add_changes(
+    informer: Informer[T], changed: Callable[[T | None, T | None], None], malformed: MalformedHandler
 ) -> None:
-    """Objects about nodes (measurements, say) are evaluated together with the node's pods: only once, if these are all
-    listed before."""
-    informers.informer(kind, absent_is_empty=True, after=after).add_handlers(
-        on_add=lambda obj, initial: event_handlers.set_node_object(kind, obj.metadata.name, None, obj),
-        on_update=lambda old, new: event_handlers.set_node_object(kind, new.metadata.name, old, new),
-        on_delete=lambda obj: event_handlers.set_node_object(kind, obj.metadata.name, obj, None),
+    """Have ``changed`` called with each object before and after its change."""
+    informer.add_handlers(
+        on_add=lambda obj, initial: changed(None, obj),
+        on_update=changed,
+        on_delete=lambda obj: changed(obj, None),
         on_malformed=malformed,
     )
 
@@ -361,27 +363,7 @@ def _add_finished_pods(
                     (handler.on_finished if pod is new else handler.on_finished_gone)(pod)
             event_handlers.finished(pod)
 
-    informers.informer(
+    finished = informers.informer(
         PODS, field_selector=_FINISHED, transform=lambda pod: finished_pod_as_seen(pod, is_read)
-    ).add_handlers(
-        on_add=lambda pod, initial: changed(None, pod),
-        on_update=changed,
-        on_delete=lambda pod: changed(pod, None),
-        on_malformed=malformed,
     )
-
-
-def _add_objects(
-    informers: InformerSet,
-    event_handlers: EventHandlers,
-    kind: Kind[Any],
-    malformed: MalformedHandler,
-    namespace: str,
-    field_selector: str,
-) -> None:
-    informers.informer(kind, namespace=namespace, field_selector=field_selector, absent_is_empty=True).add_handlers(
-        on_add=lambda obj, initial: event_handlers.set_object(kind, obj),
-        on_update=lambda old, new: event_handlers.set_object(kind, new),
-        on_delete=lambda obj: event_handlers.set_object(kind, obj, gone=True),
-        on_malformed=malformed,
-    )
+    _add_changes(finished, changed, malformed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS
@@ -29,7 +29,20 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_record,
     stands_for_a_reservation,
 )
-from koordinator.scheduler.plugins.reservation.states import TakeOver, Use
+
+
+class TakeOver(NamedTuple):
+    """The allocation of a reserve pod: the running pods that its Reservation takes over."""
+
+    uid: str
+    pods: tuple[PodInfo, ...]
+
+
+class Use(NamedTuple):
+    """The allocation of a pod: the Reservation that it takes from."""
+
+    name: str
+    uid: str
 
 
 class ReservationBinding(

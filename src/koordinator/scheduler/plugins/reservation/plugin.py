@@ -41,7 +41,7 @@ from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
-from koordinator.scheduler.plugins.reservation.filtering import ReservationFilter
+from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
 from koordinator.scheduler.plugins.reservation.fitting import score
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.messages import Owned, event_note, summary
@@ -49,7 +49,6 @@ from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, stands_for_a_reservation
-from koordinator.scheduler.plugins.reservation.states import Owner, ReservePod
 from koordinator.scheduler.services.provider import ServiceProvider
 
 _PREFERRED: Final = 1000
