@@ -97,7 +97,6 @@ class Course:
         self.lost_at = -CARRIED_OUT
         """When the last request was sent whose answer is lost."""
         self.read_at = 0.0
-        self.node_is_gone = False
         self.ends: list[Outcome] = []
 
     @property
@@ -108,14 +107,15 @@ class Course:
     def is_in_flight(self) -> bool:
         return isinstance(self.instruction, Send | Read)
 
-    def on(self, event: Event) -> bool:
-        """Whether the event may come now; if not, it must be refused, and change nothing."""
+    def on(self, event: Event, seconds: float = 0.0) -> bool:
+        """Whether the event may come after so many seconds; if not, it must be refused, and change nothing."""
+        self.now += seconds
         if isinstance(self.instruction, Pause):
             self.now += self.instruction.seconds or 1.0
         if isinstance(event, GivenUp):
             event = GivenUp(event.attempts, self.now, event.has_node)
         if isinstance(event, Failed):
-            event = Failed(event.failure, self.now)
+            event = Failed(event.failure, self.now - seconds)
         if type(event) not in ANSWERS[self.kind]:
             with pytest.raises(ValueError, match="does not wait for"):
                 step(self.state, event)
@@ -128,11 +128,9 @@ class Course:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, Failed) and event.failure is LOST:
-            self.lost_at = self.now
+            self.lost_at = event.sent_at
         if isinstance(event, Shown) and isinstance(self.instruction, Read):
             self.read_at = self.now
-        if isinstance(event, GivenUp):
-            self.node_is_gone = not event.has_node
 
     def check(self) -> None:
         stage = self.state.stage
@@ -143,11 +141,12 @@ class Course:
 
 
 @settings(max_examples=examples(400))
-@given(st.lists(EVENTS, max_size=40))
-def test_any_course_has_one_request_in_flight_and_one_end(events: list[Event]) -> None:
+@given(st.data())
+def test_any_course_has_one_request_in_flight_and_one_end(data: st.DataObject) -> None:
     course = Course()
-    for event in events:
-        course.on(event)
+    for _ in range(data.draw(st.integers(0, 20))):
+        expected = st.one_of([OF_KIND[kind] for kind in ANSWERS[course.kind]] or [EVENTS])
+        course.on(data.draw(st.one_of(expected, EVENTS)))
         course.check()
     for _ in range(12):
         if isinstance(course.instruction, End):
@@ -157,24 +156,26 @@ def test_any_course_has_one_request_in_flight_and_one_end(events: list[Event]) -
         assert course.on(worst)
         course.check()
     assert len(course.ends) == 1
-    for event in events:
-        assert not course.on(event)
+    assert not course.on(data.draw(EVENTS))
 
 
 @settings(max_examples=examples(400))
 @given(st.data())
 def test_the_room_is_never_free_while_a_lost_request_may_be_carried_out(data: st.DataObject) -> None:
-    """Unless something has shown where the object is, or the node is gone."""
+    """Nothing shows where the object is, and its node stays."""
     course = Course()
     course.on(Permitted(has_work=False))
-    for _ in range(12):
-        kinds = [kind for kind in ANSWERS[course.kind] if kind is not Broke]
-        if not kinds:
-            break
-        course.on(data.draw(OF_KIND[data.draw(st.sampled_from(kinds))]))
-    if course.ends and course.ends[0].result is Result.REFUSED and not course.node_is_gone:
-        assert course.now >= course.lost_at + CARRIED_OUT
-        assert course.read_at >= course.lost_at
+    unhelpful: dict[type[Instruction], st.SearchStrategy[Event]] = {
+        Send: st.builds(Failed, st.sampled_from([LOST, *FAILURES]), st.just(0.0)),
+        Read: st.just(Shown(None)),
+        Pause: st.sampled_from([GivenUp(5, 0.0, has_node=True), Shown(None)]),
+    }
+    while isinstance(course.instruction, Send | Read | Pause):
+        worst = course.state.refusal and isinstance(course.instruction, Pause)
+        event = Shown(None) if worst else data.draw(unhelpful[type(course.instruction)])
+        course.on(event, data.draw(st.sampled_from([0.0, 1.0, CARRIED_OUT])))
+    assert course.ends[0].result is Result.REFUSED
+    assert course.read_at >= course.lost_at + CARRIED_OUT
 
 
 def test_a_lost_answer_is_given_up_only_when_the_server_has() -> None:

@@ -160,7 +160,7 @@ class Binder:
         self._on(binding, event)
 
     def _on(self, binding: Binding, event: Event) -> None:
-        """Begin what follows from the event; at its end, there is the next one."""
+        """Begin what is to be done after the event; what comes of that is the next event."""
         binding.state, instruction = step(binding.state, event)
         match instruction:
             case Send():
@@ -295,8 +295,9 @@ class Binder:
         """The outcome according to the object itself; None if it has no node yet. Repeats until there is a response, or
         an event that shows the outcome: meanwhile the room is kept, and nothing else."""
         request, backoff = binding.request, Backoff(_READS, self._clock, self._random)
-        key, said = binding.placement.pod.key, binding.state.failure
-        logger.warning("binding of pod %s to %s: is it done? %s", key, request.node_name, said)
+        if not binding.state.refusal:
+            key, failed = binding.placement.pod.key, binding.state.failure
+            logger.warning("binding of pod %s to %s: is it done? %s", key, request.node_name, failed)
         said_at = self._clock.monotonic() + PATIENCE.seconds
         while True:
             try:

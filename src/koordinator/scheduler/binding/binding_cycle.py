@@ -261,10 +261,11 @@ def _still_open(state: State) -> tuple[State, Instruction]:
 
 def _after_last_attempt(state: State, event: GivenUp) -> tuple[State, Instruction]:
     assert state.failure is not None, "only a failure is given up"
-    refusal, left = _detail(state.failure, event.attempts), state.free_at - event.now
-    if left <= 0 or not event.has_node:
-        return _ended(Outcome(Result.REFUSED, refusal))
-    return msgspec.structs.replace(state, refusal=refusal), Pause(left)
+    refused = msgspec.structs.replace(state, refusal=_detail(state.failure, event.attempts))
+    if state.free_at == -inf or not event.has_node:
+        return _ended(Outcome(Result.REFUSED, refused.refusal))
+    left = state.free_at - event.now
+    return (refused, Pause(left)) if left > 0 else (msgspec.structs.replace(refused, stage=Stage.READING), Read())
 
 
 def _may_be_done(failure: KubeError) -> bool:
