@@ -189,6 +189,28 @@ def test_a_lost_answer_is_given_up_only_when_the_server_has() -> None:
     assert course.ends == [Outcome(Result.REFUSED, "the connection broke; it was tried 5 times")]
 
 
+WAYS: Final[dict[type[Instruction] | None, list[Event]]] = {
+    None: [],
+    Wait: [Delayed({"Gang": 30.0})],
+    PreBind: [Permitted(has_work=True)],
+    Send: [Permitted(has_work=False)],
+    Read: [Permitted(has_work=False), Failed(LOST, 0.0)],
+    Pause: [Permitted(has_work=False), Failed(UnsentError("not sent"), 0.0)],
+    End: [Broke("a plugin has failed")],
+}
+
+
+@pytest.mark.parametrize("kind", WAYS, ids=str)
+@given(event=EVENTS)
+def test_an_event_is_refused_where_nothing_waits_for_it(kind: type[Instruction] | None, event: Event) -> None:
+    course = Course()
+    for each in WAYS[kind]:
+        assert course.on(each)
+    assert course.kind is kind
+    before = course.state
+    assert course.on(event) or course.state is before
+
+
 def test_a_pod_without_work_for_plugins_is_sent_at_once_and_bound_by_one_answer() -> None:
     course = Course()
     assert course.on(Permitted(has_work=False))
