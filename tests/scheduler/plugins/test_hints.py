@@ -80,7 +80,8 @@ class Story:
         old = self.reports.pop(node_name, None)
         if metric is not None:
             self.reports[node_name] = metric
-        self.event_handlers.set_node_object(NODE_METRICS, node_name, old, metric)
+        if old is not None or metric is not None:
+            self.event_handlers.set_node_object(NODE_METRICS, old, metric)
 
     def remove_node(self, name: str) -> None:
         for pod in [pod for pod in self.pods.values() if pod.spec.node_name == name]:
