@@ -29,7 +29,7 @@ from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, event
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
-from koordinator.scheduler.binding.requests import PodBinding
+from koordinator.scheduler.binding.binding_cycle import PodBinding
 from koordinator.scheduler.cycle.failure_report import PodEvents
 
 _NAME: Final = "koord-scheduler"

@@ -39,7 +39,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.transport import Endpoint, Transport
-from koordinator.scheduler.binding.requests import PodBinding
+from koordinator.scheduler.binding.binding_cycle import PodBinding
 from koordinator.scheduler.cycle.failure_report import PodEvents
 from tests.kube.certificates import Authority
 

@@ -39,11 +39,10 @@ from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
-from koordinator.scheduler.watch.pod_facts import PodFacts
 
 _PROFILE: Final = Path(__file__).parent / "scheduler_profile.yaml"
 _SIZES: Final = (1000, 2000, 5000, 10_000, 20_000)

@@ -17,8 +17,8 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
+from koordinator.scheduler.binding.binding_cycle import PodBinding
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
-from koordinator.scheduler.binding.requests import PodBinding
 from koordinator.scheduler.engine.binding_points import PodChanges
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info

@@ -160,10 +160,10 @@ def test_a_node_that_can_take_them_frees_all_who_waited_for_one() -> None:
 
 def test_malformed_node_metrics_harm_nobody() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        odd = NODE_METRICS.type(metadata=make_node("a").metadata)
-        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "a", None, odd)
-        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", None, odd)
-        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd, None)
+        odd, stray = (NODE_METRICS.type(metadata=make_node(name).metadata) for name in ("a", "of-nobody"))
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, None, odd)
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, None, stray)
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, stray, None)
         fixture.api.store(make_pod("p"))
 
     assert end(story).api.placed().keys() == {"p"}

@@ -26,7 +26,6 @@ from koordinator.kube.interface import Client
 from koordinator.kube.request_slots import OverdueRequests
 from koordinator.model.transformers import pod_steps
 from koordinator.scheduler.binding.binder import DEADLINE, Binder
-from koordinator.scheduler.binding.binding_cycle import BindingCycle
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.binding.evictions import Evictions
 from koordinator.scheduler.binding.pre_bind import PreBindStage
@@ -47,7 +46,7 @@ from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
@@ -57,9 +56,7 @@ from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import Pool
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.queue.sort_keys import checked_sort_key
-from koordinator.scheduler.watch.event_handlers import EventHandlers
-from koordinator.scheduler.watch.informers import add_informers
-from koordinator.scheduler.watch.pod_facts import PodFacts
+from koordinator.scheduler.watch.event_handlers import EventHandlers, add_informers
 from koordinator.scheduler.watch.queueing_hints import QueueingHints
 from koordinator.scheduler.watch.resynchronisation import Resynchronisation
 from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers
@@ -171,14 +168,18 @@ class Scheduler:
             self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
+        self._pre_bind_stage = PreBindStage(self._writer, clock)
         self._binder = Binder(
             client,
             self.state,
             self._writer,
             events,
+            view.waiting,
+            self._pre_bind_stage,
             self._loop.finished,
             self._loop.wake,
             self._loops.loop("binder", DEADLINE).timed,
+            metrics.waited,
             clock=clock,
             random=random,
             overdue=overdue,
@@ -186,10 +187,6 @@ class Scheduler:
         )
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
-        self._pre_bind_stage = PreBindStage(self._writer, self._binder.submit, self._loop.finished, clock)
-        binding_cycle = BindingCycle(
-            view.waiting, self._pre_bind_stage, self._binder, self._loop.finished, metrics.waited, clock.monotonic
-        )
         evicting = self._loops.loop("evictions")
         self._evictions = Evictions(client, events, view, evicting, clock, random, overdue=overdue)
         rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
@@ -197,7 +194,6 @@ class Scheduler:
             LoopParts(
                 self.event_handlers,
                 self._binder,
-                binding_cycle,
                 rejected,
                 self._reporter,
                 events,

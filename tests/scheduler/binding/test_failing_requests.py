@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from koordinator.api.kinds import PODS
 from koordinator.kube.errors import TransportError
 from koordinator.scheduler.binding.binder import DEADLINE
-from koordinator.scheduler.binding.requests import pod_binding
+from koordinator.scheduler.binding.binding_cycle import pod_binding
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState

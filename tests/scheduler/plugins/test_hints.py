@@ -22,9 +22,9 @@ from koordinator.scheduler.configuration.argument_checks import complete_load_aw
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs, NodeAffinityArgs
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
+from koordinator.scheduler.engine.pod_info import PodFacts
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.event_handlers import EventHandlers
-from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.examples import examples
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, ClusterFixture, metrics, nodes, pods, resizes
 
@@ -80,7 +80,8 @@ class Story:
         old = self.reports.pop(node_name, None)
         if metric is not None:
             self.reports[node_name] = metric
-        self.event_handlers.set_node_object(NODE_METRICS, node_name, old, metric)
+        if old is not None or metric is not None:
+            self.event_handlers.set_node_object(NODE_METRICS, old, metric)
 
     def remove_node(self, name: str) -> None:
         for pod in [pod for pod in self.pods.values() if pod.spec.node_name == name]:

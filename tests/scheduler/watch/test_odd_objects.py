@@ -176,13 +176,13 @@ def test_reports_of_nodes(case: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         for name in ("a", "of-nobody"):
             metric = odd_metric(name, REPORTS[case])
-            fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, None, metric)
-            fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, metric, metric)
+            fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, None, metric)
+            fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, metric, metric)
         for number in range(4):
             fixture.api.store(make_pod(f"p{number}"))
         await fixture.until_idle(2)
         assert len(fixture.api.placed()) == 4
-        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, odd_metric("of-nobody", {}), None)
 
     play(story)
 

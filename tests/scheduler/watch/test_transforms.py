@@ -7,7 +7,7 @@ import pytest
 
 from koordinator.api.quantity import Quantity
 from koordinator.model.transformers import node_as_seen, pod_steps
-from koordinator.scheduler.watch.informers import pod_as_seen
+from koordinator.scheduler.engine.pod_info import pod_as_seen
 from tests.scheduler.fakes import make_node, make_pod
 
 RESERVATION = "node.koordinator.sh/reservation"

@@ -1,26 +1,18 @@
-"""Binds pods to the nodes that were chosen for them, many at a time, and finds out the outcome of each binding.
+"""Carries out binding cycles: events in, instructions out (see ``binding_cycle``), many bindings at a time.
 
-The life of a binding: it is *sent* when it gets a slot, and nearly always bound by that. When the API server fails, it
-gives its slot back and is *in trouble*: it waits, and is sent again to the same node, a few times. After an answer that
-leaves open what was done, or a lost one, the pod is read before anything else. In the end the pod is bound, or it is
-refused with the reason of the server, which frees its room on the node and puts it back into the queue.
-
-The room is never freed while a request may still be carried out, because that would overcommit the node: after a lost
-answer not before the API server itself must have given up the request, and the pod was read since.
+A binding is *sent* when it gets a slot, and nearly always ends by that. One whose request has failed gives its slot
+back and is *in trouble*: what it sends then has slots of its own, so that it never delays what is not.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from random import Random
 from typing import Final, Protocol
-
-import msgspec
 
 from koordinator.api.kinds import PODS
 from koordinator.base.backoff import Backoff, BackoffPolicy
@@ -37,12 +29,35 @@ from koordinator.kube.interface import Client
 from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket, is_of_the_request
 from koordinator.kube.slot_workers import SlotWorkers
-from koordinator.scheduler.binding.requests import BOUND, BindingRequest, Outcome, Result, outcome
+from koordinator.scheduler.binding.binding_cycle import (
+    ANSWERED,
+    CARRIED_OUT,
+    Answered,
+    Binding,
+    Broke,
+    Delayed,
+    End,
+    Event,
+    Failed,
+    GivenUp,
+    Instruction,
+    Outcome,
+    Pause,
+    Permitted,
+    PreBind,
+    Read,
+    Rejected,
+    Result,
+    Send,
+    Shown,
+    Wait,
+    outcome,
+    step,
+)
+from koordinator.scheduler.binding.pre_bind import PreBindStage, plugin_failed
 from koordinator.scheduler.engine.binding_points import ClusterWriter
-from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.handle import Events
-from koordinator.scheduler.queue.queued_pod import QueuedPod
+from koordinator.scheduler.engine.waiting_pods import PermitStatus, WaitingPods
 
 logger = logging.getLogger(__name__)
 
@@ -50,35 +65,9 @@ _READ: Final = "(reads)"
 """The group of reads, which no namespace has as its name: no webhook delays those."""
 _READS: Final = BackoffPolicy(initial=0.2, maximum=30.0)
 """As events show most outcomes, a server that does not let them be read is not asked often."""
-_CARRIED_OUT: Final = 60.0
-"""Seconds within which an API server carries out a request or gives it up (``--request-timeout``)."""
-DEADLINE: Final = PATIENCE.seconds + 2 * _CARRIED_OUT
+DEADLINE: Final = PATIENCE.seconds + 2 * CARRIED_OUT
 """The deadline of a binding in seconds: it has ended by then, unless the API server cannot be read. A later binding is
 not cancelled: its pod stays assumed until the outcome is known."""
-
-
-class Stage(Enum):
-    """What is being done about a binding, see ``BindingCycle``."""
-
-    RESERVED = "reserved"
-    WAITING = "waiting"
-    PRE_BIND = "in PreBind"
-    BINDING = "being bound"
-    ENDED = "ended"
-
-
-class Binding(msgspec.Struct, eq=False):
-    """A binding in progress: of a pod, or of the object that a reserve pod stands for."""
-
-    entry: QueuedPod
-    placement: Placement
-    engine: Engine
-    started: float
-    """When the attempt began, in monotonic seconds."""
-    request: BindingRequest
-    on_bound: Callable[[], None] | None = None
-    """Called once it is bound."""
-    stage: Stage = Stage.RESERVED
 
 
 class Cluster(Protocol):
@@ -90,11 +79,8 @@ class Cluster(Protocol):
         """The node that the API has an assumed pod on; empty while it is only assumed, None if the pod is gone."""
 
 
-Finished = Callable[[Binding, Outcome], None]
-
-
 class Binder:
-    """``run`` carries out what was submitted until cancelled; ``finished`` is called for every binding, and ``freed``
+    """``run`` carries out what was begun until cancelled; ``finished`` is called once for every binding, and ``freed``
     when there is capacity again."""
 
     def __init__(
@@ -103,23 +89,30 @@ class Binder:
         cluster: Cluster,
         writer: ClusterWriter,
         events: Events,
-        finished: Finished,
+        waiting: WaitingPods,
+        pre_bind: PreBindStage,
+        finished: Callable[[Binding, Outcome], None],
         freed: Callable[[], None],
         timed: Callable[[float], None],
+        waited: Callable[[bool, float], None],
         *,
         clock: Clock,
         random: Random,
         overdue: OverdueRequests | None = None,
         concurrency: int = 32,
     ) -> None:
-        """``timed`` gets the duration of each binding in seconds."""
+        """``timed`` gets the duration of each binding in seconds; ``waited`` whether one that has waited was allowed,
+        and the seconds since its attempt began."""
         self._client = client.once()
         self._cluster = cluster
         self._writer = writer
         self._events = events
+        self._waiting = waiting
+        self._pre_bind = pre_bind
         self._finished = finished
         self._freed = freed
         self._timed = timed
+        self._waited = waited
         self._clock = clock
         self._random = random
         self._concurrency = concurrency
@@ -153,15 +146,45 @@ class Binder:
         are sent again."""
         return len(self._begun) - self._pausing
 
-    def submit(self, binding: Binding) -> None:
-        """Bind the pod soon; its placement has been assumed."""
-        binding.stage, request = Stage.BINDING, binding.request
-        self._begun[binding] = self._clock.monotonic()
-        self._idle.clear()
-        workers = self._workers if request.kind is PODS else self._other_workers
-        workers.submit(request.namespace, binding)
-        if self._slots.pressing >= 2 * self._concurrency:
-            self.has_capacity = False
+    def begin(self, binding: Binding, waits: Mapping[str, float]) -> None:
+        """Bind the pod, whose placement has been assumed, unless Permit plugins delay it: those in ``waits``, each for
+        so many seconds at most."""
+        event: Event
+        if waits:
+            event = Delayed(waits)
+        else:
+            try:
+                event = Permitted(binding.engine.has_bind_work(binding.placement))
+            except Exception as error:
+                event = plugin_failed(binding, error)
+        self._on(binding, event)
+
+    def _on(self, binding: Binding, event: Event) -> None:
+        """Begin what is to be done after the event; what comes of that is the next event."""
+        binding.state, instruction = step(binding.state, event)
+        match instruction:
+            case Send():
+                self._begun[binding] = self._clock.monotonic()
+                self._idle.clear()
+                workers = self._workers if binding.request.kind is PODS else self._other_workers
+                workers.submit(binding.request.namespace, binding)
+                if self._slots.pressing >= 2 * self._concurrency:
+                    self.has_capacity = False
+            case PreBind():
+                self._pre_bind.submit(binding, self._on)
+            case Wait(waits):
+                pod, node_name = binding.placement.pod, binding.placement.node_name
+                now, decided = self._clock.monotonic(), partial(self._decided, binding)
+                self._waiting.add(pod, node_name, waits, now, decided)
+            case End(ended):
+                self._finished(binding, ended)
+
+    def _decided(self, binding: Binding, status: PermitStatus) -> None:
+        self._waited(status.allowed, self._clock.monotonic() - binding.started)
+        if status.allowed:
+            self.begin(binding, {})
+        else:
+            self._on(binding, Rejected(status.plugin, status.message))
 
     async def idle(self) -> None:
         """Wait until no binding is under way at the API server; some may wait until they are sent again."""
@@ -183,32 +206,39 @@ class Binder:
     async def _carry_out(self, binding: Binding, ticket: Ticket) -> bool:
         """Send the request, whose turn it is; whether the server has answered it."""
         begun = binding.engine.times.begin()
-        try:
-            await self._send(binding)
-        except KubeError as error:
-            self._trouble(binding, begun, error, ticket.sent_at)
-            return is_of_the_request(error)
-        except Exception as error:
-            self._end(binding, begun, _broken(binding, error))
-        else:
-            self._end(binding, begun, BOUND)
-        return True
+        event = await self._send(binding, ticket)
+        binding.state, instruction = step(binding.state, event)
+        if type(instruction) is End:
+            self._end(binding, begun, instruction.outcome)
+            return True
+        self._go_on(binding, begun, instruction)
+        return _is_answered(event)
 
     def _not_sent(self, binding: Binding, error: UnsentError) -> None:
-        self._trouble(binding, binding.engine.times.begin(), error, -inf)
+        binding.state, instruction = step(binding.state, Failed(error, -inf))
+        self._go_on(binding, binding.engine.times.begin(), instruction)
 
-    async def _send(self, binding: Binding) -> None:
-        """Raises KubeError; the pod is bound if it does not."""
+    def _go_on(self, binding: Binding, begun: float, instruction: Instruction) -> None:
+        """Go on with a binding whose first request has failed; in a task of its own, which holds no slot."""
+        self._tasks.create_task(self._in_trouble(binding, begun, instruction), name="binding in trouble")
+
+    async def _send(self, binding: Binding, ticket: Ticket) -> Answered | Failed | Broke:
         request = binding.request
         if not self._cluster.has_node(request.node_name):
-            raise UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
+            unsent = UnsentError(f"node {request.node_name} was deleted before the pod was bound to it")
+            return Failed(unsent, ticket.sent_at)
         try:
             await request.send(self._client)
         except MalformedObjectError as error:
             # Only the body of the response is malformed: the server has bound the pod.
             logger.debug("the response to the binding of %s: %s", request.name, error)
+        except KubeError as error:
+            return Failed(error, ticket.sent_at)
+        except Exception as error:
+            return _broken(binding, error)
         if self._lack.text:
             self._lack.is_over()
+        return ANSWERED
 
     def _end(self, binding: Binding, begun: float, ended: Outcome) -> None:
         binding.engine.times.end("Bind", begun, "Success" if ended.result is Result.BOUND else "Error")
@@ -217,68 +247,57 @@ class Binder:
             self._idle.set()
         self._finished(binding, ended)
 
-    def _trouble(self, binding: Binding, begun: float, failure: KubeError, sent_at: float) -> None:
-        """Go on with a binding whose first request, sent at ``sent_at``, has failed; in a task of its own, which holds
-        no slot."""
-
-        async def end() -> None:
-            try:
-                ended = await self._in_trouble(binding, failure, sent_at)
-            except Exception as error:
-                ended = _broken(binding, error)
-            self._end(binding, begun, ended)
-
-        self._tasks.create_task(end(), name="binding in trouble")
-
-    async def _in_trouble(self, binding: Binding, failure: KubeError, sent_at: float) -> Outcome:
-        """The outcome of a binding whose first request has failed, see ``_trouble``."""
-        pod, request = binding.placement.pod, binding.request
+    async def _in_trouble(self, binding: Binding, begun: float, instruction: Instruction) -> None:
         attempts = Attempts(PATIENCE, self._clock, self._random)
-        free_at = -inf
-        """Until then, a request may still be carried out."""
-        while True:
-            if _may_be_done(failure):
-                logger.warning("binding of pod %s to %s: is it done? %s", pod.key, request.node_name, failure)
-                if isinstance(failure, TransportError):
-                    free_at = max(free_at, sent_at + _CARRIED_OUT)
-                found = await self._read(binding)
-                if found is not None:
-                    return found
-            pause = attempts.pause_after(failure)
-            if pause is None:
-                break
-            shown = await self._pause(binding, pause, failure)
-            if shown is not None:
-                return shown
+        while not isinstance(instruction, End):
             try:
-                ticket = await self._trouble_slots.turn(request.namespace)
-            except UnsentError as error:
-                failure = error
-                break
-            sent_at, answered = ticket.sent_at, True
-            try:
-                await self._send(binding)
-            except KubeError as error:
-                failure, answered = error, is_of_the_request(error)
-            else:
-                return BOUND
-            finally:
-                self._trouble_slots.give_back(ticket, answered=answered)
-        return await self._refused(binding, _detail(failure, attempts.count), failure, free_at)
+                event = await self._event_after(binding, instruction, attempts)
+            except Exception as error:
+                event = _broken(binding, error)
+            binding.state, instruction = step(binding.state, event)
+        self._end(binding, begun, instruction.outcome)
 
-    async def _refused(self, binding: Binding, detail: str, failure: KubeError, free_at: float) -> Outcome:
-        """The outcome of a binding that is not sent again."""
+    async def _event_after(self, binding: Binding, instruction: Instruction, attempts: Attempts) -> Event:
+        """Carry out the instruction of a binding in trouble."""
+        failure = binding.state.failure
+        assert failure is not None, "a request has failed"
+        match instruction:
+            case Send():
+                return await self._send_again(binding)
+            case Read():
+                return Shown(await self._read(binding))
+            case Pause(seconds):
+                pause = attempts.pause_after(failure) if seconds is None else seconds
+                if pause is None:
+                    return self._give_up(binding, failure, attempts.count)
+                return Shown(await self._pause(binding, pause, failure))
+        raise AssertionError(f"{instruction} is none for a binding in trouble")
+
+    async def _send_again(self, binding: Binding) -> Event:
+        try:
+            ticket = await self._trouble_slots.turn(binding.request.namespace)
+        except UnsentError as error:
+            return Failed(error, -inf)
+        answered = True
+        try:
+            event = await self._send(binding, ticket)
+            answered = _is_answered(event)
+        finally:
+            self._trouble_slots.give_back(ticket, answered=answered)
+        return event
+
+    def _give_up(self, binding: Binding, failure: KubeError, attempts: int) -> GivenUp:
         if isinstance(failure, ApiStatusError) and (lack := lack_for_write(failure, "bind pods")):
             self._lack.found(lack)
-        left, found = free_at - self._clock.monotonic(), None
-        if left > 0 and self._cluster.has_node(binding.request.node_name):
-            found = await self._pause(binding, left, failure) or await self._read(binding)
-        return found or Outcome(Result.REFUSED, detail)
+        return GivenUp(attempts, self._clock.monotonic(), self._cluster.has_node(binding.request.node_name))
 
     async def _read(self, binding: Binding) -> Outcome | None:
         """The outcome according to the object itself; None if it has no node yet. Repeats until there is a response, or
         an event that shows the outcome: meanwhile the room is kept, and nothing else."""
         request, backoff = binding.request, Backoff(_READS, self._clock, self._random)
+        if not binding.state.refusal:
+            key, failed = binding.placement.pod.key, binding.state.failure
+            logger.warning("binding of pod %s to %s: is it done? %s", key, request.node_name, failed)
         said_at = self._clock.monotonic() + PATIENCE.seconds
         while True:
             try:
@@ -339,29 +358,12 @@ class Binder:
             self._freed()
 
 
-def _broken(binding: Binding, error: Exception) -> Outcome:
+def _broken(binding: Binding, error: Exception) -> Broke:
     """Of an error in this program: the pod must not take the others down or stay assumed for ever."""
     logger.error("binding of pod %s failed", binding.placement.pod.key, exc_info=error)
-    return Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
+    return Broke(f"{type(error).__name__}: {error}")
 
 
-def _may_be_done(failure: KubeError) -> bool:
-    """Whether the pod may have its node although the request failed. A conflict, or a pod that is not found, may mean
-    that an earlier request was carried out, or that the pod is not what it was."""
-    match failure:
-        case ApiStatusError():
-            return failure.is_server_error or failure.is_conflict or failure.is_not_found
-        case TransportError():
-            return failure.maybe_applied
-        case _:
-            return False
-
-
-def _detail(failure: KubeError, attempts: int) -> str:
-    asked = failure.retry_after if isinstance(failure, ApiStatusError) else None
-    pause = (
-        f"; the server asks for {asked:.0f} s until the next attempt"
-        if asked and asked > PATIENCE.longest_pause
-        else ""
-    )
-    return f"{failure}{pause}" if attempts == 1 else f"{failure}{pause}; it was tried {attempts} times"
+def _is_answered(event: Event) -> bool:
+    """Whether the server has answered the request itself."""
+    return not isinstance(event, Failed) or is_of_the_request(event.failure)

@@ -18,99 +18,77 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.scheduler.binding.binder import Binding, Finished, Stage
-from koordinator.scheduler.binding.requests import BOUND, Outcome, PodBinding, Result, StatusBinding
+from koordinator.scheduler.binding.binding_cycle import Binding, Broke, Event, PodBinding, Prepared, StatusBinding
 from koordinator.scheduler.engine.binding_points import BindOutcome, ClusterWriter, PodChanges, StatusPatch
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.framework_hooks import PodPatcher
-from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Told = Callable[[Binding, Event], None]
+"""Is told how PreBind has ended."""
 _SEEN_SECONDS: Final = 10.0
 
 
 class PreBindStage:
-    """``submit`` a binding; it is passed to ``ready`` (bind it by the API) or ends in ``finished``."""
+    """``run`` calls the PreBind and Bind plugins for the bindings that were submitted."""
 
-    def __init__(
-        self, writer: ClusterWriter, ready: Callable[[Binding], None], finished: Finished, clock: Clock
-    ) -> None:
+    def __init__(self, writer: ClusterWriter, clock: Clock) -> None:
         self._writer = writer
-        self._ready = ready
-        self._finished = finished
         self._clock = clock
-        self._arrived: asyncio.Queue[Binding] = asyncio.Queue()
+        self._arrived: asyncio.Queue[tuple[Binding, Told]] = asyncio.Queue()
 
-    def is_needed(self, binding: Binding) -> bool:
-        """Whether any plugin has something to do before the binding, or wants to do the binding itself. Raises
-        PluginError."""
-        placement = binding.placement
-        state, pod, node = placement.state, placement.pod, placement.node
-        profile = binding.engine.profile.for_pod(pod)
-        for plugin in profile.pre_bind:
-            try:
-                if plugin.pre_binds(state, pod, node):
-                    return True
-            except Exception as error:
-                raise PluginError(f"plugin {plugin.name} failed in pre_binds: {_text(error)}") from error
-        return stands_for_a_reservation(profile, pod) or _is_bound_by_plugin(profile, pod)
-
-    def submit(self, binding: Binding) -> None:
+    def submit(self, binding: Binding, told: Told) -> None:
         """Run PreBind for the pod soon; its placement has been assumed."""
-        binding.stage = Stage.PRE_BIND
-        self._arrived.put_nowait(binding)
+        self._arrived.put_nowait((binding, told))
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                binding = await self._arrived.get()
-                tasks.create_task(self._prepare(binding), name=f"prepare-{binding.placement.pod.key}")
+                binding, told = await self._arrived.get()
+                tasks.create_task(self._prepare(binding, told), name=f"prepare-{binding.placement.pod.key}")
 
-    async def _prepare(self, binding: Binding) -> None:
+    async def _prepare(self, binding: Binding, told: Told) -> None:
+        event: Event
         try:
-            is_bound = await self._run_plugins(binding)
+            event = Prepared(await self._run_plugins(binding))
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            self.refuse(binding, "a plugin's own work was cancelled")
+            event = plugin_failed(binding, PluginError("a plugin's own work was cancelled"))
         except Exception as error:
             # A plugin may raise anything; its pod is retried, and the error reported on it.
-            self.refuse(binding, str(error) or type(error).__name__)
-        else:
-            if is_bound:
-                self._finished(binding, BOUND)
-            else:
-                self._ready(binding)
-
-    def refuse(self, binding: Binding, why: str) -> None:
-        """End the binding by the error of a plugin."""
-        placement = binding.placement
-        logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, why)
-        self._finished(binding, Outcome(Result.REFUSED, why))
+            event = plugin_failed(binding, error)
+        told(binding, event)
 
     async def _run_plugins(self, binding: Binding) -> bool:
         """Whether a plugin has bound the pod; otherwise, the request is complete."""
         placement, profile, times = binding.placement, binding.engine.profile, binding.engine.times
         begun = times.begin()
         for_reservation = stands_for_a_reservation(profile, placement.pod)
+        by_plugin = for_reservation or profile.for_pod(placement.pod).is_bound_by_plugin(placement.pod)
         try:
             if for_reservation:
                 await self._pre_bind_reservation(profile, placement)
             else:
-                await self._pre_bind(profile, binding)
+                await self._pre_bind(profile, binding, by_plugin=by_plugin)
         except Exception:
             times.end("PreBind", begun, "Error")
             raise
         times.end("PreBind", begun)
+        return by_plugin and await self._bind(profile, binding, for_reservation=for_reservation)
+
+    async def _bind(self, profile: Profile, binding: Binding, *, for_reservation: bool) -> bool:
+        """Whether a plugin has bound the pod, or leaves that to the binder."""
+        placement, times = binding.placement, binding.engine.times
         begun = times.begin()
         try:
-            bound = await self._bind(profile, placement, for_reservation=for_reservation)
+            bound = await self._bound_by(profile, placement, for_reservation=for_reservation)
         except Exception:
             times.end("Bind", begun, "Error")
             raise
@@ -121,12 +99,9 @@ class PreBindStage:
             binding.request, binding.on_bound = StatusBinding(bound, placement.node_name), bound.on_bound
         return False
 
-    async def _bind(
+    async def _bound_by(
         self, profile: Profile, placement: Placement, *, for_reservation: bool
     ) -> BindOutcome | StatusPatch:
-        """Whether a plugin has bound the pod, or leaves that to the binder."""
-        if not for_reservation and not _is_bound_by_plugin(profile.for_pod(placement.pod), placement.pod):
-            return BindOutcome.BY_API
         for binder in profile.bind:
             work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
             outcome = await self._limited(binder.name, binder.time_limit, work)
@@ -138,19 +113,18 @@ class PreBindStage:
             raise PluginError("no plugin of the profile gives reservations their nodes")
         return BindOutcome.BY_API
 
-    async def _pre_bind(self, profile: Profile, binding: Binding) -> None:
+    async def _pre_bind(self, profile: Profile, binding: Binding, *, by_plugin: bool) -> None:
         """Write everything but annotations that the Binding can carry."""
         placement, request, changes = binding.placement, binding.request, PodChanges()
         state, pod, node = placement.state, placement.pod, placement.node
-        own = profile.for_pod(pod)
-        for plugin in own.pre_bind:
+        for plugin in profile.for_pod(pod).pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if not changes:
             return
         first = profile.first(PodPatcher)
-        if first is not None and not _is_bound_by_plugin(own, pod):
+        if first is not None and not by_plugin:
             annotations = first.binding_annotations(pod, changes)
             if annotations is not None:
                 assert isinstance(request, PodBinding), "it is a pod of the API"
@@ -193,9 +167,11 @@ class PreBindStage:
             raise PluginError(f"plugin {name} did not finish within {seconds:.0f} s") from error
 
 
-def _is_bound_by_plugin(profile: Profile, pod: PodInfo) -> bool:
-    # Called for every pod: a list costs half of what a generator does.
-    return bool([plugin for plugin in profile.bind if plugin.binds(pod)])
+def plugin_failed(binding: Binding, error: Exception) -> Broke:
+    """The end of a binding by the error of a plugin."""
+    placement, why = binding.placement, str(error) or type(error).__name__
+    logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, why)
+    return Broke(why)
 
 
 def _shows(reservation: Reservation, changes: PodChanges) -> bool:
@@ -203,10 +179,6 @@ def _shows(reservation: Reservation, changes: PodChanges) -> bool:
     return all(metadata.labels.get(key) == value for key, value in changes.labels.items()) and all(
         metadata.annotations.get(key) == value for key, value in changes.annotations.items()
     )
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def is_being_cancelled() -> bool:

@@ -16,9 +16,8 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
-from koordinator.scheduler.binding.binder import Binder, Binding, Stage
-from koordinator.scheduler.binding.binding_cycle import BindingCycle
-from koordinator.scheduler.binding.requests import Outcome, Result, pod_binding
+from koordinator.scheduler.binding.binder import Binder
+from koordinator.scheduler.binding.binding_cycle import Binding, Outcome, Result, pod_binding
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReason, FailureReporter
 from koordinator.scheduler.cycle.monitor import SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import PluginServices
@@ -103,7 +102,6 @@ class LoopParts:
 
     event_handlers: EventHandlers
     binder: Binder
-    binding_cycle: BindingCycle
     rejected: RejectedPods
     reporter: FailureReporter
     events: Events
@@ -147,7 +145,6 @@ class SchedulingLoop:
             self._queue,
             parts.event_handlers,
             parts.events,
-            self._view.pseudo_pods,
             self.wake,
             self._clock.monotonic,
             self._errors.of_score,
@@ -175,20 +172,19 @@ class SchedulingLoop:
     def finished(self, binding: Binding, outcome: Outcome) -> None:
         """A binding has ended; called once for each."""
         try:
-            assert binding.stage is not Stage.ENDED, "a binding ends once"
-            binding.stage = Stage.ENDED
-            self._finish(binding, outcome)
+            if outcome.result is Result.BOUND:
+                self._bound(binding)
+            else:
+                self._unreserve(binding, outcome)
         except Exception as error:
             self._unexpected(binding.entry, error)
         if self._parts.binder.has_capacity:
             self._work.set()
 
-    def _finish(self, binding: Binding, outcome: Outcome) -> None:
-        if outcome.result is Result.BOUND:
-            self._bound(binding)
-            return
+    def _unreserve(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement
-        self._forget(binding)
+        binding.engine.forget(placement)
+        self._next.gives_up(placement.pod)
         if outcome.result is Result.REFUSED:
             self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
         elif outcome.result is Result.REJECTED:
@@ -214,7 +210,7 @@ class SchedulingLoop:
         """Decide about pods until the time slice is over; returns whether there are more."""
         monotonic = self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
-        self._parts.binding_cycle.expire()
+        self._view.waiting.expire(monotonic())
         self._time_events.announce()
         while self._step():
             if monotonic() >= end:
@@ -239,7 +235,7 @@ class SchedulingLoop:
 
     async def _pause(self) -> None:
         deadlines = [self._queue.next_deadline() if self._parts.binder.has_capacity else None]
-        deadlines += [self._parts.binding_cycle.next_deadline(), self._time_events.next_deadline()]
+        deadlines += [self._view.waiting.next_deadline(), self._time_events.next_deadline()]
         now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
             if deadline is not None:
@@ -273,10 +269,7 @@ class SchedulingLoop:
             return
         self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
         binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node.name))
-        if waits:
-            self._parts.binding_cycle.wait(binding, waits)
-        else:
-            self._parts.binding_cycle.proceed(binding)
+        self._parts.binder.begin(binding, waits)
 
     def _unexpected(self, entry: QueuedPod, error: Exception) -> None:
         """An unexpected error has ended the attempt, wherever that was: the pod must not be lost with it."""
@@ -287,10 +280,6 @@ class SchedulingLoop:
         if self._queue.get(pod.uid) is entry and pod.uid not in self._view.pseudo_pods:
             self._parts.reporter.report(Failure(pod.pod, "SchedulerError", text))
         self._queue.retry(entry, text)
-
-    def _forget(self, binding: Binding) -> None:
-        binding.engine.forget(binding.placement)
-        self._next.gives_up(binding.placement.pod)
 
     def _rejected(self, entry: QueuedPod, started: float, rejection: Rejection) -> None:
         pod, after = entry.pod, rejection.after

@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from koordinator.api.pod import Pod
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.name_list import is_enabled
@@ -34,16 +33,16 @@ class PluginServices:
         queue: SchedulingQueue,
         event_handlers: EventHandlers,
         events: Events,
-        pseudo_pods: set[str],
         wake: Callable[[], None],
         monotonic: Callable[[], float],
         unusable_score: Callable[[str, str, int], None],
     ) -> None:
         self._queue = queue
         self._event_handlers = event_handlers
-        self._pseudo_pods = pseudo_pods
         self._wake = wake
         # See Handle.
+        self.set_pseudo_pod = event_handlers.set_pseudo_pod
+        self.remove_pseudo_pod = event_handlers.remove_pseudo_pod
         self.monotonic = monotonic
         self.unusable_score = unusable_score
         self.pod_event = events.pod_event
@@ -57,19 +56,6 @@ class PluginServices:
     def announce(self, event: ClusterEvent) -> None:
         """See Handle."""
         self._event_handlers.defer(partial(self._event_handlers.announce, event))
-
-    def set_pseudo_pod(self, pod: Pod) -> None:
-        """See Handle."""
-        self._pseudo_pods.add(pod.metadata.uid)
-        self._event_handlers.defer(partial(self._event_handlers.set_pod, pod))
-
-    def remove_pseudo_pod(self, pod: Pod) -> None:
-        """See Handle."""
-        self._event_handlers.defer(partial(self._remove, pod))
-
-    def _remove(self, pod: Pod) -> None:
-        self._event_handlers.remove_pod(pod)
-        self._pseudo_pods.discard(pod.metadata.uid)
 
 
 logger = logging.getLogger(__name__)

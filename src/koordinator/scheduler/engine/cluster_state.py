@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -18,36 +18,13 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, overrides
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import EventKind, node_changes
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
-
-def node_changes(old: Node, new: Node) -> frozenset[str]:
-    """The event kinds that turn ``old`` into ``new``; empty if only heartbeats differ."""
-    kinds: set[str] = set()
-    before, after = old.status, new.status
-    if before.allocatable != after.allocatable or before.capacity != after.capacity:
-        kinds.add(EventKind.NODE_ALLOCATABLE)
-    if old.metadata.labels != new.metadata.labels:
-        kinds.add(EventKind.NODE_LABEL)
-    if old.metadata.annotations != new.metadata.annotations:
-        # Annotations of a node concern its capacity or its thresholds.
-        kinds.add(EventKind.NODE_ALLOCATABLE)
-    if old.spec != new.spec:
-        kinds.add(EventKind.NODE_TAINT)
-    if _condition_states(old) != _condition_states(new) or before.images != after.images:
-        kinds.add(EventKind.NODE_CONDITION)
-    return frozenset(kinds)
-
-
-def _condition_states(node: Node) -> list[tuple[str, str]]:
-    return [(condition.type, condition.status) for condition in node.status.conditions]
-
-
-_NOWHERE = -1
+_NOWHERE: Final = -1
 
 
 class ClusterState:
@@ -285,10 +262,6 @@ class ClusterState:
         """The pod's placement; to be read only."""
         return self._placed.get(uid)
 
-    def take_off(self, placed: PlacedPod) -> None:
-        """Take the pod off its node, which is known, in a simulation."""
-        self._take_out(placed)
-
     def put_back(self, placed: PlacedPod) -> None:
         """Undo ``take_off``; does nothing if ``take_off`` failed before it began."""
         if placed.pod.uid not in self._placed:
@@ -370,11 +343,11 @@ class ClusterState:
             if not orphaned:
                 del self._without_node[placed.node_name]
         else:
-            self._take_out(placed)
+            self.take_off(placed)
         self._allocations.forget(placed.pod.uid)
 
-    def _take_out(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its row; its allocations stay in the ledger."""
+    def take_off(self, placed: PlacedPod) -> None:
+        """Stop counting the pod on its node, which is known; its allocations stay in the ledger."""
         pod = placed.pod
         del self._placed[pod.uid]
         self._change_priority(pod.priority, None)

@@ -26,6 +26,7 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
+from koordinator.scheduler.engine.reservation_points import stands_for_a_reservation
 from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
@@ -181,6 +182,19 @@ class Engine:
             _raise_as_plugin_error(error)
         self.times.end("Permit", begun, "Wait" if waits else "Success")
         return waits
+
+    def has_bind_work(self, placement: Placement) -> bool:
+        """Whether any plugin has something to do before the binding, or does the binding itself. Raises PluginError."""
+        state, pod, node = placement.state, placement.pod, placement.node
+        profile = self.profile.for_pod(pod)
+        for plugin in profile.pre_bind:
+            try:
+                if plugin.pre_binds(state, pod, node):
+                    return True
+            except Exception as error:
+                text = f"plugin {plugin.name} failed in pre_binds: {type(error).__name__}: {error}"
+                raise PluginError(text) from error
+        return stands_for_a_reservation(profile, pod) or profile.is_bound_by_plugin(pod)
 
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin

@@ -8,6 +8,7 @@ import msgspec
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.node import Node
 
 
 class EventKind:
@@ -43,6 +44,28 @@ def object_events(*kinds: Kind[Any]) -> frozenset[str]:
 def object_event(kind: Kind[Any], old: Object | None, new: Object | None) -> str:
     """The kind of event for the change of ``old`` into ``new``; None is a missing object."""
     return f"{kind.name}/{'Add' if old is None else 'Delete' if new is None else 'Update'}"
+
+
+def node_changes(old: Node, new: Node) -> frozenset[str]:
+    """The event kinds that turn ``old`` into ``new``; empty if only heartbeats differ."""
+    kinds: set[str] = set()
+    before, after = old.status, new.status
+    if before.allocatable != after.allocatable or before.capacity != after.capacity:
+        kinds.add(EventKind.NODE_ALLOCATABLE)
+    if old.metadata.labels != new.metadata.labels:
+        kinds.add(EventKind.NODE_LABEL)
+    if old.metadata.annotations != new.metadata.annotations:
+        # Annotations of a node concern its capacity or its thresholds.
+        kinds.add(EventKind.NODE_ALLOCATABLE)
+    if old.spec != new.spec:
+        kinds.add(EventKind.NODE_TAINT)
+    if _condition_states(old) != _condition_states(new) or before.images != after.images:
+        kinds.add(EventKind.NODE_CONDITION)
+    return frozenset(kinds)
+
+
+def _condition_states(node: Node) -> list[tuple[str, str]]:
+    return [(condition.type, condition.status) for condition in node.status.conditions]
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):

@@ -7,11 +7,15 @@ pods because one of them has failed is not called again in the middle of that.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from koordinator.scheduler.engine.pod_info import PodInfo
+
+_LONGEST_WAIT: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class WaitingPods:
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
         self._decided: deque[WaitingPod] = deque()
+        self._deadlines: list[tuple[float, str, str, float]] = []
+        """(when, uid, plugin, seconds)."""
         self.on_decided: Callable[[], None] = lambda: None
         """Called whenever there is a pod to pass to ``notify_decided``."""
 
@@ -72,11 +78,36 @@ class WaitingPods:
         return self._pods.get(uid)
 
     def add(
-        self, pod: PodInfo, node_name: str, deadlines: Mapping[str, float], on_status: Callable[[PermitStatus], None]
+        self,
+        pod: PodInfo,
+        node_name: str,
+        waits: Mapping[str, float],
+        now: float,
+        on_status: Callable[[PermitStatus], None],
     ) -> WaitingPod:
-        """Add a pod that waits for the plugins in ``deadlines``."""
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, dict(deadlines), on_status, self._decide)
+        """Add a pod that waits for the plugins in ``waits``, for each so many seconds at most from ``now`` on."""
+        deadlines = {plugin: now + min(seconds, _LONGEST_WAIT) for plugin, seconds in waits.items()}
+        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, deadlines, on_status, self._decide)
+        for plugin, when in deadlines.items():
+            heapq.heappush(self._deadlines, (when, pod.uid, plugin, when - now))
         return waiting
+
+    def next_deadline(self) -> float | None:
+        """When ``expire`` has something to do next; None for never."""
+        while self._deadlines and not self._delays(*self._deadlines[0][1:3]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expire(self, now: float) -> None:
+        """Reject the pods whose timeout has expired."""
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            _, uid, plugin, seconds = heapq.heappop(self._deadlines)
+            if (waiting := self._pods.get(uid)) is not None:
+                waiting.reject(plugin, f"rejected due to timeout after waiting {seconds:g}s at plugin {plugin}")
+
+    def _delays(self, uid: str, plugin: str) -> bool:
+        waiting = self._pods.get(uid)
+        return waiting is not None and plugin in waiting.deadlines
 
     def notify_decided(self) -> bool:
         """Call ``on_status`` of the pod that was decided first; False if there is none."""

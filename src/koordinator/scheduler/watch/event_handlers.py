@@ -1,22 +1,35 @@
-"""Applies the API's events to the cluster state and the queue: what each change of an object means for scheduling."""
+"""Applies the API's events to the cluster state and the queue: which objects are watched, and what each change of one
+means for scheduling. Pods that have finished are passed only to plugins that handle them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
-from koordinator.api.kinds import Kind
+from koordinator.api.kinds import NODES, PODS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.kube.handlers import MalformedHandler
+from koordinator.kube.informer import Informer
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Malformed
+from koordinator.model.transformers import PodStep, node_as_seen
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
-from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
+from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.framework_hooks import FinishedPodHandler
+from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, PodRequest, finished_pod_as_seen, pod_as_seen
 from koordinator.scheduler.engine.post_filter import is_preempted
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-from koordinator.scheduler.watch.pod_facts import PodFacts
+from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers
+
+T = TypeVar("T", bound=Object)
+_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_FINISHED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 
 
 class NominationWrites(Protocol):
@@ -128,6 +141,16 @@ class EventHandlers:
         if not any(is_preempted(other) for other in view.pods_on[row].values()):
             self._queue.wake([pod.uid for pod in nominated], EventKind.POD_DELETE)
 
+    def set_pseudo_pod(self, pod: Pod) -> None:
+        """See Handle."""
+        self._state.view.pseudo_pods.add(pod.metadata.uid)
+        self.defer(partial(self.set_pod, pod))
+
+    def remove_pseudo_pod(self, pod: Pod) -> None:
+        """See Handle."""
+        self.defer(partial(self.remove_pod, pod))
+        self.defer(partial(self._state.view.pseudo_pods.discard, pod.metadata.uid))
+
     def finished(self, pod: Pod) -> None:
         """A pod that has finished was passed to plugins, or such a pod is gone: that frees no resources, but
         controllers may wait for it."""
@@ -152,19 +175,22 @@ class EventHandlers:
         if self._deferred:
             self.run_deferred()
 
-    def set_node_object(self, kind: Kind[Any], name: str, old: Object | None, new: Object | None) -> None:
+    def set_node_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         """An object that bears a node's name is new, changed or gone."""
         self._mark_time()
-        self._state.set_node_object(kind.name, name, new)
-        self.announce(ClusterEvent(object_event(kind, old, new), old, new))
-        if self._deferred:
-            self.run_deferred()
+        about = new if new is not None else old
+        assert about is not None, "something has changed"
+        self._state.set_node_object(kind.name, about.metadata.name, new)
+        self._announce_object(kind, old, new)
 
-    def set_object(self, kind: Kind[Any], obj: Object, *, gone: bool = False) -> None:
+    def set_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         """An object of another kind that plugins watch."""
         self._mark_time()
-        new = None if gone else obj
-        old = self._state.set_object(kind, obj.metadata.key, new)
+        about = new if new is not None else old
+        assert about is not None, "something has changed"
+        self._announce_object(kind, self._state.set_object(kind, about.metadata.key, new), new)
+
+    def _announce_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         self.announce(ClusterEvent(object_event(kind, old, new), old, new))
         if self._deferred:
             self.run_deferred()
@@ -188,7 +214,7 @@ class EventHandlers:
             self._on_change(ClusterEvent(EventKind.POD_UPDATE, known, info))
         if known is not None and not moved:
             self._announce_change(known, info)
-        if _stays_for_now(pod):
+        if pod.metadata.deletion_timestamp is not None and _stays_for_now(pod):
             self._state.view.pending_evictions.seen(uid)
 
     def _pending(self, pod: Pod) -> None:
@@ -250,12 +276,94 @@ class EventHandlers:
 
 
 def _stays_for_now(pod: Pod) -> bool:
-    """Whether the pod is being deleted, but not at once: its resources are not free before its grace period is over."""
+    """Whether the pod is not deleted at once: its resources are not free before its grace period is over."""
     metadata = pod.metadata
-    if metadata.deletion_timestamp is None:
-        return False
     return metadata.deletion_grace_period_seconds != 0 or bool(metadata.finalizers)
 
 
 def _shrank(before: PodRequest, after: PodRequest) -> bool:
     return any(after.amounts.get(name, 0) < amount for name, amount in before.amounts.items())
+
+
+def add_informers(
+    informers: InformerSet,
+    event_handlers: EventHandlers,
+    unreadable_pods: UnreadablePodHandlers,
+    plugins: Iterable[Plugin],
+    count_malformed: Callable[[str], None],
+    steps: Sequence[PodStep] = (),
+) -> None:
+    """Make the informers, and have them call ``event_handlers``; objects that cannot be decoded are counted by kind.
+    ``steps`` change pods before anything sees them."""
+
+    def malformed(broken: Malformed) -> None:
+        count_malformed(broken.kind.name)
+
+    def malformed_pod(broken: Malformed) -> None:
+        malformed(broken)
+        unreadable_pods.on_malformed(broken)
+
+    informers.informer(NODES, transform=node_as_seen).add_handlers(
+        on_add=lambda node, initial: event_handlers.set_node(node),
+        on_update=lambda old, new: event_handlers.set_node(new),
+        on_delete=lambda node: event_handlers.remove_node(node.metadata.name),
+        on_malformed=malformed,
+    )
+    pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=partial(pod_as_seen, steps=steps))
+    pods.add_handlers(
+        on_add=lambda pod, initial: event_handlers.set_pod(pod),
+        on_update=lambda old, new: event_handlers.set_pod(new),
+        on_delete=event_handlers.remove_pod,
+        on_malformed=malformed_pod,
+        on_readable=unreadable_pods.on_readable,
+    )
+    plugins = list(plugins)
+    _add_finished_pods(informers, event_handlers, plugins, malformed)
+    # Objects about nodes (measurements, say) are evaluated together with the node's pods: only once, if these are all
+    # listed before.
+    for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
+        of_nodes = informers.informer(kind, absent_is_empty=True, after=pods)
+        _add_changes(of_nodes, partial(event_handlers.set_node_object, kind), malformed)
+    watched = [(kind, *plugin.watch_scope(kind)) for plugin in plugins for kind in plugin.watched_kinds]
+    for kind, namespace, field_selector in dict.fromkeys(watched):
+        objects = informers.informer(kind, namespace=namespace, field_selector=field_selector, absent_is_empty=True)
+        _add_changes(objects, partial(event_handlers.set_object, kind), malformed)
+
+
+def _add_changes(
+    informer: Informer[T], changed: Callable[[T | None, T | None], None], malformed: MalformedHandler
+) -> None:
+    """Have ``changed`` called with each object before and after its change."""
+    informer.add_handlers(
+        on_add=lambda obj, initial: changed(None, obj),
+        on_update=changed,
+        on_delete=lambda obj: changed(obj, None),
+        on_malformed=malformed,
+    )
+
+
+def _add_finished_pods(
+    informers: InformerSet, event_handlers: EventHandlers, plugins: Iterable[Plugin], malformed: MalformedHandler
+) -> None:
+    """Watch finished pods separately, if any plugin handles them: in most clusters there are many, and nearly all of
+    them matter to no plugin."""
+    handlers = {plugin.name: plugin for plugin in reversed(list(plugins)) if isinstance(plugin, FinishedPodHandler)}
+    if not handlers:
+        return
+
+    def is_read(pod: Pod) -> bool:
+        return any(handler.reads_finished(pod) for handler in handlers.values())
+
+    def changed(old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            if pod is None or not is_read(pod):
+                continue
+            for handler in handlers.values():
+                if handler.reads_finished(pod):
+                    (handler.on_finished if pod is new else handler.on_finished_gone)(pod)
+            event_handlers.finished(pod)
+
+    finished = informers.informer(
+        PODS, field_selector=_FINISHED, transform=lambda pod: finished_pod_as_seen(pod, is_read)
+    )
+    _add_changes(finished, changed, malformed)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from koordinator.api.core import Namespace
 from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.pod import Pod, PodAffinityTerm
-from koordinator.scheduler.engine.cluster_state import node_changes
-from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, node_changes
 from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.fixtures import (

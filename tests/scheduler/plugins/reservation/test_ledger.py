@@ -17,11 +17,11 @@ from koordinator.api.pod import Pod
 from koordinator.api.reservation import ALIGNED, FAILED, RESTRICTED, SUCCEEDED, Reservation
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.life_cycle import Facts, status_change
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
-from koordinator.scheduler.plugins.reservation.states import Use
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster

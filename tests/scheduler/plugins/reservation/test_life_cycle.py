@@ -14,10 +14,10 @@ from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation, ReservationStatus
 from koordinator.scheduler.plugins.reservation.life_cycle import (
     Facts,
-    available_status,
     is_to_be_deleted,
     status_change,
 )
+from koordinator.scheduler.plugins.reservation.reserve_pod import available_status
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

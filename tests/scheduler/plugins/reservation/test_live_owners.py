@@ -19,12 +19,11 @@ from koordinator.api.quantity import Quantity
 from koordinator.api.reservation import ALIGNED, RESTRICTED, SUCCEEDED, Reservation
 from koordinator.model.pod_requests import pod_requests
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
-from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.examples import examples
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster

@@ -1,48 +1,54 @@
-"""Reserves and records what a pod takes from Reservations; binds Reservations to nodes."""
+"""Reserves and records what a pod takes from Reservations, and what a Reservation takes over."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.kinds import PODS
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import NOTHING, Nothing
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
-    BindOutcome,
-    BindPlugin,
     ClusterWriter,
     PodChanges,
     PreBindPlugin,
-    StatusPatch,
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationNominator, ReservationPreBindPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.reservation_points import reservation_of
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES
-from koordinator.scheduler.plugins.reservation.life_cycle import available_status
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.part import ReservationPart
 from koordinator.scheduler.plugins.reservation.pre_allocation import Selection
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,
     allocated_record,
-    is_over,
     stands_for_a_reservation,
 )
-from koordinator.scheduler.plugins.reservation.states import TakeOver, Use
+
+
+class TakeOver(NamedTuple):
+    """The allocation of a reserve pod: the running pods that its Reservation takes over."""
+
+    uid: str
+    pods: tuple[PodInfo, ...]
+
+
+class Use(NamedTuple):
+    """The allocation of a pod: the Reservation that it takes from."""
+
+    name: str
+    uid: str
 
 
 class ReservationBinding(
-    AllocatorPlugin, ReservationNominator, PreBindPlugin, ReservationPreBindPlugin, BindPlugin, ReservationPart
+    AllocatorPlugin, ReservationNominator, PreBindPlugin, ReservationPreBindPlugin, ReservationPart
 ):
-    """Nomination, Reserve, PreBind and Bind."""
+    """Nomination, Reserve and PreBind."""
 
     allocates_as_filtered: ClassVar = False
 
@@ -141,30 +147,3 @@ class ReservationBinding(
             annotations = {annotation_keys.RESERVATION_ALLOCATED: text}
             patch = {"metadata": {"uid": uid, "annotations": annotations}}
             await writer.patch(PODS, metadata.name, metadata.namespace, patch)
-
-    def binds(self, pod: PodInfo) -> bool:
-        return stands_for_a_reservation(pod.pod)
-
-    async def bind(
-        self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter
-    ) -> BindOutcome | StatusPatch:
-        if not stands_for_a_reservation(pod.pod):
-            return BindOutcome.SKIPPED
-        reservation = reservation_of(self.handle.profile, pod)
-        if is_over(reservation):
-            raise PluginError("reservation is not active")
-        status = available_status(reservation, node.name, writer.now())
-        return StatusPatch(RESERVATIONS, reservation, status, _node_of, partial(self._on_bound, reservation, node.name))
-
-    def _on_bound(self, reservation: Reservation, node_name: str) -> None:
-        metadata = reservation.metadata
-        note = f"Successfully assigned {metadata.name} to {node_name}"
-        self.handle.object_event(RESERVATIONS, reservation, "Normal", "Scheduled", "Binding", note)
-        self._failures.pop(metadata.uid, None)
-        self._pre_allocator.forget(metadata.uid)
-
-
-def _node_of(reservation: Reservation) -> str | None:
-    """See StatusPatch."""
-    gets_none = is_over(reservation) or reservation.metadata.deletion_timestamp is not None
-    return reservation.status.node_name or (None if gets_none else "")

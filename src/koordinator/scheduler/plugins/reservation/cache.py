@@ -49,8 +49,7 @@ from koordinator.scheduler.plugins.reservation.operating_pod import (
     operating_reservation,
 )
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
-    is_over,
-    problem,
+    is_pending_or_placed,
     requested_amounts,
     reserve_pod,
     stands_for_a_reservation,
@@ -72,9 +71,8 @@ class _Memo:
 
 
 class ReservationCache(EventHandler):
-    """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are gone; ``on_opened`` with
-    the Reservation of an operating-mode pod when it becomes usable; ``on_fault`` with an operating-mode pod and its
-    error.
+    """``on_opened`` is called with the Reservation of an operating-mode pod when it becomes usable, and ``on_fault``
+    with an operating-mode pod and its error.
 
     Whether an operating-mode pod is usable depends on its status, so this handler is notified of status updates."""
 
@@ -84,15 +82,12 @@ class ReservationCache(EventHandler):
         self._aspect = view.columns.aspect(RESERVED)
         self.awaited: dict[str, Awaited] = {}
         """The Reservations that nominated pods are going to take from, by uid of the pod, while their victims leave."""
-        self._shown: dict[str, Pod] = {}
         self.changed: dict[str, None] = {}
         """The uids of Reservations whose users have changed since their status was last reconciled."""
         self._version = 0
         """Grows with every change of what ``_owned`` reads."""
         self._openings = 0
         """Grows when a Reservation becomes open or closed to owners only because of its users."""
-        self.show: Callable[[Pod], None] = lambda pod: None
-        self.hide: Callable[[Pod], None] = lambda pod: None
         self.on_opened: Callable[[Reservation], None] = lambda reservation: None
         self.on_fault: Callable[[Pod, str], None] = lambda pod, fault: None
         self.selector_index = SelectorIndex(ReservationSelectorIndex())
@@ -112,9 +107,6 @@ class ReservationCache(EventHandler):
         """The pods that the API has on no node, by uid, whichever scheduler handles them."""
         self.claimed: dict[str, str] = {}
         """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
-        there = {each.metadata.uid for each in self._view.objects_of(RESERVATIONS).values()}
-        for uid in [uid for uid in self._shown if uid not in there]:
-            self.hide(self._shown.pop(uid))
 
     def index_selectors(self, args: ReservationSelectorIndex) -> None:
         """Use the selector index from now on, if ``args`` enable it and no other profile has before."""
@@ -130,9 +122,12 @@ class ReservationCache(EventHandler):
         if kind is not RESERVATIONS:
             return
         if isinstance(old, Reservation) and (new is None or new.metadata.uid != old.metadata.uid):
-            self._forget(old)
+            self._unbook(old.metadata.uid)
         if isinstance(new, Reservation):
-            self._set(new)
+            if new.status.node_name and is_pending_or_placed(new):
+                self._book(new, reserve_pod(new))
+            else:
+                self._unbook(new.metadata.uid)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         self._changed_user(pod)
@@ -281,26 +276,6 @@ class ReservationCache(EventHandler):
         return columns.nodes[row] if row is not None else None
 
     # Changes.
-
-    def _set(self, reservation: Reservation) -> None:
-        uid = reservation.metadata.uid
-        if is_over(reservation) or problem(reservation):
-            self._forget(reservation)
-            return
-        pod = reserve_pod(reservation)
-        if reservation.status.node_name:
-            self._book(reservation, pod)
-        else:
-            self._unbook(uid)
-        self._shown[uid] = pod
-        self.show(pod)
-
-    def _forget(self, reservation: Reservation) -> None:
-        uid = reservation.metadata.uid
-        self._unbook(uid)
-        pod = self._shown.pop(uid, None)
-        if pod is not None:
-            self.hide(pod)
 
     def _set_operating(self, pod: Pod, old: Booking | None) -> None:
         """Apply a change of a pod that is or was in operating mode and has a node."""

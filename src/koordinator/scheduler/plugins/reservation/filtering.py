@@ -8,6 +8,7 @@ Reservation.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from koordinator.api import annotations as annotation_keys
@@ -22,17 +23,54 @@ from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFil
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.reservation.booking import Booking, Match
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
-from koordinator.scheduler.plugins.reservation.matching import requirements_key, requirements_of
+from koordinator.scheduler.plugins.reservation.matching import (
+    ReservationRequirements,
+    requirements_key,
+    requirements_of,
+)
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.part import ReservationPart
 from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, is_required
 from koordinator.scheduler.plugins.reservation.reserve_pod import pinned_node, stands_for_a_reservation
-from koordinator.scheduler.plugins.reservation.states import FIRST_CODE, Coded, Owner, ReservePod
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 _OTHER_NODE: Final = 1
 _CONFLICT: Final = 2
+_FIRST_CODE: Final = 3
+"""Codes below are the same for all classes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Coded:
+    """Maps the reasons of rejections to codes, for one class of pods."""
+
+    combinations: list[tuple[Reason, ...]] = field(default_factory=list)
+    """The reasons of the codes from _FIRST_CODE on."""
+
+    def code_of(self, reasons: tuple[Reason, ...]) -> int:
+        if reasons not in self.combinations:
+            self.combinations.append(reasons)
+        return self.combinations.index(reasons) + _FIRST_CODE
+
+
+@dataclass(slots=True)
+class Owner(Coded):
+    """A class of pods that own Reservations, or must use one. ``is_operating``: they represent one once they run."""
+
+    match: Match
+    requirements: ReservationRequirements
+    is_operating: bool
+
+
+@dataclass(slots=True)
+class ReservePod(Coded):
+    """A class of reserve pods. ``taking_over``: the Reservation, if it may take over running pods."""
+
+    pinned: str
+    policy: str
+    taking_over: Booking | None = None
 
 
 class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTransformer, ReservationPart):
@@ -158,7 +196,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         if code == _CONFLICT:
             return (POLICY_CONFLICT,)
         coded: Coded = state
-        return coded.combinations[code - FIRST_CODE]
+        return coded.combinations[code - _FIRST_CODE]
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         """What each Reservation on the row that the pod owns lacks for it."""

@@ -4,7 +4,7 @@
        │                      │                                                │
        └─── expired ──────────┴── expired, or its node is gone ──► Failed ─────┴── long enough ago ──► deleted
 
-The plugin itself makes it Available, when it binds the reserve pod.
+It becomes Available when its reserve pod is bound, see ``reserve_pod``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod
 from koordinator.api.quantity import Quantity
 from koordinator.api.reservation import (
-    AVAILABLE,
     FAILED,
     READY_CONDITION,
-    REASON_AVAILABLE,
     REASON_EXPIRED,
-    REASON_SCHEDULED,
     REASON_SUCCEEDED,
     REASON_UNSCHEDULABLE,
     SCHEDULED_CONDITION,
@@ -35,7 +32,7 @@ from koordinator.api.reservation import (
     ReservationCondition,
 )
 from koordinator.model.pod_requests import pod_requests
-from koordinator.scheduler.plugins.reservation.reserve_pod import is_over, wanted_allocatable
+from koordinator.scheduler.plugins.reservation.reserve_pod import is_over
 
 _TRUE: Final = "True"
 _FALSE: Final = "False"
@@ -51,23 +48,6 @@ class Facts:
     owners: Sequence[Pod] = ()
     has_node: bool = True
     failure: str | None = None
-
-
-def available_status(reservation: Reservation, node_name: str, now: datetime) -> dict[str, Any]:
-    """The status of a Reservation that gets its node. Raises DecodeError for an annotation that cannot be decoded."""
-    moment = now.replace(microsecond=0)
-    conditions = [
-        ReservationCondition(
-            type=type_, status=_TRUE, reason=reason, last_probe_time=moment, last_transition_time=moment
-        )
-        for type_, reason in ((SCHEDULED_CONDITION, REASON_SCHEDULED), (READY_CONDITION, REASON_AVAILABLE))
-    ]
-    return {
-        "phase": AVAILABLE,
-        "nodeName": node_name,
-        "allocatable": {name: str(amount) for name, amount in wanted_allocatable(reservation).items()},
-        "conditions": to_document(conditions),
-    }
 
 
 def status_change(reservation: Reservation, facts: Facts, now: datetime) -> dict[str, Any] | None:

@@ -1,8 +1,9 @@
 """Reservation: a Reservation is scheduled as a pod is, keeps its resources free, and gives them to the pods that own
 it.
 
-The cache counts what is reserved and taken; the extension points are in ``filtering`` and ``binding``, and the choice
-of a pod's Reservation in ``nomination``. This module has PostFilter, Score, and the rest.
+The cache counts what is reserved and taken; ``reserve_pod`` has a Reservation scheduled and bound, ``filtering`` and
+``binding`` have the extension points for pods, and ``nomination`` the choice of a pod's Reservation. This module has
+PostFilter, Score, and the rest.
 """
 
 from __future__ import annotations
@@ -40,15 +41,14 @@ from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
-from koordinator.scheduler.plugins.reservation.filtering import ReservationFilter
+from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
 from koordinator.scheduler.plugins.reservation.fitting import score
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.messages import Owned, event_note, summary
 from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
-from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
-from koordinator.scheduler.plugins.reservation.states import Owner, ReservePod
+from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, stands_for_a_reservation
 from koordinator.scheduler.services.provider import ServiceProvider
 
 _PREFERRED: Final = 1000
@@ -68,11 +68,12 @@ class ReservationPlugin(
     watches: ClassVar = (RESERVATIONS, POD_DISRUPTION_BUDGETS)
     score_reads: ClassVar = (Aspect.PODS, RESERVED)
     scales_zeros_alike = True
+    part_types = (ReservePods,)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._preemption = _preemption(self.name, args, view) if args is not None and args.enable_preemption else None
-        self._cache.show, self._cache.hide = self._show, self._hide
+        self.parts = (ReservePods(args, view, self._settled),)
         self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
     @property
@@ -232,10 +233,6 @@ class ReservationPlugin(
     def _selector_index(self, parameters: Mapping[str, str]) -> Any:
         return self._cache.selector_index.document(detail=parameters.get("detail") == "true")
 
-    def _show(self, pod: Pod) -> None:
-        if hasattr(self, "handle"):
-            self.handle.set_pseudo_pod(pod)
-
     def _announce(self, reservation: Reservation) -> None:
         """Report that owners may use the Reservation of an operating-mode pod."""
         if hasattr(self, "handle"):
@@ -246,11 +243,9 @@ class ReservationPlugin(
         if hasattr(self, "handle"):
             self.handle.pod_event(pod, "Warning", "InvalidReservation", "Reconcile", fault)
 
-    def _hide(self, pod: Pod) -> None:
-        self._failures.pop(pod.metadata.uid, None)
-        self._pre_allocator.forget(pod.metadata.uid)
-        if hasattr(self, "handle"):
-            self.handle.remove_pseudo_pod(pod)
+    def _settled(self, uid: str) -> None:
+        self._failures.pop(uid, None)
+        self._pre_allocator.forget(uid)
 
 
 def _preemption(name: str, args: Any, view: ClusterView) -> PreemptionPlanner:

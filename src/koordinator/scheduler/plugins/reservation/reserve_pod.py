@@ -1,21 +1,44 @@
-"""The reserve pod: represents a Reservation in the queue and on its node. No API server has it."""
+"""The reserve pod: represents a Reservation in the queue and on its node. No API server has it; what it is given, the
+Reservation gets by its status.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
-from koordinator.api.meta import WireStruct
+from koordinator.api.codec import DecodeError, decode, to_document
+from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceList, ResourceRequirements
 from koordinator.api.quantity import Format, Quantity
-from koordinator.api.reservation import AVAILABLE, FAILED, SCHEDULED_CONDITION, SUCCEEDED, Reservation
+from koordinator.api.reservation import (
+    AVAILABLE,
+    FAILED,
+    READY_CONDITION,
+    REASON_AVAILABLE,
+    REASON_SCHEDULED,
+    SCHEDULED_CONDITION,
+    SUCCEEDED,
+    Reservation,
+    ReservationCondition,
+)
 from koordinator.model.pod_requests import pod_requests
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, StatusPatch
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.framework import EventHandler, PluginError
+from koordinator.scheduler.engine.handle import Handle
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import reservation_of
+from koordinator.scheduler.engine.view import ClusterView
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _HIGHEST_PRIORITY: Final = 2**31 - 1
@@ -48,6 +71,11 @@ def problem(reservation: Reservation) -> str:
 def is_over(reservation: Reservation) -> bool:
     """Whether it has ended, in any way."""
     return reservation.status.phase in (SUCCEEDED, FAILED)
+
+
+def is_pending_or_placed(reservation: Reservation) -> bool:
+    """Whether it has a reserve pod."""
+    return not is_over(reservation) and not problem(reservation)
 
 
 def is_available(reservation: Reservation) -> bool:
@@ -193,3 +221,93 @@ def _holding_what_is_allocatable(pod: Pod, reservation: Reservation) -> Pod:
 
 def _without_requests(container: Container) -> Container:
     return msgspec.structs.replace(container, resources=ResourceRequirements())
+
+
+def available_status(reservation: Reservation, node_name: str, now: datetime) -> dict[str, Any]:
+    """The status of a Reservation that gets its node. Raises DecodeError for an annotation that cannot be decoded."""
+    moment = now.replace(microsecond=0)
+    conditions = [
+        ReservationCondition(
+            type=type_, status="True", reason=reason, last_probe_time=moment, last_transition_time=moment
+        )
+        for type_, reason in ((SCHEDULED_CONDITION, REASON_SCHEDULED), (READY_CONDITION, REASON_AVAILABLE))
+    ]
+    return {
+        "phase": AVAILABLE,
+        "nodeName": node_name,
+        "allocatable": {name: str(amount) for name, amount in wanted_allocatable(reservation).items()},
+        "conditions": to_document(conditions),
+    }
+
+
+class ReservePods(BindPlugin, EventHandler):
+    """Has Reservations scheduled as pods: shows the reserve pod of each, and gives the node of that to the Reservation.
+
+    ``settled`` is called with the uid of each Reservation that needs no node any more."""
+
+    name: ClassVar = "Reservation"
+    handle: Handle
+
+    def __init__(self, args: Any, view: ClusterView, settled: Callable[[str], None]) -> None:
+        super().__init__(args, view)
+        self._settled = settled
+        self._shown: dict[str, Pod] = {}
+        self._first: ReservePods = view.shared.setdefault("reserve pods", self)
+
+    @property
+    def event_handler(self) -> EventHandler:
+        return self._first
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def on_reset(self) -> None:
+        there = {each.metadata.uid for each in self.view.objects_of(RESERVATIONS).values()}
+        for uid in self._shown.keys() - there:
+            self._hide(uid)
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind is not RESERVATIONS:
+            return
+        if isinstance(old, Reservation) and (new is None or new.metadata.uid != old.metadata.uid):
+            self._hide(old.metadata.uid)
+        if isinstance(new, Reservation):
+            if not is_pending_or_placed(new):
+                self._hide(new.metadata.uid)
+                return
+            self._shown[new.metadata.uid] = pod = reserve_pod(new)
+            if hasattr(self, "handle"):
+                self.handle.set_pseudo_pod(pod)
+
+    def _hide(self, uid: str) -> None:
+        pod = self._shown.pop(uid, None)
+        if pod is not None:
+            self._settled(uid)
+            if hasattr(self, "handle"):
+                self.handle.remove_pseudo_pod(pod)
+
+    def binds(self, pod: PodInfo) -> bool:
+        return stands_for_a_reservation(pod.pod)
+
+    async def bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter
+    ) -> BindOutcome | StatusPatch:
+        if not stands_for_a_reservation(pod.pod):
+            return BindOutcome.SKIPPED
+        reservation = reservation_of(self.handle.profile, pod)
+        if is_over(reservation):
+            raise PluginError("reservation is not active")
+        status = available_status(reservation, node.name, writer.now())
+        return StatusPatch(RESERVATIONS, reservation, status, _node_of, partial(self._on_bound, reservation, node.name))
+
+    def _on_bound(self, reservation: Reservation, node_name: str) -> None:
+        metadata = reservation.metadata
+        note = f"Successfully assigned {metadata.name} to {node_name}"
+        self.handle.object_event(RESERVATIONS, reservation, "Normal", "Scheduled", "Binding", note)
+        self._settled(metadata.uid)
+
+
+def _node_of(reservation: Reservation) -> str | None:
+    """See StatusPatch."""
+    gets_none = is_over(reservation) or reservation.metadata.deletion_timestamp is not None
+    return reservation.status.node_name or (None if gets_none else "")

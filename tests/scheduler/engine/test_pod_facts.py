@@ -9,8 +9,7 @@ import pytest
 
 from koordinator.api.meta import OwnerReference
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
-from koordinator.scheduler.watch.pod_facts import PodFacts
+from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info
 from tests.scheduler.fakes import make_pod
 
 
