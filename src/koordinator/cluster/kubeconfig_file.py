@@ -29,15 +29,15 @@ class ForeignKubeconfig(KoordinatorError):
     """The file is left as it is; the text is one sentence that says why, and what to do."""
 
 
-def kubeconfig(url: str, authority: bytes, token: str, namespace: str = "") -> str:
+def kubeconfig(url: str, authority: bytes, token: str, namespace: str = "", user: str = _USER) -> str:
     """YAML for kubectl and every client-go program; ``authority`` is PEM."""
-    context = {"cluster": _CLUSTER, **({"namespace": namespace} if namespace else {}), "user": _USER}
+    context = {"cluster": _CLUSTER, **({"namespace": namespace} if namespace else {}), "user": user}
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": _CLUSTER, "cluster": cluster}],
-        "users": [{"name": _USER, "user": {"token": token}}],
+        "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": _CLUSTER, "context": context}],
         "current-context": _CLUSTER,
     }

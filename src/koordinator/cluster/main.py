@@ -64,7 +64,7 @@ def _add_authorization_flags(parser: argparse.ArgumentParser) -> None:
     """By the names of kube-apiserver's."""
     parser.add_argument(
         "--authorization-mode",
-        type=_mode,
+        type=AuthorizationMode.parsed,
         default=AuthorizationMode.ALWAYS_ALLOW,
         metavar="MODE",
         help="RBAC: who may do what is decided by roles; AlwaysAllow (the default): who has a credential may do all",
@@ -75,13 +75,6 @@ def _add_authorization_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help='further users: lines of TOKEN,USER,UID[,"GROUP,GROUP..."]; read once',
     )
-
-
-def _mode(text: str) -> AuthorizationMode:
-    for mode in AuthorizationMode:
-        if text.lower() == mode.lower():
-            return mode
-    raise argparse.ArgumentTypeError(f"{text!r}: allowed are {' and '.join(AuthorizationMode)}")
 
 
 def _server_options(options: argparse.Namespace) -> ServerOptions:

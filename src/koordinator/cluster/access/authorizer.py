@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -17,6 +18,14 @@ class AuthorizationMode(StrEnum):
 
     ALWAYS_ALLOW = "AlwaysAllow"
     RBAC = "RBAC"
+
+    @classmethod
+    def parsed(cls, text: str) -> AuthorizationMode:
+        """The value of a flag, for argparse; the case of letters does not matter."""
+        for mode in cls:
+            if text.lower() == mode.lower():
+                return mode
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {' and '.join(cls)}")
 
 
 class Authorizer(Protocol):
