@@ -28,13 +28,13 @@ from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_interference import print_interference
 from koordinator.cli.explain_migration import print_migration
 from koordinator.cli.explain_node import print_node
-from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
-from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
+from koordinator.cli.explain_source import SECONDS, ProgramEndpoint, endpoint_of
 from koordinator.cli.explain_suppression import print_suppression
+from koordinator.cli.explain_target import parse_target
 from koordinator.cli.explain_terminal import (
     Terminal,
     ended,
@@ -46,7 +46,7 @@ from koordinator.cli.explain_terminal import (
     text_of,
     write,
 )
-from koordinator.cli.explanation import Explanation, Sources, endpoint_of, explain
+from koordinator.cli.explanation import Explanation, Sources, explain
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -290,6 +290,8 @@ def _queried(document: Mapping[str, Any], kind: str, cluster: Cluster | None) ->
         other = "node" if kind == "pod" else "pod"
         name = document[kind].rpartition("/")[2]
         yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
+    for sentence in document.get("leftOut", ()):
+        yield f"{sentence[0].upper()}{sentence[1:]}. (Who administers the cluster can give you koord-explain.)"
     if reason := document.get("apiNotQueried"):
         yield f"The API could not be queried: {reason}"
     if cluster is not None:
