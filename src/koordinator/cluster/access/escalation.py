@@ -5,15 +5,15 @@ Who may ``escalate`` roles, or ``bind`` the role that a binding names, is not as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from koordinator.api.document import Document, same
 from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.access.identity import User
 from koordinator.cluster.access.policy import RBAC_GROUP, Policy
 from koordinator.cluster.access.rules import ALL, AccessRequest, PolicyRule, missing
-from koordinator.cluster.errors import ApiError, forbidden
+from koordinator.cluster.errors import forbidden, not_found
 from koordinator.cluster.strategy.causes import go_quoted
 from koordinator.cluster.verbs.environment import Attributes
 
@@ -67,7 +67,8 @@ class EscalationCheck:
             return
         rules = self._policy.rules_of(namespace, role)
         if rules is None:
-            raise _no_role(plural, role)
+            # As on the real server, under the name of the role.
+            raise not_found(target.resource, role["name"])
         self._check_rules(attributes, user, rules)
 
     def _check_rules(self, attributes: Attributes, user: User, rules: Iterable[PolicyRule]) -> None:
@@ -84,8 +85,3 @@ class EscalationCheck:
         if errors:
             why += f"; resolution errors: [{' '.join(errors)}]"
         raise forbidden(target.resource, target.name, why)
-
-
-def _no_role(plural: str, role: Mapping[str, Any]) -> ApiError:
-    message = f'{plural}.{RBAC_GROUP} "{role["name"]}" not found'
-    return ApiError(404, "NotFound", message, {"name": role["name"], "group": RBAC_GROUP, "kind": plural})

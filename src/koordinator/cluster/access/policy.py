@@ -58,7 +58,8 @@ class _Table:
     resources: dict[tuple[str, str, str], list[_Grant]] = field(default_factory=dict)
     """(verb, group, resource)."""
     paths: list[tuple[PolicyRule, str]] = field(default_factory=list)
-    rules: list[PolicyRule] = field(default_factory=list)
+    rules: dict[tuple[str, str], tuple[PolicyRule, ...]] = field(default_factory=dict)
+    """(namespace, name) of a binding -> what it grants."""
     errors: list[str] = field(default_factory=list)
     """Roles that bindings name and that are not there."""
 
@@ -111,7 +112,10 @@ class Policy:
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """All rules that hold for the user in the namespace, and what keeps the list from being complete."""
         tables = tuple(self._tables_of(user, namespace))
-        return [rule for table in tables for rule in table.rules], [text for table in tables for text in table.errors]
+        # A binding may be to the user and to a group of the user.
+        by_binding = {key: rules for table in tables for key, rules in table.rules.items()}
+        rules = [rule for granted in by_binding.values() for rule in granted]
+        return rules, [text for table in tables for text in table.errors]
 
     def rules_of(self, namespace: str, role: Mapping[str, Any]) -> tuple[PolicyRule, ...] | None:
         """Those of the role that a binding in the namespace refers to; None when there is no such role."""
@@ -142,6 +146,7 @@ class Policy:
                 )
                 continue
             shown = next(text for subject, text in binding.subjects if subject == key[1])
+            table.rules[binding.namespace, binding.name] = rules
             _add(table, rules, binding.explanation(shown))
         return table
 
@@ -201,7 +206,6 @@ def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[Subject, str] 
 
 
 def _add(table: _Table, rules: Iterable[PolicyRule], why: str) -> None:
-    table.rules.extend(rules)
     for rule in rules:
         if rule.paths:
             table.paths.append((rule, why))
@@ -237,7 +241,10 @@ def _why(table: _Table, request: AccessRequest) -> str | None:
 
 
 def _reason(errors: list[str]) -> str:
+    return f"RBAC: {listed(errors)}" if errors else ""
+
+
+def listed(errors: Iterable[str]) -> str:
+    """Several errors as one, each once."""
     texts = list(dict.fromkeys(errors))
-    if not texts:
-        return ""
-    return f"RBAC: {texts[0]}" if len(texts) == 1 else f"RBAC: [{', '.join(texts)}]"
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

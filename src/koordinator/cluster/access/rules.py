@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from koordinator.cluster.strategy.causes import go_quoted
@@ -122,12 +122,12 @@ def _every_parent(resource: str) -> str:
 
 
 def _compacted(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Those that differ in their verb alone, and name no objects, as one."""
+    """Those that differ in their verb alone, and are about resources, as one."""
     compact: list[PolicyRule] = []
-    verbs: dict[tuple[str, str], list[str]] = {}
+    verbs: dict[PolicyRule, list[str]] = {}
     for part in parts:
-        if part.names or part.paths:
+        if part.paths:
             compact.append(part)
         else:
-            verbs.setdefault((part.groups[0], part.resources[0]), []).extend(part.verbs)
-    return compact + [PolicyRule(tuple(found), (group,), (resource,)) for (group, resource), found in verbs.items()]
+            verbs.setdefault(replace(part, verbs=()), []).extend(part.verbs)
+    return compact + [replace(about, verbs=tuple(found)) for about, found in verbs.items()]

