@@ -81,7 +81,7 @@ elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koo
 capacity of a node is computed. Read what koordlet has reported of pods that suffer from others, and how far
 koord-descheduler is with a migration. Ask koord-descheduler what it would do now. Without options, the cluster is
 that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the `koord up` that runs on this machine. Objects that
-the scheduler does not know are looked up in the API.
+the scheduler does not know are looked up in the API. What you may not read is left out, with the permission it needs.
 """
 _EPILOG = """\
 examples:
