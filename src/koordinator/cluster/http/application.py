@@ -18,14 +18,14 @@ from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ServerLimits
 from koordinator.cluster.access.authorizer import AlwaysAllow, Authorizer
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
-from koordinator.cluster.http.authentication import Authenticator
+from koordinator.cluster.http.authentication import USER, Authenticator
 from koordinator.cluster.http.authorization import access_request, check_allowed
 from koordinator.cluster.http.endpoints import Endpoints, Health
 from koordinator.cluster.http.impersonation import acting_user
 from koordinator.cluster.http.open_watches import OpenWatches, too_many_requests
 from koordinator.cluster.http.request import ResourcePath, parse_resource_path
 from koordinator.cluster.http.request_metrics import OpenRequests, RequestMetrics
-from koordinator.cluster.http.resources import USER, ResourceHandler, wants_watch
+from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.response import failure
 from koordinator.cluster.http.reviews import Reviews
 from koordinator.cluster.limits import MAX_BODY, TOO_DEEP

@@ -21,6 +21,8 @@ from koordinator.cluster.access.identity import (
 )
 from koordinator.cluster.errors import unauthorized
 
+USER: Final = web.RequestKey("user", User)
+"""Under this key a request has who sends it."""
 _PUBLIC: Final = ("/healthz", "/livez", "/readyz", "/version")
 _EXTRA_SPACE: Final = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Final
 
 from aiohttp import web
 
-from koordinator.cluster.access.identity import User
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
+from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.event_lines import EventLines
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
@@ -55,8 +54,6 @@ from koordinator.cluster.verbs.unavailable import explain_unavailable
 from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
-USER: Final = web.RequestKey("user", User)
-"""Under this key a request has who sends it."""
 PendingResponse = Awaitable[web.StreamResponse]
 _OBJECT_SUBRESOURCES = ("status", "scale", "finalize", "approval")
 """Subresources that are read and changed like objects; all others are actions."""
