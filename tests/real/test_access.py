@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
@@ -79,11 +80,12 @@ def agree(both: Both, ask: Callable[[Administrator], Any], about: Any) -> None:
 
 def test_the_roles_that_every_cluster_has_are_the_same(both: Both) -> None:
     for plural in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"):
-        agree(both, lambda server, plural=plural: _bare(server.request("GET", f"{RBAC}/{plural}")[1]), plural)
+        agree(both, partial(_bare, plural=plural), plural)
 
 
-def _bare(listed: dict[str, Any]) -> dict[str, Any]:
+def _bare(server: Administrator, plural: str) -> dict[str, Any]:
     """The objects by name, without what a server adds."""
+    listed = server.request("GET", f"{RBAC}/{plural}")[1]
     kept = ("labels", "annotations")
     return {
         f"{each['metadata'].get('namespace', '')}/{each['metadata']['name']}": (
@@ -177,11 +179,11 @@ def test_generated_roles_permit_the_same(both: Both) -> None:
             assert status == 201, response
     allowed = 0
     for spec in [question(random) for _ in range(_QUESTIONS)]:
-        agree(both, lambda server, spec=spec: decided(server, spec), spec)
+        agree(both, partial(decided, spec=spec), spec)
         allowed += decided(both[1], spec)[1]
     assert _QUESTIONS // 10 < allowed < _QUESTIONS * 9 // 10
     for user, namespace in product(USERS, NAMESPACES):
-        agree(both, lambda server, user=user, namespace=namespace: held(server, user, namespace), (user, namespace))
+        agree(both, partial(held, user=user, namespace=namespace), (user, namespace))
 
 
 def test_nobody_grants_more_than_they_hold_on_either(both: Both) -> None:
@@ -198,7 +200,7 @@ def test_nobody_grants_more_than_they_hold_on_either(both: Both) -> None:
     for number in range(_GRANTS):
         user = random.choice(USERS)
         path, body = grant(random, number)
-        agree(both, lambda server, grant=(path, body), user=user: refused(server, *grant, user), (user, path, body))
+        agree(both, partial(refused, path=path, body=body, user=user), (user, path, body))
         statuses.add(refused(both[1], path, body, user)[0])
     assert {201, 403} <= statuses
 
