@@ -291,7 +291,9 @@ def _queried(document: Mapping[str, Any], kind: str, cluster: Cluster | None) ->
         name = document[kind].rpartition("/")[2]
         yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
     for sentence in document.get("leftOut", ()):
-        yield f"{sentence[0].upper()}{sentence[1:]}. (Who administers the cluster can give you koord-explain.)"
+        yield f"{sentence[0].upper()}{sentence[1:]}."
+    if "leftOut" in document:
+        yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
     if reason := document.get("apiNotQueried"):
         yield f"The API could not be queried: {reason}"
     if cluster is not None:

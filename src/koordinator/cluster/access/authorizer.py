@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from koordinator.cluster.access.identity import User
 from koordinator.cluster.access.policy import Decision, Policy
-from koordinator.cluster.access.rules import ALL, AccessRequest, PolicyRule
+from koordinator.cluster.access.rules import EVERYTHING, AccessRequest, PolicyRule
 
 IMPERSONATE: Final = "impersonate"
 
@@ -38,10 +38,6 @@ class Authorizer(Protocol):
         ...
 
 
-_EVERYTHING: Final = (
-    PolicyRule((ALL,), (ALL,), (ALL,)),
-    PolicyRule((ALL,), paths=(ALL,)),
-)
 _NOT_IMPERSONATED: Final = (
     "this server permits everything to everybody, so that acting as somebody else would only hide who it was; "
     f"impersonation works with --authorization-mode={AuthorizationMode.RBAC}"
@@ -58,7 +54,7 @@ class AlwaysAllow:
         return Decision(False, _NOT_IMPERSONATED) if request.verb == IMPERSONATE else Decision(True)
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        return list(_EVERYTHING), []
+        return list(EVERYTHING), []
 
 
 class RoleBased:

@@ -12,14 +12,13 @@ from koordinator.api.document import Document, same
 from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.access.identity import User
 from koordinator.cluster.access.policy import RBAC_GROUP, Policy
-from koordinator.cluster.access.rules import ALL, AccessRequest, PolicyRule, missing
+from koordinator.cluster.access.rules import EVERYTHING, AccessRequest, PolicyRule, missing
 from koordinator.cluster.errors import forbidden, not_found
 from koordinator.cluster.strategy.causes import go_quoted
 from koordinator.cluster.verbs.environment import Attributes
 
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
-_EVERYTHING: Final = (PolicyRule((ALL,), (ALL,), (ALL,)), PolicyRule((ALL,), paths=(ALL,)))
 _AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 
@@ -53,7 +52,7 @@ class EscalationCheck:
         self._check_rules(attributes, user, map(PolicyRule.of, role.get("rules") or ()))
         if any(each.get("aggregationRule") for each in (role, old)):
             held, _ = self._authorizer.rules_for(user, "")
-            if missing(held, _EVERYTHING):
+            if missing(held, EVERYTHING):
                 raise forbidden(target.resource, target.name, _AGGREGATES)
 
     def _check_binding(self, attributes: Attributes, user: User, binding: Document) -> None:

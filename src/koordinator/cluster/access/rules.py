@@ -68,6 +68,10 @@ class PolicyRule:
         return "{" + ", ".join(texts) + "}"
 
 
+EVERYTHING: Final = (PolicyRule((ALL,), (ALL,), (ALL,)), PolicyRule((ALL,), paths=(ALL,)))
+"""What the role cluster-admin permits."""
+
+
 def path_matches(pattern: str, path: str) -> bool:
     """``/healthz/*`` stands for all that begins with ``/healthz/``."""
     if pattern in (ALL, path):
