@@ -35,9 +35,10 @@ from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
 from koordinator.cluster.http.application import Application
-from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthenticator
+from koordinator.cluster.http.authentication import Authenticator
 from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.http.request import parse_resource_path
+from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.resource import Registry, Resource
@@ -121,7 +122,7 @@ class InMemoryApi:
             addresses=ServiceAddresses(self._storage, services, Random(1)),
             warns_of_missing_controllers=False,
         )
-        self._application = Application(self._environment, TokenAuthenticator(_TOKEN), Health())
+        self._application = Application(self._environment, Authenticator.of(_TOKEN), Health())
         self._streams: set[InMemoryStream] = set()
         for name in ("default", "koordinator-system"):
             self.put(NAMESPACES, {"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}})

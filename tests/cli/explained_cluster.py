@@ -54,14 +54,14 @@ class ExplainedCluster:
 
 
 @contextmanager
-def explained_cluster(folder: Path) -> Iterator[ExplainedCluster]:
+def explained_cluster(folder: Path, options: ServerOptions | None = None) -> Iterator[ExplainedCluster]:
     """It serves in a thread, so that the command can run as it does for a person."""
     loop = asyncio.new_event_loop()
     started, stop = threading.Event(), asyncio.Event()
     found: list[ExplainedCluster] = []
 
     async def serve() -> None:
-        async with EmbeddedApi(ServerOptions()) as api:
+        async with EmbeddedApi(options) as api:
             api.write_kubeconfig(folder / "kubeconfig")
             client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
             await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})

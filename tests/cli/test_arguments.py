@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from koordinator.cli.explain_failure import UsageError
-from koordinator.cli.explain_object import parse_target
+from koordinator.cli.explain_target import parse_target
 from koordinator.cli.main import main, make_parser
 from koordinator.cli.up import ports_of
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from koordinator.cli.explain_failure import UsageError
 from koordinator.cli.explain_gang import print_gang
-from koordinator.cli.explain_object import parse_target
+from koordinator.cli.explain_target import parse_target
 
 COUNTS = {"pending": 1, "waiting": 1, "binding": 0, "bound": 0}
 DOCUMENT: dict[str, Any] = {

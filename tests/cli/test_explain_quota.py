@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_quota import print_quota
+from koordinator.cli.explain_target import parse_target
 
 DOCUMENT: dict[str, Any] = {
     "quota": "vision",

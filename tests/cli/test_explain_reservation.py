@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from koordinator.cli.explain_failure import EXPLAINED
-from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import ProgramEndpoint
+from koordinator.cli.explain_target import parse_target
 from koordinator.cli.main import main
 
 DOCUMENT: dict[str, Any] = {

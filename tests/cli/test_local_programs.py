@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cli.local_cluster.programs import LocalClusterOptions, descheduler, manager, simulated_nodes
+from koordinator.cli.local_cluster.programs import (
+    ACCOUNTS,
+    LocalClusterOptions,
+    api_server,
+    controllers,
+    descheduler,
+    manager,
+    scheduler,
+    simulated_nodes,
+)
 from koordinator.cli.main import main, make_parser
 from koordinator.cli.up import ports_of
+from koordinator.cluster.access.authorizer import AuthorizationMode
 
 _HERE = Path("here")
 _OPTIONS = LocalClusterOptions(
@@ -68,3 +78,37 @@ def test_the_descheduler_with_a_configuration_is_told_no_port() -> None:
 def test_no_two_programs_of_a_local_cluster_have_the_same_port_by_default() -> None:
     ports = ports_of(make_parser().parse_args(["up"]))
     assert len(set(ports.values())) == len(ports)
+
+
+_STARTED = {
+    "nodes": simulated_nodes,
+    "manager": manager,
+    "scheduler": scheduler,
+    "descheduler": descheduler,
+    "controllers": controllers,
+}
+
+
+@pytest.mark.parametrize("name", _STARTED)
+def test_where_roles_decide_a_program_has_an_identity_of_its_own(name: str) -> None:
+    options = replace(_OPTIONS, authorization_mode=AuthorizationMode.RBAC)
+    assert f"--kubeconfig={_HERE}/identities/{name}.kubeconfig" in _STARTED[name](options).arguments
+    assert f"--kubeconfig={_HERE}/kubeconfig" in _STARTED[name](_OPTIONS).arguments
+    assert name in ACCOUNTS
+
+
+def test_the_api_server_is_told_who_decides() -> None:
+    options = replace(_OPTIONS, authorization_mode=AuthorizationMode.RBAC)
+    assert "--authorization-mode=RBAC" in api_server(options).arguments
+
+
+def test_of_a_cluster_that_is_there_roles_cannot_be_switched_on(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["up", "--only=scheduler", "--kubeconfig=there", "--authorization-mode=rbac"]
+    assert main(arguments) != 0
+    assert "--authorization-mode" in capsys.readouterr().err
+
+
+def test_a_mode_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["up", "--authorization-mode=ABAC"])
+    assert "allowed are AlwaysAllow and RBAC" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from koordinator.api.kinds import LEASES, NAMESPACES, NODES, PODS
 from koordinator.cli.explain_failure import ExplainError
@@ -29,7 +31,10 @@ from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
 
 NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
-READER = "readertoken"
+READER, EXPLAINER = "readertoken", "explainertoken"
+_ROLES = Path(__file__).resolve().parents[2] / "config/rbac/koord-explain.yaml"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_ROLE_PATHS = {"ClusterRole": f"{_RBAC}/clusterroles", "Role": f"{_RBAC}/namespaces/{NAMESPACE}/roles"}
 
 
 def own_address() -> str | None:
@@ -132,7 +137,7 @@ def responses(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFact
         real_programs.kubernetes,
         folder / "cluster",
         authorization_mode="RBAC",
-        tokens={READER: ("reader", ())},
+        tokens={READER: ("reader", ()), EXPLAINER: ("explainer", ())},
     )
     plane.start()
     try:
@@ -142,9 +147,34 @@ def responses(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFact
         plane.stop()
 
 
+def bind_roles(plane: ControlPlane) -> None:
+    """Both people may read pods of the namespace default; one has what docs/explain.md says besides."""
+    for document in yaml.safe_load_all(_ROLES.read_text()):
+        assert plane.request("POST", _ROLE_PATHS[document["kind"]], document)[0] == 201
+    pods = {"metadata": {"name": "pods"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}
+    assert plane.request("POST", f"{_RBAC}/namespaces/default/roles", pods)[0] == 201
+    for user, kind, role, where in (
+        ("reader", "Role", "pods", "namespaces/default/rolebindings"),
+        ("explainer", "Role", "pods", "namespaces/default/rolebindings"),
+        ("explainer", "ClusterRole", "koord-explain", "clusterrolebindings"),
+        ("explainer", "Role", "koord-explain", f"namespaces/{NAMESPACE}/rolebindings"),
+    ):
+        body = {
+            "metadata": {"name": f"{user}-{role}"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }
+        assert plane.request("POST", f"{_RBAC}/{where}", body)[0] == 201
+
+
 async def interview(cluster: Cluster) -> dict[str, Any]:
     async with cluster.scheduler():
+        await asyncio.to_thread(bind_roles, cluster.plane)
+        explainer = cluster.endpoint(cluster.plane.kubeconfig_for(EXPLAINER))
         return {
+            "explainer": await said(explainer, "/debug/explain/default/large"),
+            "printed for the reader": await asyncio.to_thread(printed, cluster, READER),
+            "printed for the explainer": await asyncio.to_thread(printed, cluster, EXPLAINER),
             "pod": await said(cluster.endpoint(), "/debug/explain/default/large"),
             "node": await said(cluster.endpoint(), "/debug/explain-node/small"),
             "unknown pod": await said(cluster.endpoint(), "/debug/explain/default/nobody"),
@@ -161,6 +191,16 @@ async def said(endpoint: ProgramEndpoint, path: str) -> Any:
         return await fetch(endpoint, path)
     except ExplainError as error:
         return str(error)
+
+
+def printed(cluster: Cluster, token: str) -> tuple[int, str]:
+    """The status and the output of the command for somebody."""
+    kubeconfig = cluster.plane.kubeconfig_for(token)
+    command = ["explain", "pod", "large", f"--kubeconfig={kubeconfig}", f"--port={cluster.port}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "koordinator.cli.main", *command], capture_output=True, text=True, check=False
+    )
+    return done.returncode, " ".join(done.stdout.split())
 
 
 def command_line(cluster: Cluster) -> int:
@@ -190,3 +230,21 @@ def test_a_port_on_which_nobody_listens_is_said(responses: dict[str, Any]) -> No
 
 def test_who_may_not_see_the_lease_is_told_so(responses: dict[str, Any]) -> None:
     assert 'cannot get resource "leases"' in responses["other user"]
+
+
+def test_who_has_the_roles_of_the_manifests_hears_the_scheduler(responses: dict[str, Any]) -> None:
+    assert responses["explainer"]["closestNodes"][0]["node"] == "small"
+    status, text = responses["printed for the explainer"]
+    assert status == 0
+    assert "The nodes that come closest" in text
+    assert "What koord-scheduler knows" not in text
+
+
+def test_who_has_not_is_told_what_the_api_says_and_what_is_missing(responses: dict[str, Any]) -> None:
+    status, text = responses["printed for the reader"]
+    assert status == 0
+    assert "pod default/large is pending" in text
+    assert (
+        "What koord-scheduler knows is left out: you lack the permission to get leases.coordination.k8s.io in the "
+        "namespace koordinator-system."
+    ) in text

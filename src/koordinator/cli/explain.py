@@ -28,13 +28,13 @@ from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_interference import print_interference
 from koordinator.cli.explain_migration import print_migration
 from koordinator.cli.explain_node import print_node
-from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
-from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
+from koordinator.cli.explain_source import SECONDS, ProgramEndpoint, endpoint_of
 from koordinator.cli.explain_suppression import print_suppression
+from koordinator.cli.explain_target import parse_target
 from koordinator.cli.explain_terminal import (
     Terminal,
     ended,
@@ -46,7 +46,7 @@ from koordinator.cli.explain_terminal import (
     text_of,
     write,
 )
-from koordinator.cli.explanation import Explanation, Sources, endpoint_of, explain
+from koordinator.cli.explanation import Explanation, Sources, explain
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -81,7 +81,7 @@ elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koo
 capacity of a node is computed. Read what koordlet has reported of pods that suffer from others, and how far
 koord-descheduler is with a migration. Ask koord-descheduler what it would do now. Without options, the cluster is
 that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the `koord up` that runs on this machine. Objects that
-the scheduler does not know are looked up in the API.
+the scheduler does not know are looked up in the API. What you may not read is left out, with the permission it needs.
 """
 _EPILOG = """\
 examples:
@@ -290,6 +290,10 @@ def _queried(document: Mapping[str, Any], kind: str, cluster: Cluster | None) ->
         other = "node" if kind == "pod" else "pod"
         name = document[kind].rpartition("/")[2]
         yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
+    for sentence in document.get("leftOut", ()):
+        yield f"{sentence[0].upper()}{sentence[1:]}."
+    if "leftOut" in document:
+        yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
     if reason := document.get("apiNotQueried"):
         yield f"The API could not be queried: {reason}"
     if cluster is not None:

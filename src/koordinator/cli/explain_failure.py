@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -43,9 +44,40 @@ class NotFoundError(ExplainError):
 
 
 class ForbiddenError(ExplainError):
-    """The server does not authenticate or does not authorize the user."""
+    """The server does not authenticate or does not authorize the user. ``permission`` is the one that is missing, such
+    as ``get leases.coordination.k8s.io in the namespace a``; empty where the server does not say."""
 
     status = NOT_ALLOWED
+
+    def __init__(self, text: str, permission: str = "") -> None:
+        super().__init__(text)
+        self.permission = permission
+
+
+_REFUSAL: Final = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)" '
+    r'(?:in the namespace "(?P<namespace>[^"]+)"|at the cluster scope)'
+)
+"""What every API server says that decides by roles."""
+
+
+def missing_permission(message: str) -> str:
+    """What a refusal of an API server says is missing; empty where it does not say."""
+    found = _REFUSAL.search(message)
+    if found is None:
+        return ""
+    resource, slash, subresource = found["resource"].partition("/")
+    qualified = f"{resource}.{found['group']}" if found["group"] else resource
+    where = f"in the namespace {found['namespace']}" if found["namespace"] else "in the whole cluster"
+    return f"{found['verb']} {qualified}{slash}{subresource} {where}"
+
+
+def left_out(what: str, error: ForbiddenError | ApiStatusError) -> str:
+    """The sentence in place of ``what``, which an explanation lacks because of ``error``."""
+    permission = error.permission if isinstance(error, ForbiddenError) else missing_permission(error.message)
+    if permission:
+        return f"{what} is left out: you lack the permission to {permission}"
+    return f"{what} is left out: {error}"
 
 
 class UnknownToProgramError(NotFoundError):
@@ -97,7 +129,8 @@ def _refused(error: ApiStatusError, cluster: str) -> ExplainError:
             "another --context or --kubeconfig"
         )
     if error.is_forbidden:
-        return ForbiddenError(f"{cluster} does not allow it (403): {error.message or error.reason}")
+        text = f"{cluster} does not allow it (403): {error.message or error.reason}"
+        return ForbiddenError(text, missing_permission(error.message))
     return ExplainError(f"{cluster} cannot be queried: {error}")
 
 

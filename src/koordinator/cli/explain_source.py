@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -20,6 +20,11 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 SECONDS: Final = 15.0
+_SERVING: Final = {
+    MANAGER: "--metrics-addr=:{port}",
+    DESCHEDULER: "metricsBindAddress 0.0.0.0:{port} in its configuration",
+}
+"""The flag that a program needs so that the API server reaches it."""
 _LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease", DESCHEDULER: "descheduler-lease"}
 
 
@@ -41,6 +46,21 @@ class ProgramEndpoint:
     """What messages call it."""
     seconds: float = SECONDS
     """How long to wait for a response."""
+
+
+def endpoint_of(
+    program: str, scheduler: ProgramEndpoint, url: str | None, lease: tuple[str, str], port: int
+) -> ProgramEndpoint:
+    """Where another program is looked for: as the scheduler is, unless its URL is given."""
+    return replace(
+        scheduler,
+        url=url,
+        client=None if url else scheduler.client,
+        lease=lease,
+        port=port,
+        program=program,
+        flags=_SERVING[program],
+    )
 
 
 async def fetch(endpoint: ProgramEndpoint, path: str) -> Any:
@@ -77,6 +97,8 @@ async def _fetch_from_leader(endpoint: ProgramEndpoint, options: ClientOptions, 
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
                 return await _get(endpoint, f"http://127.0.0.1:{endpoint.port}", path)
+            if error.is_forbidden:
+                raise
             raise ExplainError(
                 f"{host} leads, but could not be queried through the API server as a pod of {namespace}: {error}; "
                 f"let it serve with {endpoint.flags.format(port=endpoint.port)}, or name it with --{endpoint.program}, "

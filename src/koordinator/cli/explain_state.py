@@ -115,6 +115,37 @@ def node_state(name: str, cluster: str, node: Mapping[str, Any] | None, similar:
     return State("there", f"node {name} is ready")
 
 
+def object_state(kind: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a quota, a gang or a Reservation says of itself: its phase, and what it declares and uses."""
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    phase = status.get("phase")
+    facts: list[str] = []
+    for title, part, name in _DECLARED.get(kind, ()):
+        value = {"spec": spec, "status": status}[part].get(name)
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{resource} {amount}" for resource, amount in sorted(value.items()))
+        if value not in (None, ""):
+            facts.append(f"{title}: {value}")
+    sentence = f"{kind} {found['metadata']['name']} is there" + (f", and is {phase}" if phase else "")
+    return {"state": "there", "sentence": sentence, "facts": facts}
+
+
+_DECLARED: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {
+    "quota": (("at least", "spec", "min"), ("at most", "spec", "max"), ("used", "status", "used")),
+    "gang": (
+        ("needs members", "spec", "minMember"),
+        ("scheduled members", "status", "scheduled"),
+        ("running members", "status", "running"),
+    ),
+    "reservation": (
+        ("on node", "status", "nodeName"),
+        ("reserved", "status", "allocatable"),
+        ("used by owners", "status", "allocated"),
+    ),
+}
+"""What is explained -> title, part of the object and field, in the order in which they are shown."""
+
+
 def _absent(facts: PodFacts) -> State:
     sentence = f"there is no pod {facts.key} in {facts.cluster}"
     if facts.elsewhere:

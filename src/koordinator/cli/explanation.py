@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api.kinds import Kind
@@ -11,22 +11,30 @@ from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
 from koordinator.base.spelling import meant
-from koordinator.cli.data_folder import DESCHEDULER, MANAGER
 from koordinator.cli.explain_cluster import Cluster
-from koordinator.cli.explain_failure import ExplainError, NotFoundError, UnknownToProgramError
+from koordinator.cli.explain_failure import (
+    ExplainError,
+    ForbiddenError,
+    NotFoundError,
+    UnknownToProgramError,
+    left_out,
+)
 from koordinator.cli.explain_migration import migration_document
-from koordinator.cli.explain_object import REBALANCE, Target, TargetKind, read_from
+from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
-from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
+from koordinator.cli.explain_state import (
+    PodFacts,
+    condition_message,
+    node_state,
+    object_state,
+    pod_state,
+    scheduler_of,
+)
 from koordinator.cli.explain_suppression import suppression_document
+from koordinator.cli.explain_target import LISTED, REBALANCE, Target, TargetKind
 from koordinator.cli.explain_workload import workload_state
 
 _EVENTS_KEPT: Final = 20
-_SERVING: Final = {
-    MANAGER: "--metrics-addr=:{port}",
-    DESCHEDULER: "metricsBindAddress 0.0.0.0:{port} in its configuration",
-}
-"""The flag that a program needs so that the API server reaches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,8 @@ async def explain(target: Target, sources: Sources) -> Explanation:
             document = await fetch(sources.scheduler, path)
         except UnknownToProgramError as error:
             raise NotFoundError(f"{error}{await _similar(target, namespace, sources)}") from error
+        except ForbiddenError as error:
+            return await _object_alone(target, namespace, sources, error)
         return Explanation(_checked(document, target.kind, sources), kind=target.kind)
     try:
         result = await _pod(namespace, target.name, sources)
@@ -86,6 +96,40 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     if target.guessed:
         result.document["takenFor"] = "pod"
     return result
+
+
+async def _object_alone(target: Target, namespace: str, sources: Sources, error: ForbiddenError) -> Explanation:
+    """What the object itself says to who may not query the scheduler. Raises ``error`` where it cannot be read."""
+    cluster = sources.cluster
+    if cluster is None or cluster.client is None:
+        raise error
+    async with read_from(cluster) as reader:
+        found = await reader.object(LISTED[target.kind], target.name, namespace)
+    if found is None:
+        raise NotFoundError(f"there is no {target.kind} {target.name} in {cluster.name}") from error
+    document = {target.kind: target.name, "api": object_state(target.kind, found)}
+    return _of_api(document, error, target.kind)
+
+
+def _of_api(document: dict[str, Any], error: ExplainError | None, kind: TargetKind) -> Explanation:
+    """An explanation without what the scheduler knows. Who may not query it has all that there is for them."""
+    if not isinstance(error, ForbiddenError):
+        return Explanation(document, error, kind)
+    _leave_out(document, "what koord-scheduler knows", error)
+    return Explanation(document, kind=kind)
+
+
+def _leave_out(document: dict[str, Any], what: str, error: ExplainError) -> None:
+    """``what`` of the API or of a program is missing because of ``error``."""
+    if isinstance(error, ForbiddenError):
+        _add_left_out(document, [left_out(what, error)])
+    else:
+        document["apiNotQueried"] = str(error)
+
+
+def _add_left_out(document: dict[str, Any], sentences: Sequence[str]) -> None:
+    if sentences:
+        document["leftOut"] = [*document.get("leftOut", ()), *sentences]
 
 
 async def _similar(target: Target, namespace: str, sources: Sources) -> str:
@@ -131,8 +175,9 @@ async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
         async with read_from(sources.cluster) as reader:
             facts = await reader.pod_facts(namespace, name, None)
     except ExplainError as error:
-        document["apiNotQueried"] = str(error)
+        _leave_out(document, "what the API says of the pod", error)
         return Explanation(document)
+    _add_left_out(document, reader.left_out)
     state = pod_state(facts)
     if state.needs_saying or facts.pod is None:
         document["api"] = _api_of_pod(facts)
@@ -157,7 +202,9 @@ async def _pod_of_api(
     if facts.pod is None:
         state = pod_state(facts)
         raise NotFoundError(f"{state.sentence}. {state.next}".rstrip("."))
-    return Explanation({"pod": facts.key, "api": _api_of_pod(facts)}, incomplete)
+    document: dict[str, Any] = {"pod": facts.key, "api": _api_of_pod(facts)}
+    _add_left_out(document, reader.left_out)
+    return _of_api(document, incomplete, "pod")
 
 
 async def _served(scheduler: ProgramEndpoint) -> Collection[str] | None:
@@ -208,7 +255,7 @@ async def _node(name: str, sources: Sources) -> Explanation:
     except ExplainError as error:
         if cluster is None or cluster.client is None:
             raise
-        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=None), error, "node")
+        return _of_api(await _node_of_api(name, cluster, known_to_scheduler=None), error, "node")
     document["overcommit"] = await _overcommit(name, sources.manager)
     if cluster is not None and cluster.client is not None and sources.cluster_is_sure:
         await _add_suppression(document, name, cluster)
@@ -221,7 +268,7 @@ async def _add_suppression(document: dict[str, Any], name: str, cluster: Cluster
         async with read_from(cluster) as reader:
             metric = await reader.node_metric(name)
     except ExplainError as error:
-        document["apiNotQueried"] = str(error)
+        _leave_out(document, "what koordlet has reported of the node", error)
         return
     if (found := suppression_document(metric)) is not None:
         document["suppression"] = found
@@ -231,6 +278,8 @@ async def _overcommit(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
     """What the node offers beyond its own resources, and why; an error says why that is not known."""
     try:
         overcommit: dict[str, Any] = await fetch(manager, f"/explain/node/{name}")
+    except ForbiddenError as error:
+        return {"error": left_out("what koord-manager knows", error)}
     except ExplainError as error:
         return {"error": str(error)}
     return overcommit
@@ -271,7 +320,9 @@ async def _migration(name: str, sources: Sources) -> dict[str, Any]:
         raise NotFoundError(
             f"{cluster.name} has no PodMigrationJob {name}{like}; jobs are deleted minutes after their end"
         )
-    return migration_document(*found)
+    document = migration_document(*found)
+    _add_left_out(document, reader.left_out)
+    return document
 
 
 async def _workload(kind: Kind[Any], namespace: str, name: str, sources: Sources) -> dict[str, Any]:
@@ -286,11 +337,13 @@ async def _workload(kind: Kind[Any], namespace: str, name: str, sources: Sources
         like = f"; there is {', '.join(similar)}" if similar else ""
         raise NotFoundError(f"there is no {kind.name} {namespace}/{name} in {cluster.name}{like}")
     events = [_event(each) for each in facts.events[-_EVENTS_KEPT:]]
-    return {
+    document: dict[str, Any] = {
         "workload": f"{namespace}/{name}",
         "kind": kind.name,
         "api": {**workload_state(facts), **({"events": events} if events else {})},
     }
+    _add_left_out(document, reader.left_out)
+    return document
 
 
 async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool | None) -> dict[str, Any]:
@@ -332,18 +385,3 @@ def _amount(resource: str, text: str) -> str:
 def _taint(taint: Mapping[str, Any]) -> str:
     value = f"={taint['value']}" if taint.get("value") else ""
     return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
-
-
-def endpoint_of(
-    program: str, scheduler: ProgramEndpoint, url: str | None, lease: tuple[str, str], port: int
-) -> ProgramEndpoint:
-    """Where another program is looked for: as the scheduler is, unless its URL is given."""
-    return replace(
-        scheduler,
-        url=url,
-        client=None if url else scheduler.client,
-        lease=lease,
-        port=port,
-        program=program,
-        flags=_SERVING[program],
-    )

@@ -17,8 +17,9 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli import interruption
 from koordinator.cli.explain import add_sources, sources_of
 from koordinator.cli.explain_failure import NOT_REACHED, ExplainError, UsageError
-from koordinator.cli.explain_object import KINDS, read_from
+from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_source import fetch
+from koordinator.cli.explain_target import KINDS
 from koordinator.cli.explain_terminal import Terminal, ended, escape, output, print_whole, say, text_of, write
 from koordinator.cli.explanation import Sources
 from koordinator.cli.listing import LISTINGS, Document, Listing, Row, rows_of

@@ -21,6 +21,7 @@ from koordinator.cli.interruption import Interrupted, until_interrupted
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions, with_free_ports
 from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
 from koordinator.cli.own_command import data_option, own_command
+from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.cluster.kubeconfig_file import check_kubeconfig, remove_kubeconfig
 from koordinator.kube.connect import ClientOptions, connect
 
@@ -101,6 +102,7 @@ examples:
   koord up --only apiserver,nodes,manager,scheduler
                                                without workload controllers, for a kube-controller-manager of your own
   koord up --data /tmp/second --free-ports     a second cluster beside the first
+  koord up --authorization-mode RBAC           roles decide who may do what; try it with kubectl --as
 """
 
 
@@ -169,6 +171,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="written with access to the embedded API (default: DATA/kubeconfig); "
         "without apiserver among --only, read: the cluster to work on",
     )
+    parser.add_argument(
+        "--authorization-mode",
+        type=AuthorizationMode.parsed,
+        default=AuthorizationMode.ALWAYS_ALLOW,
+        metavar="MODE",
+        help=f"who may do what: {' or '.join(AuthorizationMode)} (default: %(default)s); with RBAC, roles decide, and "
+        "each program has the rights that it has on real clusters",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulated usage (default: 0)")
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level of the programs")
     parser.set_defaults(run=run)
@@ -179,6 +189,9 @@ def run(options: argparse.Namespace) -> int:
     embedded = "apiserver" in options.only
     if not embedded and options.kubeconfig is None:
         raise ConfigurationError("--kubeconfig", None, "name the cluster to work on when --only leaves out apiserver")
+    if not embedded and options.authorization_mode is AuthorizationMode.RBAC:
+        why = "the cluster that --kubeconfig names decides that itself: leave it out, or add apiserver to --only"
+        raise ConfigurationError("--authorization-mode", str(options.authorization_mode), why)
     data: Path = options.data.expanduser().absolute()
     kubeconfig: Path = (options.kubeconfig or data / "kubeconfig").expanduser().absolute()
     if embedded:
@@ -203,6 +216,7 @@ def run(options: argparse.Namespace) -> int:
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
         seed=options.seed,
         verbosity=options.verbosity,
+        authorization_mode=options.authorization_mode,
     )
     with lock_data_folder(data, "koord up"):
         clear_the_way(cluster, options.only, _say)

@@ -150,7 +150,7 @@ def _core() -> list[Resource]:
             v1, "persistentvolumes", "PersistentVolume", "pv", strategy=volumes, namespaced=False, subresources=status
         ),
         _resource(v1, "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", strategy=claims, subresources=status),
-        _resource(v1, "serviceaccounts", "ServiceAccount", "sa", strategy=accounts),
+        _resource(v1, "serviceaccounts", "ServiceAccount", "sa", strategy=accounts, subresources=("token",)),
         _resource(
             v1, "replicationcontrollers", "ReplicationController", "rc",
             strategy=controllers, categories=_ALL, subresources=_SCALED,

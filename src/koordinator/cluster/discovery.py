@@ -23,6 +23,7 @@ _SUBRESOURCE_KINDS: Final = {
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 """Subresources whose body is another kind than their object's."""
 _OBJECT_SUBRESOURCES: Final = ("approval", "finalize", "scale", "status")

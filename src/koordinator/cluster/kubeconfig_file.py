@@ -15,10 +15,11 @@ import yaml
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.access.identity import ADMIN
 from koordinator.cluster.data_folder import sync_folder, write_private
-from koordinator.cluster.http.authentication import USER
 
 _CLUSTER: Final = "koordinator"
+_USER: Final = ADMIN.name
 _HEADER: Final = (
     "# Access to a local cluster of koordinator, which replaces this file as long as nothing else is in it.\n"
 )
@@ -28,15 +29,15 @@ class ForeignKubeconfig(KoordinatorError):
     """The file is left as it is; the text is one sentence that says why, and what to do."""
 
 
-def kubeconfig(url: str, authority: bytes, token: str, namespace: str = "") -> str:
+def kubeconfig(url: str, authority: bytes, token: str, namespace: str = "", user: str = _USER) -> str:
     """YAML for kubectl and every client-go program; ``authority`` is PEM."""
-    context = {"cluster": _CLUSTER, **({"namespace": namespace} if namespace else {}), "user": USER}
+    context = {"cluster": _CLUSTER, **({"namespace": namespace} if namespace else {}), "user": user}
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(authority).decode()}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": _CLUSTER, "cluster": cluster}],
-        "users": [{"name": USER, "user": {"token": token}}],
+        "users": [{"name": user, "user": {"token": token}}],
         "contexts": [{"name": _CLUSTER, "context": context}],
         "current-context": _CLUSTER,
     }

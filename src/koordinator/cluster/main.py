@@ -15,13 +15,16 @@ import uvloop
 from koordinator.base.build import VersionAction
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.process import allow_many_open_files, stop_on_signals
+from koordinator.cluster.access import aggregation
+from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.cluster.controller_selection import add_controllers_flag
+from koordinator.cluster.http.authentication import read_token_file
 from koordinator.cluster.kubeconfig_file import check_kubeconfig
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 
 _GARBAGE_COLLECTOR: Final = "garbage-collector-controller"
 _DISRUPTION: Final = "disruption-controller"
-CONTROLLERS: Final = (_GARBAGE_COLLECTOR, _DISRUPTION)
+CONTROLLERS: Final = (_GARBAGE_COLLECTOR, _DISRUPTION, aggregation.NAME)
 """Those of the server's own loops that a kube-controller-manager has, too, by its names for them."""
 
 
@@ -50,10 +53,28 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="workload controllers run beside this server: nobody is warned that they are missing",
     )
+    _add_authorization_flags(parser)
     add_controllers_flag(parser, CONTROLLERS)
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
     parser.add_argument("--version", action=VersionAction)
     return parser
+
+
+def _add_authorization_flags(parser: argparse.ArgumentParser) -> None:
+    """By the names of kube-apiserver's."""
+    parser.add_argument(
+        "--authorization-mode",
+        type=AuthorizationMode.parsed,
+        default=AuthorizationMode.ALWAYS_ALLOW,
+        metavar="MODE",
+        help="RBAC: who may do what is decided by roles; AlwaysAllow (the default): who has a credential may do all",
+    )
+    parser.add_argument(
+        "--token-auth-file",
+        type=Path,
+        metavar="FILE",
+        help='further users: lines of TOKEN,USER,UID[,"GROUP,GROUP..."]; read once',
+    )
 
 
 def _server_options(options: argparse.Namespace) -> ServerOptions:
@@ -63,6 +84,9 @@ def _server_options(options: argparse.Namespace) -> ServerOptions:
         workload_controllers=options.workload_controllers,
         garbage_collector=_GARBAGE_COLLECTOR in options.controllers,
         disruption_controller=_DISRUPTION in options.controllers,
+        role_aggregation=aggregation.NAME in options.controllers,
+        authorization_mode=options.authorization_mode,
+        users=read_token_file(options.token_auth_file) if options.token_auth_file is not None else {},
         # Who leaves both to others has others for the rest, too.
         missing_controller_warnings=bool(options.controllers),
     )

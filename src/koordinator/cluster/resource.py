@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from koordinator.api.document import Document
+from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.storage.interface import Stored
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -51,7 +52,7 @@ class RequestContext:
     """(group, plural, namespace, name) -> object; for example the PriorityClass that a pod names."""
     list_objects: Callable[[str, str], Sequence[Document]]
     """(group, plural) -> every object of a cluster-scoped kind; for example all PriorityClasses."""
-    user: str = "admin"
+    user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
     """Texts for the Warning header."""
 

@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +24,12 @@ from koordinator.base.listen_address import is_loopback
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections, ServedConnections
 from koordinator.cluster import kubeconfig_file
+from koordinator.cluster.access.aggregation import ClusterRoleAggregation
+from koordinator.cluster.access.authorizer import AlwaysAllow, AuthorizationMode, Authorizer, RoleBased
+from koordinator.cluster.access.bootstrap import create_bootstrap_objects
+from koordinator.cluster.access.escalation import EscalationCheck
+from koordinator.cluster.access.identity import ADMIN, User
+from koordinator.cluster.access.tracking import followed_policy
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
@@ -32,12 +38,14 @@ from koordinator.cluster.data_folder import FolderLock, claim_folder, write_priv
 from koordinator.cluster.disruption import DisruptionController
 from koordinator.cluster.garbage_collector.collector import GarbageCollector
 from koordinator.cluster.http.application import CONNECTION_OPTIONS, Application, HttpLimits
-from koordinator.cluster.http.authentication import GROUPS, REVIEW_RESOURCES, USER, TokenAuthenticator
+from koordinator.cluster.http.authentication import Authenticator, StaticTokens
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck
+from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
+from koordinator.cluster.service_account_tokens import AccountTokens, AccountVerifier, kept_tokens
 from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.indexed import MemoryStorage
@@ -46,7 +54,7 @@ from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Admission, Environment, NamespaceLifecycle
 from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
 
@@ -85,6 +93,11 @@ class ServerOptions:
     """Warn the creator of objects on which nothing here acts; False where kube-controller-manager does."""
     workload_controllers: bool = False
     """Those of ``koord up`` run beside the server: nobody is warned of what they act on."""
+    role_aggregation: bool = True
+    """Give ClusterRoles with an aggregationRule their rules; a kube-controller-manager does so, too."""
+    authorization_mode: AuthorizationMode = AuthorizationMode.ALWAYS_ALLOW
+    users: Mapping[str, User] = field(default_factory=dict)
+    """Token -> who has it, beside the administrator."""
 
 
 class EmbeddedApi:
@@ -99,6 +112,8 @@ class EmbeddedApi:
         self._cleanup = AsyncExitStack()
         self._loops: asyncio.Task[None] | None = None
         self._quotas = QuotaController()
+        self._metrics = Metrics()
+        self._metrics.add_process_metrics()
         self._port = self._options.port
         self._token = ""
         self._authority = b""
@@ -147,12 +162,18 @@ class EmbeddedApi:
             registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
             webhooks = self._webhooks(storage, registry)
             stack.push_async_callback(webhooks.close)
-            environment = self._environment(storage, registry, webhooks)
+            authorizer, checks = self._authorization(storage, registry)
+            tokens = _account_tokens(folder / "pki" / "service-accounts.key")
+            environment = self._environment(storage, registry, webhooks, checks, tokens)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
+            if self._options.authorization_mode is AuthorizationMode.RBAC:
+                await create_bootstrap_objects(environment)
             context = _tls(files)
             health = self._start_loops(environment, webhooks, partial(self._renew, folder / "pki", context), stack)
-            await self._serve(environment, listener, context, health, stack)
+            authenticator = self._authenticator(environment, tokens)
+            application = Application(environment, authenticator, health, self._options.http, self._metrics, authorizer)
+            await self._serve(environment, listener, context, application, stack)
             self._cleanup = stack.pop_all()
 
     async def stop(self) -> None:
@@ -193,10 +214,31 @@ class EmbeddedApi:
         return listener
 
     def _webhooks(self, storage: Storage, registry: Registry) -> AdmissionWebhooks:
-        user = {"username": USER, "groups": list(GROUPS)}
-        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random, user)
+        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random)
 
-    def _environment(self, storage: Storage, registry: Registry, webhooks: AdmissionWebhooks) -> Environment:
+    def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Admission]]:
+        """Who may do what, and what checks that nobody grants more than they hold."""
+        if self._options.authorization_mode is AuthorizationMode.ALWAYS_ALLOW:
+            return AlwaysAllow(), ()
+        policy = followed_policy(storage, registry)
+        authorizer = RoleBased(policy)
+        return authorizer, (EscalationCheck(authorizer, policy),)
+
+    def _authenticator(self, environment: Environment, tokens: AccountTokens) -> Authenticator:
+        users = {**self._options.users, self._token: ADMIN}
+        accounts = AccountVerifier(tokens, self._options.clock, environment.lookup)
+        # Where everything is permitted, nobody gets it without a credential.
+        anonymous = self._options.authorization_mode is AuthorizationMode.RBAC
+        return Authenticator((StaticTokens(users), accounts), anonymous=anonymous)
+
+    def _environment(
+        self,
+        storage: Storage,
+        registry: Registry,
+        webhooks: AdmissionWebhooks,
+        checks: Sequence[Admission],
+        tokens: AccountTokens,
+    ) -> Environment:
         services = registry.stored("", "services")
         assert services is not None
         return Environment(
@@ -204,12 +246,13 @@ class EmbeddedApi:
             registry=registry,
             clock=self._options.clock,
             random=self._options.random,
-            admission=(NamespaceLifecycle(),),
+            admission=(NamespaceLifecycle(), *checks),
             webhooks=webhooks,
             quotas=self._quotas,
             addresses=ServiceAddresses(storage, services, self._options.random),
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
+            account_tokens=tokens,
         )
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
@@ -237,6 +280,8 @@ class EmbeddedApi:
             controllers.append(DisruptionController(environment).loops())
         if self._options.garbage_collector:
             controllers.append(GarbageCollector(environment).loops())
+        if self._options.role_aggregation:
+            controllers.append(ClusterRoleAggregation(environment).loops())
         for controller in controllers:
             for name, body in controller.items():
                 loops.add(name, body)
@@ -252,16 +297,12 @@ class EmbeddedApi:
         environment: Environment,
         listener: socket.socket,
         context: ssl.SSLContext,
-        health: Health,
+        application: Application,
         stack: AsyncExitStack,
     ) -> None:
-        authenticator = TokenAuthenticator(self._token)
-        metrics = Metrics()
-        metrics.add_process_metrics()
-        application = Application(environment, authenticator, health, self._options.http, metrics)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_CANCEL_SECONDS)
         await runner.setup()
-        program = ProgramConnections(metrics, self._options.clock)
+        program = ProgramConnections(self._metrics, self._options.clock)
         self._connections = program.serve(str(self._port), self._options.http.connections)
         server = HttpServer(runner, self._connections, self._options.clock, tls=context, options=CONNECTION_OPTIONS)
         stack.push_async_callback(server.stop, _SHUTDOWN_SECONDS)
@@ -278,7 +319,17 @@ def _tls(files: ServingFiles) -> ssl.SSLContext:
     # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
     context.num_tickets = 0
     context.load_cert_chain(files.certificate, files.key)
+    # A client need not show a certificate; one that it shows must be of this cluster's authority.
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(files.authority)
     return context
+
+
+def _account_tokens(path: Path) -> AccountTokens:
+    try:
+        return kept_tokens(path)
+    except OSError as error:
+        raise StartError(f"the key in {path} cannot be read or written: {error}") from error
 
 
 async def _recover_storage(environment: Environment) -> AsyncIterator[None]:

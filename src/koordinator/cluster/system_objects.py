@@ -32,7 +32,7 @@ async def create_system_objects(environment: Environment) -> None:
 def _objects() -> Iterable[tuple[str, str, str | None, Document]]:
     for name in _NAMESPACES:
         yield "", "namespaces", None, _named(name)
-    # Programs with delegated authentication do not start without it; no client certificates are trusted here.
+    # Programs with delegated authentication do not start without it. Their own clients show them tokens.
     yield "", "configmaps", "kube-system", _named("extension-apiserver-authentication", namespace="kube-system")
     for name, given in SYSTEM_PRIORITY_CLASSES.items():
         body = {**_named(name), "value": given.value, "description": given.description}

@@ -15,8 +15,9 @@ from aiohttp import web
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.http.application import Application, HttpLimits
-from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthenticator
+from koordinator.cluster.http.authentication import Authenticator
 from koordinator.cluster.http.endpoints import Health
+from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.system_objects import create_system_objects
@@ -129,7 +130,7 @@ async def memory_server(clock: Clock | None = None, limits: HttpLimits | None = 
         MemoryStorage(), registry, clock or ManualClock(), Random(1), admission=(NamespaceLifecycle(),)
     )
     await create_system_objects(environment)
-    server = Application(environment, TokenAuthenticator(TOKEN), Health(), limits).server()
+    server = Application(environment, Authenticator.of(TOKEN), Health(), limits).server()
     yield server
     # A time of 0 is none for aiohttp.
     await server.shutdown(0.01)

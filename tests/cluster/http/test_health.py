@@ -8,18 +8,20 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from koordinator.cluster.access.identity import ADMIN, ANONYMOUS, User
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck, health_response
 
 ILL = HealthCheck("storage", lambda: "the disk is full")
 WELL = HealthCheck("namespace-termination", lambda: "")
 HEALTH = Health(live=(PING, WELL), ready=(PING, ILL, WELL))
-TOKEN = {"Authorization": "Bearer t"}
 
 
-def _response(path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+def _response(path: str, user: User = ANONYMOUS) -> tuple[int, str]:
     async def main() -> tuple[int, str]:
-        request = make_mocked_request("GET", path, headers=headers)
+        request = make_mocked_request("GET", path)
+        request[USER] = user
         response = health_response(HEALTH, request.path.strip("/").split("/"), request)
         assert isinstance(response, web.Response)
         return response.status, str(response.text)
@@ -40,8 +42,8 @@ def test_what_fails_is_named_without_being_queried() -> None:
     assert _response("/readyz") == (500, text)
 
 
-def test_who_has_the_token_hears_why() -> None:
-    assert "[-]storage failed: the disk is full\n" in _response("/healthz", TOKEN)[1]
+def test_who_has_a_credential_hears_why() -> None:
+    assert "[-]storage failed: the disk is full\n" in _response("/healthz", ADMIN)[1]
 
 
 def test_checks_can_be_excluded() -> None:

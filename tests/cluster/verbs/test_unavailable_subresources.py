@@ -1,4 +1,4 @@
-"""Subresources that need a kubelet or a token service: each says what is missing, never that its path is unknown."""
+"""Subresources that need a kubelet: each says what is missing, never that its path is unknown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def _response(
     async def scenario(client: ApiClient) -> HttpResponse:
         await client.post("/api/v1/nodes", node)
         await client.post(PODS, pod("p", **({"nodeName": "n"} if bound else {})))
-        await client.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
         return await client.request(method, path, body)
 
     return _run(scenario)
@@ -92,13 +91,6 @@ def test_what_else_is_missing_is_reported(path: str, kind: str, message: str) ->
     response = _response("GET", path)
     assert (response.status, response.body["details"]["kind"]) == (400, kind)
     assert message in response.body["message"]
-
-
-def test_no_tokens_are_issued_and_the_response_says_which_one_is_accepted() -> None:
-    path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
-    response = _response("POST", path, body={"spec": {}})
-    assert (response.status, response.body["details"]) == (400, {"name": "robot", "kind": "serviceaccounts"})
-    assert "accepts the one token in its kubeconfig" in response.body["message"]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ _ACCOUNT_ANNOTATIONS: Final = """\
 """
 _RBAC: Final = {
     "koord-descheduler": "$values.descheduler.enabled",
+    "koord-explain": "or $values.scheduler.enabled $values.manager.enabled $values.descheduler.enabled",
     "koord-manager": "$values.manager.enabled",
     "koord-manager-recommender": 'and $values.manager.enabled (include "koordinator.gate" '
     '(list $values.featureGates "Recommender"))',

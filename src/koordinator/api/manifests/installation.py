@@ -26,6 +26,7 @@ _TEMPLATES: Final = {
     "priority-classes": ("priority-classes.yaml",),
     "rbac": (
         "rbac/koord-descheduler.yaml",
+        "rbac/koord-explain.yaml",
         "rbac/koord-manager.yaml",
         "rbac/koord-scheduler.yaml",
         "rbac/koordlet.yaml",

@@ -15,6 +15,7 @@ from koordinator.api.kinds import NODES
 from koordinator.base.errors import KoordinatorError
 from koordinator.cli.child_process import Program
 from koordinator.cli.ports import ADDRESS, PortUse, free_ports
+from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.manager import features
@@ -31,6 +32,14 @@ _MANAGER_GATES: Final = (
 """Off by default: what can be tried here, and what tells of mistakes where they are made."""
 PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "descheduler", "controllers")
 """In the order of their start: pods that controllers create pass the webhooks of the manager."""
+ACCOUNTS: Final = {
+    "nodes": "koord-simulated-nodes",
+    "manager": "koord-manager",
+    "scheduler": "koord-scheduler",
+    "descheduler": "koord-descheduler",
+    "controllers": "koord-workload-controllers",
+}
+"""Program -> the ServiceAccount that it is where roles decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,17 @@ class LocalClusterOptions:
     koordlets: int | None = None
     """Simulated nodes that run koordlet itself; None: as many as the program of the nodes has by default."""
     verbosity: int = 1
+    authorization_mode: AuthorizationMode = AuthorizationMode.ALWAYS_ALLOW
+
+    @property
+    def identities(self) -> Path:
+        """The folder with the kubeconfigs of the programs where roles decide."""
+        return self.data / "identities"
+
+    def kubeconfig_of(self, name: str) -> Path:
+        """That of a program: its own where roles decide, or else the administrator's."""
+        own = self.authorization_mode is AuthorizationMode.RBAC
+        return self.identities / f"{name}.kubeconfig" if own else self.kubeconfig
 
 
 def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUse]:
@@ -128,6 +148,7 @@ def api_server(options: LocalClusterOptions) -> Program:
         f"--data={options.data / 'api'}",
         f"--port={options.port}",
         f"--kubeconfig={options.kubeconfig}",
+        f"--authorization-mode={options.authorization_mode}",
         f"-v={options.verbosity}",
     ]
     if options.workload_controllers:
@@ -139,7 +160,7 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
     """The simulated nodes; ready when all of them are registered."""
     arguments = [
         *_python("koordinator.cluster.nodes"),
-        f"--kubeconfig={options.kubeconfig}",
+        f"--kubeconfig={options.kubeconfig_of('nodes')}",
         f"--nodes={options.nodes}",
         f"--seed={options.seed}",
         f"-v={options.verbosity}",
@@ -159,7 +180,7 @@ def controllers(options: LocalClusterOptions) -> Program:
     """The workload controllers; ready when they know what is there."""
     arguments = [
         *_python("koordinator.cluster.controllers"),
-        f"--kubeconfig={options.kubeconfig}",
+        f"--kubeconfig={options.kubeconfig_of('controllers')}",
         f"--bind-address={ADDRESS}:{options.controllers_port}",
         f"-v={options.verbosity}",
     ]
@@ -172,7 +193,7 @@ def scheduler(options: LocalClusterOptions) -> Program:
     arguments = [
         *_python("koordinator.scheduler"),
         f"--config={configuration}",
-        f"--kubeconfig={options.kubeconfig}",
+        f"--kubeconfig={options.kubeconfig_of('scheduler')}",
         f"--port={options.scheduler_port}",
         f"-v={options.verbosity}",
         "--enable-network-topology-manager",
@@ -184,7 +205,7 @@ def manager(options: LocalClusterOptions) -> Program:
     """koord-manager; ready when its webhooks are."""
     arguments = [
         *_python("koordinator.manager"),
-        f"--kubeconfig={options.kubeconfig}",
+        f"--kubeconfig={options.kubeconfig_of('manager')}",
         f"--metrics-addr=127.0.0.1:{options.manager_port}",
         f"--health-probe-addr=127.0.0.1:{options.manager_health_port}",
         "--enable-pprof=false",
@@ -218,7 +239,7 @@ def descheduler(options: LocalClusterOptions) -> Program:
     arguments = [
         *_python("koordinator.descheduler"),
         *configured,
-        f"--kubeconfig={options.kubeconfig}",
+        f"--kubeconfig={options.kubeconfig_of('descheduler')}",
         f"-v={options.verbosity}",
     ]
     return Program("descheduler", arguments, _http_ok(options.descheduler_port, "/readyz"))

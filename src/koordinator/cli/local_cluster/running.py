@@ -18,7 +18,6 @@ from koordinator.api.kinds import (
     NAMESPACES,
     PRIORITY_CLASSES,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
-    Kind,
 )
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.installation import Installation, manifest_files
@@ -36,13 +35,15 @@ from koordinator.cli.cluster_record import (
 )
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, SCHEDULER, publish_address, withdraw_address
 from koordinator.cli.local_cluster import programs
+from koordinator.cli.local_cluster.ensure import ensure
+from koordinator.cli.local_cluster.identities import give_identities, remove_identities
 from koordinator.cli.local_cluster.programs import LocalClusterOptions, shipped_file
 from koordinator.cli.ports import check_ports
 from koordinator.cli.supervisor import ProgramState, Supervisor
+from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.kube import connection
 from koordinator.kube.connect import ClientOptions, connect
-from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import Client
 
 # What every local cluster has besides nodes: our CustomResourceDefinitions, the namespace, the priority classes, and a
 # configuration that switches colocation on.
@@ -59,16 +60,16 @@ async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
     ``with_webhooks``: the API server calls koord-manager for pods.
     """
     for definition in custom_resource_definitions():
-        await _ensure(client, CUSTOM_RESOURCE_DEFINITIONS, definition, update=True)
-    await _ensure(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        await ensure(client, CUSTOM_RESOURCE_DEFINITIONS, definition, update=("spec",))
+    await ensure(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
     for text in manifest_files(Installation(), ("priority-classes",)).values():
         for document in yaml.safe_load_all(text):
-            await _ensure(client, PRIORITY_CLASSES, document)
+            await ensure(client, PRIORITY_CLASSES, document)
     if with_webhooks:
         for kind, configuration in zip(_WEBHOOK_KINDS, webhook_configurations(), strict=True):
-            await _ensure(client, kind, as_local_clusters_have_it(configuration))
+            await ensure(client, kind, as_local_clusters_have_it(configuration))
     configuration = yaml.safe_load(shipped_file("slo-controller-config.yaml").read_text())
-    await _ensure(client, CONFIG_MAPS, configuration, namespace=NAMESPACE)
+    await ensure(client, CONFIG_MAPS, configuration, namespace=NAMESPACE)
 
 
 def as_local_clusters_have_it(configuration: dict[str, Any]) -> dict[str, Any]:
@@ -86,19 +87,6 @@ def as_local_clusters_have_it(configuration: dict[str, Any]) -> dict[str, Any]:
             del webhook["objectSelector"]
             webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
     return {**configuration, "webhooks": webhooks}
-
-
-async def _ensure(
-    client: Client, kind: Kind[Any], document: dict[str, Any], *, namespace: str = "", update: bool = False
-) -> None:
-    body = {"apiVersion": kind.api_version, "kind": kind.name, **document}
-    try:
-        await client.create(kind, body, namespace)
-    except ApiStatusError as error:
-        if not error.is_already_exists:
-            raise
-        if update:
-            await client.patch(kind, document["metadata"]["name"], {"spec": document["spec"]}, PatchType.MERGE)
 
 
 _PREPARE_SECONDS: Final = 300.0
@@ -189,6 +177,7 @@ class LocalCluster:
         for program in (SCHEDULER, MANAGER, DESCHEDULER):
             withdraw_address(self.options.data, program)
         await self.supervisor.stop()
+        remove_identities(self.options.identities)
         remove_record(self.options.data)
 
     async def _prepare(self) -> None:
@@ -196,6 +185,8 @@ class LocalCluster:
         try:
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await prepare(client, with_webhooks="manager" in self.names)
+                if self.options.authorization_mode is AuthorizationMode.RBAC:
+                    await give_identities(client, self.options, self.names)
         except TimeoutError as error:
             log = self.supervisor.log_path("apiserver")
             raise PreparationError(f"the API did not respond within {_PREPARE_SECONDS:g} s (log: {log})") from error

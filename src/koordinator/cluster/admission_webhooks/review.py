@@ -112,9 +112,7 @@ def preferred_version(accepted: Sequence[str]) -> str:
     raise InvalidResponse(f"webhook does not accept known AdmissionReview versions ({listed})")
 
 
-def question(
-    attributes: Attributes, resource: Resource, objects: tuple[Document | None, Document | None], user: Document
-) -> Document:
+def question(attributes: Attributes, resource: Resource, objects: tuple[Document | None, Document | None]) -> Document:
     """``request``, but for its uid. ``resource`` is the version that the webhook accepts, ``objects`` new and old."""
     target = attributes.target
     requested, obj = target.resource, objects[0]
@@ -125,7 +123,7 @@ def question(
         "requestKind": _kind(attributes, requested),
         "requestResource": _resource(requested),
         "operation": attributes.operation,
-        "userInfo": user,
+        "userInfo": attributes.request.user.document(),
         "object": objects[0],
         "oldObject": objects[1],
         "dryRun": attributes.request.dry_run,

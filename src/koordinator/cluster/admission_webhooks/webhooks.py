@@ -41,13 +41,10 @@ _MAX_WARNINGS: Final = 4096
 
 
 class Caller:
-    """``user`` is who all requests come from; the embedded API knows one."""
-
-    def __init__(self, client: WebhookClient, clock: Clock, new_uid: Callable[[], str], user: Document) -> None:
+    def __init__(self, client: WebhookClient, clock: Clock, new_uid: Callable[[], str]) -> None:
         self._client = client
         self._clock = clock
         self._new_uid = new_uid
-        self._user = user
 
     async def call(
         self, invocation: Invocation, attributes: Attributes, obj: Document | None, *, mutating: bool
@@ -93,7 +90,7 @@ class Caller:
             raise RequestError(f"could not create admission objects: {error}") from error
         old = convert(attributes.old, attributes.target.resource, invocation.resource)
         uid = self._new_uid()
-        request = review.question(attributes, invocation.resource, (obj, old), self._user)
+        request = review.question(attributes, invocation.resource, (obj, old))
         body = await self._client.post(webhook.client, review.encode(request, version, uid), timeout)
         try:
             return review.parse_response(body, version, uid, mutating=mutating)
@@ -294,9 +291,9 @@ class ValidatingWebhooks:
 class AdmissionWebhooks:
     """``configurations`` returns what the server has to watch; ``close`` ends the connections."""
 
-    def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random, user: Document) -> None:
+    def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random) -> None:
         self._client = WebhookClient(ServiceResolver(storage, registry))
-        caller = Caller(self._client, clock, lambda: new_uid(random), user)
+        caller = Caller(self._client, clock, lambda: new_uid(random))
         self._configurations = {plural: Configurations(storage, registry, plural) for plural in (MUTATING, VALIDATING)}
         self._to_mutate = Candidates(self._configurations[MUTATING], registry)
         self._to_validate = Candidates(self._configurations[VALIDATING], registry)

@@ -16,14 +16,18 @@ from aiohttp.http import RawRequestMessage
 
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ServerLimits
+from koordinator.cluster.access.authorizer import AlwaysAllow, Authorizer
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
-from koordinator.cluster.http.authentication import Reviews, TokenAuthenticator, check_no_impersonation
+from koordinator.cluster.http.authentication import USER, Authenticator
+from koordinator.cluster.http.authorization import access_request, check_allowed
 from koordinator.cluster.http.endpoints import Endpoints, Health
+from koordinator.cluster.http.impersonation import acting_user
 from koordinator.cluster.http.open_watches import OpenWatches, too_many_requests
 from koordinator.cluster.http.request import ResourcePath, parse_resource_path
 from koordinator.cluster.http.request_metrics import OpenRequests, RequestMetrics
 from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.response import failure
+from koordinator.cluster.http.reviews import Reviews
 from koordinator.cluster.limits import MAX_BODY, TOO_DEEP
 from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
@@ -67,10 +71,11 @@ class Application:
     def __init__(
         self,
         environment: Environment,
-        authenticator: TokenAuthenticator,
+        authenticator: Authenticator,
         health: Health,
         limits: HttpLimits | None = None,
         metrics: Metrics | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._limits = limits or HttpLimits()
         self._in_flight = 0
@@ -81,7 +86,8 @@ class Application:
         metrics.register(OpenRequests(lambda: self._in_flight, lambda: self._watches.open))
         self._metrics_page = MetricsPage(metrics, environment.clock)
         self._authenticator = authenticator
-        self._resources = ResourceHandler(environment, Reviews(authenticator))
+        self._authorizer = authorizer or AlwaysAllow()
+        self._resources = ResourceHandler(environment, Reviews(authenticator, self._authorizer, environment.clock))
         self._endpoints = Endpoints(environment.registry, health)
 
     def server(self) -> web.Server:
@@ -100,7 +106,9 @@ class Application:
         self, request: web.BaseRequest, path: ResourcePath | None, *, is_watch: bool
     ) -> web.StreamResponse:
         try:
-            with self._one_more(request, is_watch=is_watch):
+            # Before there can be too many of them: who may not send it is told so instead.
+            self._admit(request, path, is_watch=is_watch)
+            with self._one_more(is_watch=is_watch):
                 return await self._respond(request, path)
         except ApiError as error:
             return failure(error)
@@ -120,11 +128,16 @@ class Application:
             _LOG.exception("%s %r failed", request.method, request.path)
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
 
+    def _admit(self, request: web.BaseRequest, path: ResourcePath | None, *, is_watch: bool) -> None:
+        """Find out who sends the request, and keep it there. Raises ApiError 401, and 403 for what is not permitted."""
+        sender = self._authenticator.authenticate(request)
+        user = request[USER] = acting_user(sender, request.raw_headers, self._authorizer)
+        check_allowed(self._authorizer, user, access_request(request, path, is_watch=is_watch))
+
     @contextmanager
-    def _one_more(self, request: web.BaseRequest, *, is_watch: bool) -> Iterator[None]:
-        """Raises ApiError 429 when there are too many of its sort; who has no token is told so instead."""
+    def _one_more(self, *, is_watch: bool) -> Iterator[None]:
+        """Raises ApiError 429 when there are too many of its sort."""
         if is_watch:
-            self._authenticator.check(request.path, request.headers.get("Authorization", ""))
             with self._watches.one():
                 yield
             return
@@ -137,8 +150,6 @@ class Application:
             self._in_flight -= 1
 
     async def _respond(self, request: web.BaseRequest, path: ResourcePath | None) -> web.StreamResponse:
-        self._authenticator.check(request.path, request.headers.get("Authorization", ""))
-        check_no_impersonation(request.raw_headers)
         if request.can_read_body and not request.content.is_eof():
             # Kept in the request.
             await request.read()

@@ -12,7 +12,9 @@ from aiohttp import web
 
 from koordinator.api.document import Document
 from koordinator.cluster import discovery, openapi
+from koordinator.cluster.access.identity import ANONYMOUS
 from koordinator.cluster.errors import unknown_path
+from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.response import document_response, json_response, negotiate
 from koordinator.cluster.openapi import protobuf
 from koordinator.cluster.openapi.protobuf import encode_document
@@ -59,12 +61,12 @@ class Health:
 def health_response(health: Health, parts: Sequence[str], request: web.BaseRequest) -> web.StreamResponse:
     """``parts``: the endpoint and, for a single check, its name. Raises ApiError 404 for an unknown check.
 
-    Who has no token hears which check failed and not why, as on the real server.
+    Who has no credential hears which check failed and not why, as on the real server.
     """
     endpoint, checks = parts[0], health.of(parts[0])
     if len(parts) > 1:
         return _single(checks, "/".join(parts[1:]))
-    with_reasons = bool(request.headers.get("Authorization"))
+    with_reasons = request[USER] is not ANONYMOUS
     lines, failed = _lines(checks, set(request.query.getall("exclude", ())), with_reasons=with_reasons)
     if failed:
         _LOG.warning("%s check failed: %s", endpoint, "; ".join(f"{name}: {why}" for name, why in failed.items()))

@@ -9,7 +9,7 @@ from functools import partial
 from aiohttp import web
 
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
-from koordinator.cluster.http.authentication import Reviews
+from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.event_lines import EventLines
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
@@ -30,6 +30,7 @@ from koordinator.cluster.http.response import (
     stream_watch,
     success,
 )
+from koordinator.cluster.http.reviews import Reviews
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
@@ -172,12 +173,14 @@ class ResourceHandler:
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
         negotiate(request.headers.get("Accept", ""))
-        body = await read_document(request, target.subresource.capitalize())
+        kind = ACTION_KINDS.get(target.subresource)
+        body = await read_document(request, kind.kind if kind is not None else target.subresource.capitalize(), kind)
         with self._writing(request) as options:
-            kind = ACTION_KINDS.get(target.subresource)
             if kind is not None:
                 options.warnings.extend(await check_fields(kind, body, request))
-            await action(self._environment, target, body, options)
+            made = await action(self._environment, target, body, options)
+        if made is not None:
+            return document_response(made, 201)
         return success(status=201, warnings=options.warnings)
 
     async def _not_stored(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -212,16 +215,16 @@ class ResourceHandler:
             raise not_found(target.resource, target.name)
         negotiate(request.headers.get("Accept", ""))
         review = await read_document(request, target.resource.kind, target.resource)
-        return document_response(self._reviews.review(target.resource, review), 201)
+        return document_response(self._reviews.review(request[USER], target, review), 201)
 
     @contextmanager
     def _writing(self, request: web.BaseRequest, chosen: DeleteOptions | None = None) -> Iterator[WriteOptions]:
         """The options of a write, whose warnings go out with a refusal, too."""
         now = self._environment.clock.monotonic()
         if chosen is not None:
-            options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run)
+            options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run, user=request[USER])
         else:
-            options = WriteOptions.parse(request.query, now, OPTION_KINDS[request.method])
+            options = WriteOptions.parse(request.query, now, OPTION_KINDS[request.method], request[USER])
         try:
             yield options
         except ApiError as error:

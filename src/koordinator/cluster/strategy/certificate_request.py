@@ -13,7 +13,6 @@ from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, computed, human_duration, table, text
 
 _REQUESTER: Final = ("username", "uid", "groups", "extra")
-_GROUPS: Final = ("system:masters", "system:authenticated")
 _DECISIONS: Final = ("Approved", "Denied", "Failed")
 
 
@@ -51,7 +50,7 @@ class CertificateRequestStrategy(ObjectStrategy):
         spec = obj["spec"]
         for name in _REQUESTER:
             spec.pop(name, None)
-        spec |= {"username": context.user, "groups": list(_GROUPS)}
+        spec |= context.user.document()
 
     def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         obj["spec"] = old["spec"]

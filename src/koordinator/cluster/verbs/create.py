@@ -29,7 +29,7 @@ async def create(
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in _SET_BY_SERVER:
         metadata.pop(field, None)
-    context = environment.context(options.warnings)
+    context = environment.context(options.warnings, options.user)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
     if environment.webhooks.mutates(attributes):
         await _mutate(environment, attributes)

@@ -7,16 +7,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
+from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.resource import Registry, RequestContext
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.selection import SelectorCache
 from koordinator.cluster.verbs.target import Target, decode, is_namespace, new_uid
+
+if TYPE_CHECKING:
+    # Signing takes a library that servers without tokens do not load.
+    from koordinator.cluster.service_account_tokens import Claims
 
 # The place between what a client sent and the store where others may change or refuse it.
 #
@@ -119,6 +124,12 @@ class Quotas(Protocol):
         ...
 
 
+class TokenIssuer(Protocol):
+    """Signs the tokens of ServiceAccounts."""
+
+    def issue(self, claims: Claims) -> str: ...
+
+
 class NoQuotas:
     """Of a server that enforces none."""
 
@@ -169,10 +180,12 @@ class Environment:
     warns_of_missing_controllers: bool = True
     workload_controllers: bool = False
     """Whether those of ``koord up`` run beside this server."""
+    account_tokens: TokenIssuer | None = None
+    """None where no tokens are issued."""
 
-    def context(self, warnings: list[str]) -> RequestContext:
+    def context(self, warnings: list[str], user: User = ADMIN) -> RequestContext:
         """``warnings`` collects the warnings of the response."""
-        return RequestContext(self.clock.now(), self.lookup, self.list_objects, warnings=warnings)
+        return RequestContext(self.clock.now(), self.lookup, self.list_objects, user, warnings)
 
     def lookup(self, group: str, plural: str, namespace: str | None, name: str) -> Document | None:
         resource = self.registry.stored(group, plural)

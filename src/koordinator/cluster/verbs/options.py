@@ -11,6 +11,7 @@ from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import named
 from koordinator.base.durations import DurationError, parse_duration
+from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.errors import bad_request, invalid_options
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, too_long
@@ -112,10 +113,12 @@ class WriteOptions:
     field_validation: str = ""
     deadline: float | None = None
     """On the monotonic clock; what waits for others past it gives up."""
+    user: User = ADMIN
+    """Who sends the request."""
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, query: Query, now: float, kind: str) -> WriteOptions:
+    def parse(cls, query: Query, now: float, kind: str, user: User = ADMIN) -> WriteOptions:
         """``now`` is on the monotonic clock, ``kind`` what the real server reads the query into: CreateOptions.
 
         Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
@@ -128,12 +131,13 @@ class WriteOptions:
             field_manager=manager,
             field_validation=query.get("fieldValidation", ""),
             deadline=now + _timeout(query.get("timeout", "")),
+            user=user,
         )
 
     @classmethod
-    def of_deletion(cls, query: Query, now: float, *, dry_run: bool) -> WriteOptions:
+    def of_deletion(cls, query: Query, now: float, *, dry_run: bool, user: User = ADMIN) -> WriteOptions:
         """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``parse`` does."""
-        return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")))
+        return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")), user=user)
 
     def document(self, kind: str) -> Document:
         """As an object of the API: CreateOptions or UpdateOptions."""

@@ -30,6 +30,7 @@ from koordinator.cluster.verbs.environment import Attributes, Environment, times
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode
+from koordinator.cluster.verbs.token_request import TOKEN_REQUEST, request_token
 from koordinator.cluster.verbs.update import explained, retry, store
 
 # POST pods/NAME/binding: the one moment in which a pod gets its node.
@@ -244,13 +245,14 @@ def _view(target: Target, stored: Stored) -> Stored:
     return Stored(stored.key, encode(SCALE, scale), stored.revision)
 
 
-Action = Callable[[Environment, Target, Document, WriteOptions], Awaitable[None]]
-"""(environment, target, body, options); the response is a Status of success."""
+Action = Callable[[Environment, Target, Document, WriteOptions], Awaitable[Document | None]]
+"""(environment, target, body, options) -> the response; None for a Status of success."""
 
 CREATED_SUBRESOURCES: Final[Mapping[tuple[str, str, str], Action]] = {
     ("", "pods", "binding"): bind,
     ("", "pods", "eviction"): evict,
+    ("", "serviceaccounts", "token"): request_token,
 }
 """(group, plural, subresource) -> action."""
-ACTION_KINDS: Final[Mapping[str, Resource]] = {"eviction": EVICTION}
+ACTION_KINDS: Final[Mapping[str, Resource]] = {"eviction": EVICTION, "token": TOKEN_REQUEST}
 """Subresource -> the type of its body, where unknown fields are reported."""

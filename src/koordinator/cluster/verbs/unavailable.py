@@ -1,4 +1,4 @@
-"""Subresources of which this cluster has nothing to show: those that a kubelet would serve, and tokens.
+"""Subresources of which this cluster has nothing to show: those that a kubelet would serve.
 
 A client that requests the logs of a simulated pod must learn that there are none, and not that a path is unknown: that
 would read as an error of the client or of the address.
@@ -72,13 +72,6 @@ def _resize(environment: Environment, target: Target, pod: Document) -> str:
     return f'this API server does not resize pods in place; delete pod "{target.name}" and create it anew'
 
 
-def _token(environment: Environment, target: Target, account: Document) -> str:
-    return (
-        f'no token is issued for service account "{target.name}": this API server accepts the one token in its '
-        "kubeconfig and no other"
-    )
-
-
 def _is_simulated(node: Document | None) -> bool:
     """Also of a pod whose node is gone: its containers are gone as well."""
     if node is None:
@@ -98,6 +91,5 @@ _EXPLANATIONS: Final[Mapping[tuple[str, str, str], Explanation]] = {
     ("", "pods", "resize"): _resize,
     ("", "nodes", "proxy"): _of_node,
     ("", "services", "proxy"): _of_service,
-    ("", "serviceaccounts", "token"): _token,
 }
 """(group, plural, subresource) -> why there is none."""
