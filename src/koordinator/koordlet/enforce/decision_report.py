@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _AUDIT_LEVEL: Final = 3
 _OF_CONTAINER: Final = ("pod_namespace", "pod_name", "container_id", "container_name")
-_BUCKETS: Final = exponential_buckets(0.01, 4, 8)
+BUCKETS: Final = exponential_buckets(0.01, 4, 8)
 """Milliseconds."""
 
 
@@ -137,7 +137,7 @@ def account_for_writes(
         f"{PREFIX}resource_update_duration_milliseconds",
         "time duration of resource update, in milliseconds",
         ("type", "status"),
-        buckets=_BUCKETS,
+        buckets=BUCKETS,
     )
 
     def account(applied: Applied) -> None:
@@ -146,11 +146,15 @@ def account_for_writes(
         for written in applied.written:
             kind = written.setting.target.file.root.value
             durations.labels(kind, "success").observe(written.seconds * 1000)
-            if audit is not None:
-                message = f"update {written.path} to {written.text.strip()} ({written.setting.winner.reason})"
-                event = AuditEvent(type="node", reason=written.setting.winner.owner, message=message)
-                audit.record(event, _AUDIT_LEVEL)
+            winner = written.setting.winner
+            record_of_node(audit, winner.owner, f"update {written.path} to {written.text.strip()} ({winner.reason})")
         for failed in applied.failed:
             durations.labels(failed.setting.target.file.root.value, "failed").observe(0.0)
 
     return account
+
+
+def record_of_node(audit: AuditLog | None, owner: str, message: str) -> None:
+    """What was done to the node, in the audit log if there is one."""
+    if audit is not None:
+        audit.record(AuditEvent(type="node", reason=owner, message=message), _AUDIT_LEVEL)

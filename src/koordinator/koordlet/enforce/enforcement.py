@@ -19,9 +19,8 @@ from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
 from koordinator.koordlet.enforce.evictions import Evictions
 from koordinator.koordlet.enforce.evictor import Evictor, EvictorDependencies, count_evictions
 from koordinator.koordlet.enforce.executor.executor import Executor
-from koordinator.koordlet.enforce.hooks import runtime_hooks
 from koordinator.koordlet.enforce.hooks.normalization_ratio import NormalizationRatio
-from koordinator.koordlet.enforce.hooks.runtime_hooks import HookSources, RuntimeHooks
+from koordinator.koordlet.enforce.hooks.runtime_hooks import RuntimeHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
 from koordinator.koordlet.enforce.policy import EnforcedPolicy
 from koordinator.koordlet.enforce.strategies import block_io
@@ -69,7 +68,6 @@ class Enforcement:
         # What --cleanup takes back is of pods that were synced before.
         self.executor.set_inner_folders(inner_folders(states.pods))
         states.on_pods(lambda pods: self.executor.set_inner_folders(inner_folders(pods)))
-        ratio = NormalizationRatio(states, options.features)
         self._sources = SnapshotSources(
             states=states,
             policy=EnforcedPolicy(enables_nothing=options.cleanup),
@@ -79,7 +77,7 @@ class Enforcement:
             bandwidths=KubeletBandwidths(self.executor, states),
             topology=lambda: info.topology,
             block_devices=lambda: info.block_devices,
-            normalization_ratio=ratio,
+            normalization_ratio=NormalizationRatio(states, options.features),
         )
         recorder = context.events.recorder(COMPONENT)
         self._report = DecisionReport(options.node_name, recorder)
@@ -95,7 +93,7 @@ class Enforcement:
             options, self._sources, given.clock, given.random, self._claims, monitor, given.plugins.strategies
         )
         self._evictions = Evictions(options, self._sources, self._evictor(recorder), self._report.say, given.clock)
-        self.hooks = self._make_hooks(ratio)
+        self.hooks = RuntimeHooks(context, self._sources)
         self.enforcing = EnforcingPass(
             self._table.strategies(),
             self.hooks.reconciler,
@@ -164,23 +162,3 @@ class Enforcement:
             self._context.audit,
             observe_only=self._context.options.enforcement.observe_only,
         )
-
-    def _make_hooks(self, ratio: NormalizationRatio) -> RuntimeHooks:
-        context, given, sources = self._context, self._context.given, self._sources
-        hooks = HookSources(
-            states=context.states,
-            policy=sources.policy,
-            layout=sources.layout,
-            executor=self.executor,
-            bandwidths=sources.bandwidths,
-            events=context.events.recorder(runtime_hooks.COMPONENT),
-            clock=given.clock,
-            metrics=context.metrics,
-            ratio=ratio,
-            connections=context.connections,
-            audit=context.audit,
-            installed=given.plugins.hooks,
-            prctl=given.prctl,
-            traffic_control=given.traffic_control,
-        )
-        return RuntimeHooks(context.options, hooks)

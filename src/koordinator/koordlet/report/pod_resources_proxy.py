@@ -21,7 +21,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.base.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.enforce.hooks.gpu_environment import AllocatedDevice
-from koordinator.koordlet.enforce.hooks.registration import RegistrationError, clear_socket
+from koordinator.koordlet.enforce.hooks.hook_server import RegistrationError, clear_socket
 from koordinator.node import grpc_messages
 from koordinator.node.container_runtime import UnaryCalls
 from koordinator.node.grpc_messages import GrpcError

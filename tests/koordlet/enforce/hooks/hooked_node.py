@@ -77,8 +77,7 @@ class HookedNode:
             ReconcilerSources(
                 pods=lambda: self.pods,
                 rules=lambda: self.rules,
-                processes=CgroupReader(self.layout, 4096).processes,
-                tasks=CgroupReader(self.layout, 4096).tasks,
+                reader=CgroupReader(self.layout, 4096),
                 layout=self.layout,
                 executor=self.executor,
                 bandwidths=KubeletBandwidths(self.executor, self),

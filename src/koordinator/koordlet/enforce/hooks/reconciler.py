@@ -28,6 +28,7 @@ from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandw
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError
 from koordinator.node.kernel_files import (
     CPU_BVT,
@@ -64,10 +65,7 @@ class ReconcilerSources:
 
     pods: Callable[[], Sequence[NodePod]]
     rules: Callable[[], Rules]
-    processes: Callable[[str], list[int]]
-    """The processes of a cgroup; FileError if it is gone."""
-    tasks: Callable[[str], list[int]]
-    """The same of its threads."""
+    reader: CgroupReader
     layout: CgroupLayout
     executor: Executor
     bandwidths: KubeletBandwidths
@@ -248,7 +246,7 @@ class Reconciler:
         for container in pod.containers:
             # Containers end all the time.
             with suppress(FileError):
-                tasks.update(self._sources.tasks(container.cgroup))
+                tasks.update(self._sources.reader.tasks(container.cgroup))
         if tasks:
             yield DesiredSetting(
                 hook.name, Target(RESCTRL_TASKS, group), frozenset(tasks), f"tasks of the pod {pod.key}"
@@ -260,7 +258,7 @@ class Reconciler:
         if change is None or change.oom_score_adj is None or not container.cgroup:
             return
         try:
-            processes = self._sources.processes(container.cgroup)
+            processes = self._sources.reader.processes(container.cgroup)
         except FileError:
             # Containers end all the time.
             return
