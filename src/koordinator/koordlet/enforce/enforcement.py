@@ -16,13 +16,11 @@ from koordinator.koordlet.enforce import terway_files
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
 from koordinator.koordlet.enforce.decision_report import DecisionReport, account_for_writes
 from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
-from koordinator.koordlet.enforce.evictions import Evictions
-from koordinator.koordlet.enforce.evictor import Evictor, EvictorDependencies, count_evictions
+from koordinator.koordlet.enforce.evictions import Evictions, Evictor, count_evictions
 from koordinator.koordlet.enforce.executor.executor import Executor
-from koordinator.koordlet.enforce.hooks.normalization_ratio import NormalizationRatio
 from koordinator.koordlet.enforce.hooks.runtime_hooks import RuntimeHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
-from koordinator.koordlet.enforce.policy import EnforcedPolicy
+from koordinator.koordlet.enforce.policy import EnforcedPolicy, NormalizationRatio
 from koordinator.koordlet.enforce.strategies import block_io
 from koordinator.koordlet.enforce.strategy_table import StrategyTable
 from koordinator.koordlet.enforce.terway_files import TerwayQoS
@@ -89,9 +87,7 @@ class Enforcement:
         self._claims = ClaimVolumes(
             given.client, lambda: block_io.claims(pod for pod in states.pods if not pod.has_finished)
         )
-        self._table = StrategyTable(
-            options, self._sources, given.clock, given.random, self._claims, monitor, given.plugins.strategies
-        )
+        self._table = StrategyTable(context, self._sources, self._claims, monitor)
         self._evictions = Evictions(options, self._sources, self._evictor(recorder), self._report.say, given.clock)
         self.hooks = RuntimeHooks(context, self._sources)
         self.enforcing = EnforcingPass(
@@ -149,10 +145,8 @@ class Enforcement:
     def _evictor(self, recorder: EventRecorder) -> Evictor:
         context, given = self._context, self._context.given
         count = count_evictions(context.metrics, given.clock)
-        return Evictor(
-            EvictorDependencies(given.client, given.clock, recorder, context.audit, on_evicted=count),
-            observe_only=context.options.enforcement.observe_only,
-        )
+        is_observing = context.options.enforcement.observe_only
+        return Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=is_observing)
 
     def _terway(self) -> TerwayQoS:
         return TerwayQoS(

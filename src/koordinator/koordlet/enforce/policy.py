@@ -1,4 +1,4 @@
-"""The policy that is enforced: the node's NodeSLO, less the sections that hold invalid values.
+"""The policy that is enforced: the node's NodeSLO, less the sections that hold invalid values, and what its CPUs count.
 
 koord-manager and its webhook check what a user writes, but a NodeSLO can be written past them. A section with a value
 out of its bounds is not used: what it said when it was last valid stays in force, else the agent's defaults, and the
@@ -7,16 +7,24 @@ values are named in an event of the NodeSLO.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from koordinator.api.annotations import CPU_NORMALIZATION_RATIO
 from koordinator.api.codec import DecodeError, convert
 from koordinator.api.meta import EXTENSIONS_MEMBER, WireStruct
 from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.base.feature_gates import FeatureGates
+from koordinator.koordlet import features
+from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.model.overcommit.ratios import RatioError, read_normalization
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.model.slo_configuration.field_ranges import range_errors
+
+logger = logging.getLogger(__name__)
 
 _SECTIONS: Final = {
     "resource_used_threshold_with_be": "resourceUsedThresholdWithBE",
@@ -89,3 +97,27 @@ class EnforcedPolicy:
             path = f"extensions.{EXTENSIONS_MEMBER}.{INTERFERENCE}"
             invalid.append(InvalidSection(path, {path: str(error)}))
         return tuple(invalid)
+
+
+class NormalizationRatio:
+    """How many plain cores a core of the node is worth; one that cannot be read leaves the last good one."""
+
+    def __init__(self, states: StatesInformer, gates: FeatureGates) -> None:
+        self._states = states
+        self._is_enabled = gates.enabled(features.CPU_NORMALIZATION)
+        self._last: float | None = None
+        self._bad = ""
+
+    def __call__(self) -> float | None:
+        """None where limits are not normalised."""
+        node = self._states.node
+        if not self._is_enabled or node is None:
+            return None
+        try:
+            self._last = read_normalization(node.metadata.annotations.get(CPU_NORMALIZATION_RATIO))
+            self._bad = ""
+        except RatioError as error:
+            if str(error) != self._bad:
+                logger.warning("the Node's %s; the ratio stays %s", error, self._last)
+            self._bad = str(error)
+        return self._last

@@ -3,11 +3,10 @@ the next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from random import Random
+from collections.abc import Mapping
 
-from koordinator.base.clock import Clock
 from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
 from koordinator.koordlet.enforce.node_snapshot import (
     SnapshotSources,
@@ -33,7 +32,6 @@ from koordinator.koordlet.enforce.strategies.interference_cap import CapState
 from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
-from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.report.suppression import SuppressionReport
 from koordinator.node.cgroup_layout import CgroupVersion
@@ -45,28 +43,23 @@ class StrategyTable:
 
     def __init__(
         self,
-        options: Options,
+        context: AgentContext,
         sources: SnapshotSources,
-        clock: Clock,
-        random: Random,
         claims: ClaimVolumes,
         interference: InterferenceMonitor | None = None,
-        installed: Sequence[Strategy] = (),
     ) -> None:
-        """``interference`` is what looks for it, where it is looked for; ``installed`` are of other packages."""
-        self._options = options
+        """``interference`` is what looks for it, where it is looked for."""
+        self._options = context.options
+        self._given = context.given
         self._sources = sources
-        self._clock = clock
-        self._random = random
         self._claims = claims
         self._interference = interference
-        self._installed = installed
         self._caps = CapState()
         self._burst = BurstState()
         self._hot_plug = HotPlug()
         self._limited: frozenset[str] | None = None
         """Pods whose block I/O is limited, as ``block_io.decide`` has it."""
-        self.suppression = SuppressionReport(sources.executor, clock)
+        self.suppression = SuppressionReport(sources.executor, context.given.clock)
         """Of CPU suppress, for the NodeMetric."""
 
     def strategies(self) -> list[Strategy]:
@@ -87,7 +80,7 @@ class StrategyTable:
             (self._interference is not None, Strategy(interference_cap.OWNER, caps_interval, self._interference_caps)),
             (gates.enabled(features.SYSTEM_CONFIG), Strategy(system_config.OWNER, interval, system_config.decide)),
         )
-        return [*(strategy for is_on, strategy in table if is_on), *self._installed]
+        return [*(strategy for is_on, strategy in table if is_on), *self._given.plugins.strategies]
 
     def _suppress(self, snapshot: Snapshot) -> Decision:
         gates = self._options.features
@@ -100,17 +93,15 @@ class StrategyTable:
         return decision
 
     def _bursts(self, snapshot: Snapshot) -> Decision:
-        is_enabled, interval = (
-            self._options.features.enabled(features.CPU_BURST),
-            self._options.enforcement.reconcile_interval,
-        )
+        is_enabled = self._options.features.enabled(features.CPU_BURST)
+        interval = self._options.enforcement.reconcile_interval
         decision, self._burst = cpu_burst.decide(
             snapshot,
             self._bandwidths(snapshot),
             shared_cpu_average(self._sources.usage, snapshot, interval) if is_enabled else None,
             self._burst,
-            self._clock.monotonic(),
-            self._random.uniform,
+            self._given.clock.monotonic(),
+            self._given.random.uniform,
             is_enabled=is_enabled,
             normalization_ratio=self._sources.normalization_ratio(),
         )
@@ -123,7 +114,7 @@ class StrategyTable:
 
     def _returned_cpus(self, snapshot: Snapshot) -> Decision:
         layout = self._sources.layout
-        self._hot_plug = read_hot_plug(layout, self._hot_plug, self._clock.monotonic())
+        self._hot_plug = read_hot_plug(layout, self._hot_plug, self._given.clock.monotonic())
         pods = (usage.pod.cgroup for usage in snapshot.pods)
         folders = returned_cpus.folders(layout, pods) if self._hot_plug.returned else ()
         return returned_cpus.decide(self._hot_plug, read_cpusets(layout, folders))
@@ -142,7 +133,7 @@ class StrategyTable:
 
     def _interference_caps(self, snapshot: Snapshot) -> Decision:
         findings = self._interference.findings if self._interference is not None else ()
-        strategy, now = self._sources.policy.interference, self._clock.monotonic()
+        strategy, now = self._sources.policy.interference, self._given.clock.monotonic()
         decision, self._caps = interference_cap.decide(
             snapshot, self._bandwidths(snapshot), findings, strategy, self._caps, now
         )

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
-from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks, make_hooks
+from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks

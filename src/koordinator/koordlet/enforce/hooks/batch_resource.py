@@ -10,9 +10,11 @@ from typing import Final
 
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.hooks.contexts import BatchResources, Change, ContainerContext, PodContext
 from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
+from koordinator.koordlet.enforce.hooks.registry import STARTING, Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.model.pod_grants import Grant
@@ -89,3 +91,7 @@ def _is_suppressed_by_quota(rules: Rules) -> bool:
     if threshold is None or not rules.is_suppression_on or not threshold.enable:
         return False
     return threshold.cpu_suppress_policy == CFS_QUOTA_SUPPRESS_POLICY
+
+
+HOOK: Final = Hook(OWNER, features.BATCH_RESOURCE, STARTING, pod=pod, container=container)
+RELEASING: Final = Hook(OWNER, features.BATCH_RESOURCE, pod=release_pod, container=release_container)

@@ -21,8 +21,10 @@ from koordinator.api.labels import CORE_SCHED_GROUP_ID, CORE_SCHED_POLICY
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import CPU_POLICY_CORE_SCHED, ResourceQoS
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.core_scheduling import NO_COOKIE
 from koordinator.node.kernel_files import SCHED_CORE, SCHED_FEATURES, SCHED_GROUP_IDENTITY, Target
@@ -229,3 +231,7 @@ def _rule_of(qos: QoSClass, kubernetes_qos: str, rules: Mapping[str, _ClassRule]
         by_kubernetes = {KubernetesQoS.GUARANTEED.value: guaranteed, KubernetesQoS.BEST_EFFORT.value: "BE"}
         class_ = by_kubernetes.get(kubernetes_qos, "LS")
     return rules.get(class_, none)
+
+
+HOOK: Final = Hook(OWNER, features.CORE_SCHED, pod=check, qos_folder=qos_folder, node=node)
+RELEASING: Final = Hook(OWNER, features.CORE_SCHED, qos_folder=lambda _, rules: release(rules))

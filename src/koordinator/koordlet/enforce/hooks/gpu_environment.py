@@ -14,6 +14,7 @@ from koordinator.api.labels import GPU_ISOLATION_PROVIDER
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.hooks.contexts import (
     Change,
@@ -23,6 +24,7 @@ from koordinator.koordlet.enforce.hooks.contexts import (
     PodContext,
     annotation,
 )
+from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
 
 OWNER: Final = "gpu env inject"
@@ -84,3 +86,12 @@ def _share(resources: ResourceList) -> dict[str, str]:
         raise HookError("gpu memory not found in gpu resource")
     limits = {"CUDA_DEVICE_MEMORY_LIMIT": str(memory.value)}
     return limits | ({"CUDA_DEVICE_SM_LIMIT": str(core.value)} if core is not None else {})
+
+
+HOOK: Final = Hook(
+    OWNER,
+    features.GPU_ENV_INJECT,
+    frozenset({Stage.PRE_CREATE_CONTAINER}),
+    is_reconciled=False,
+    container=container,
+)

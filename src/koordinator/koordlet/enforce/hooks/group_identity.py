@@ -14,8 +14,10 @@ from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import CPUQoSConfig, ResourceQoS
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
+from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.kernel_files import SCHED_CORE, SCHED_GROUP_IDENTITY, Target
 
@@ -128,3 +130,23 @@ def _of_class(qos: QoSClass, kubernetes_qos: str, values: dict[str, int]) -> tup
 
 def _reason(class_: str, values: dict[str, int]) -> str:
     return f"the NodeSLO's cpuQOS of {class_}" if class_ in values else "no cpuQOS is enabled for it in the NodeSLO"
+
+
+HOOK: Final = Hook(
+    OWNER,
+    features.GROUP_IDENTITY,
+    frozenset({Stage.PRE_RUN_POD_SANDBOX}),
+    pod=pod,
+    container=container,
+    qos_folder=qos_folder,
+    host_application=host_application,
+    node=node,
+)
+RELEASING: Final = Hook(
+    OWNER,
+    features.GROUP_IDENTITY,
+    pod=lambda _, rules: release(rules),
+    container=lambda _, __, rules: release(rules),
+    qos_folder=lambda _, rules: release(rules),
+    host_application=lambda _, rules: release(rules),
+)

@@ -20,7 +20,9 @@ from typing import Final
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoS
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -291,3 +293,6 @@ def _is_ipv4(address: str) -> bool:
     except AddressValueError:
         return False
     return True
+
+
+HOOK: Final = Hook(OWNER, features.TC_NETWORK_QOS, pod=net_class)

@@ -11,8 +11,10 @@ from typing import Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.kernel_files import OOM_SCORE_ADJ
 
@@ -45,3 +47,6 @@ def _change(key: str, score: int) -> Change:
     if not lowest <= score <= highest:
         raise HookError(f"metadata.annotations[{key}]: {score} is not in [{lowest}, {highest}]")
     return Change(f"the pod's annotation {key}", Priority.POD, oom_score_adj=score)
+
+
+HOOK: Final = Hook(OWNER, features.OOM_SCORE_ADJ, is_of_processes=True, container=container)

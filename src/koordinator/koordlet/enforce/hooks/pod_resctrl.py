@@ -14,8 +14,10 @@ import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.meta import WireStruct
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Explanation, Outcome, Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
+from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.strategies.class_resctrl import bandwidth, ways
 from koordinator.node.kernel_files import RESCTRL_GROUP, RESCTRL_SCHEMATA, Target
@@ -201,3 +203,15 @@ def _by_cache(
             raise HookError(f"{_WHERE}: {kind}.{where}.cacheID: {cache} is none of the caches {caches}")
         shares[cache] = share(value, where)
     return shares
+
+
+HOOK: Final = Hook(
+    OWNER,
+    features.RESCTRL,
+    frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER}),
+    container=container,
+    of_pod=schemata,
+    of_pods=unused_groups,
+)
+TASKS_HOOK: Final = Hook(TASKS_OWNER, features.RESCTRL, is_of_processes=True, task_group=task_group)
+RELEASING: Final = Hook(OWNER, features.RESCTRL, of_pods=lambda _, rules: release(rules))

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
 from koordinator.koordlet.enforce.hooks.gpu_environment import AllocatedDevice, allocated_devices
+from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.errors import FileError
 from koordinator.node.rdma import DEVICE_FOLDER, DeviceFile
@@ -26,6 +28,11 @@ class RDMADeviceInject:
     def __init__(self, of_address: Callable[[str], DeviceFile], of_path: Callable[[str], DeviceFile]) -> None:
         self._of_address = of_address
         self._of_path = of_path
+
+    @property
+    def hook(self) -> Hook:
+        stages = frozenset({Stage.PRE_CREATE_CONTAINER})
+        return Hook(OWNER, features.RDMA_DEVICE_INJECT, stages, is_reconciled=False, container=self.container)
 
     def container(self, pod: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
         """The devices of a container that is about to start. HookError if one of them is not on this node."""

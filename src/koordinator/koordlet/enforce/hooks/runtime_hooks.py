@@ -17,13 +17,13 @@ from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import PREFIX, Expiry, Rows
 from koordinator.koordlet.enforce.decision_report import BUCKETS, record_of_node
 from koordinator.koordlet.enforce.hooks import core_sched, network_classes, pod_resctrl
+from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.contexts import PodContext
 from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
 from koordinator.koordlet.enforce.hooks.hook_server import HookServer
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
 from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
-from koordinator.koordlet.enforce.hooks.registry import make_hooks
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
