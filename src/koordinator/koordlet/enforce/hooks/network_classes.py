@@ -19,12 +19,12 @@ from typing import Final
 
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoS
+from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoSStrategy
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
+from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, class_bandwidth, pod_limits
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.traffic_control import (
     MAJOR,
@@ -241,10 +241,8 @@ def _mark(wanted: Wanted, marking: Marking) -> list[Step]:
 
 def _node_classes(policy: NodeSLOSpec, total: int, problems: list[str]) -> dict[int, TrafficClass]:
     strategy = policy.resource_qos_strategy
-    ls = strategy.ls_class if strategy is not None else None
-    be = strategy.be_class if strategy is not None else None
-    ls_request, ls_limit = _bounds("lsClass", ls, total, problems)
-    be_request, be_limit = _bounds("beClass", be, total, problems)
+    ls_request, ls_limit = _bounds(strategy, "LS", total, problems)
+    be_request, be_limit = _bounds(strategy, "BE", total, problems)
     rest = total - ls_request - be_request
     if rest < 0:
         problems.append(
@@ -265,19 +263,12 @@ def _class(minor: int, rate: int, ceil: int, priority: int, *, parent: int = WHO
     return TrafficClass(minor, parent, guaranteed, max(ceil // BITS, guaranteed), priority)
 
 
-def _bounds(name: str, class_: ResourceQoS | None, total: int, problems: list[str]) -> tuple[int, int]:
+def _bounds(strategy: ResourceQoSStrategy | None, name: str, total: int, problems: list[str]) -> tuple[int, int]:
     """What is guaranteed and what is the most. Without a limit the request is the limit, and without either, all."""
-    config = class_config(class_)
-    amounts: list[int] = []
-    for key, value in (("egressRequest", config.egress_request), ("egressLimit", config.egress_limit)):
-        try:
-            amounts.append(bits(value, total))
-        except ValueError as error:
-            problems.append(f"resourceQOSStrategy.{name}.networkQOS.{key}: {error}")
-            amounts.append(0)
-    request, limit = amounts
-    limit = limit or request or total
-    return min(request, limit), limit
+    given = class_bandwidth(strategy, name, "egress", total)
+    problems += given.problems
+    limit = given.limit or given.request or total
+    return min(given.request, limit), limit
 
 
 def _cap(pod: NodePod) -> int:

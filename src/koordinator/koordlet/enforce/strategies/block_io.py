@@ -128,7 +128,7 @@ def decide(
 
     None until there are pods: what an agent before this one has left on any of them is released, too.
     """
-    strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
+    strategy = snapshot.resource_qos
     if strategy is None or disks.devices is None:
         return Decision(None, "the NodeSLO or the disks are not known"), limited
     problems = [

@@ -11,17 +11,19 @@ kubelet's value back where it has nothing to say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.pod import Container
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
-from koordinator.api.resource_qos import MemoryQoS, ResourceQoS, ResourceQoSStrategy
+from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
 from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
+from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
@@ -47,6 +49,8 @@ from koordinator.node.kernel_files import (
 )
 
 OWNER: Final = "CgroupReconcile"
+_CLASSES: Final = {KubernetesQoS.GUARANTEED: "LSR", KubernetesQoS.BURSTABLE: "LS", KubernetesQoS.BEST_EFFORT: "BE"}
+"""Of the NodeSLO, by whose folder gets what they say of killing."""
 FILES: Final = (
     MEMORY_MIN,
     MEMORY_LOW,
@@ -79,18 +83,16 @@ def decide(
     """The memory files of QoS classes, pods and containers, without those that are ``absent`` from the kernel.
     ``of_kubelet`` is what ``targets_of_kubelet`` had before koordlet changed them, of QoS classes also of those that it
     has not changed; None where the kubelet gives none."""
-    strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
+    strategy = snapshot.resource_qos
     allocatable = snapshot.node.status.allocatable.get(MEMORY) if snapshot.node is not None else None
     if strategy is None or allocatable is None:
         return Decision(None, "the NodeSLO or the Node is not known")
     settings: list[DesiredSetting] = []
-    protected: dict[str, dict[KernelFile, int]] = {}
+    protected: dict[str, Counter[KernelFile]] = {}
     for usage in snapshot.pods:
         found = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
         settings += found.settings
-        sums = protected.setdefault(usage.pod.kubernetes_qos, {})
-        for file, amount in found.protection:
-            sums[file] = sums.get(file, 0) + amount
+        protected.setdefault(usage.pod.kubernetes_qos, Counter()).update(found.protection)
     settings += [each for each in _class_settings(strategy, layout, protected) if each.target.file not in absent]
     if of_kubelet is not None:
         classes = {layout.qos(each) for each in KubernetesQoS}
@@ -134,7 +136,7 @@ class _OfPod:
     """The settings of a pod and of its containers, and what it adds to what its QoS class protects."""
 
     settings: tuple[DesiredSetting, ...] = ()
-    protection: tuple[tuple[KernelFile, int], ...] = ()
+    protection: Mapping[KernelFile, int] = field(default_factory=dict)
 
 
 def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]) -> _OfPod:
@@ -142,14 +144,14 @@ def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absen
     if config is None or not pod.is_active:
         return _OfPod()
     settings = _pod_settings(pod, config, priority, allocatable)
-    protection = tuple(_protection(config, _request(pod)))
+    protection = dict(_protection(config, _request(pod)))
     return _OfPod(tuple(each for each in settings if each.target.file not in absent), protection)
 
 
 def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
     """Those of the pod's class, or of its annotation's policy, with the annotation's fields before them."""
     qos = pod.qos_with_default
-    class_ = _class(strategy, qos)
+    class_ = strategy.system_class if qos is QoSClass.SYSTEM else qos_classes(strategy).get(CLASS_NAMES.get(qos, ""))
     base: MemoryQoS | None = class_.memory_qos if class_ is not None else None
     given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.MEMORY_QOS, _PodMemoryQoS)
     # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
@@ -163,16 +165,6 @@ def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | No
     merged = {name: getattr(base, name) for name in fields} if base is not None else {}
     merged |= {name: value for name in fields if (value := getattr(given, name)) is not None}
     return MemoryQoS(**merged), Priority.POD
-
-
-def _class(strategy: ResourceQoSStrategy, qos: QoSClass) -> ResourceQoS | None:
-    return {
-        QoSClass.LSE: strategy.lsr_class,
-        QoSClass.LSR: strategy.lsr_class,
-        QoSClass.LS: strategy.ls_class,
-        QoSClass.BE: strategy.be_class,
-        QoSClass.SYSTEM: strategy.system_class,
-    }.get(qos)
 
 
 def _request(pod: NodePod) -> int:
@@ -274,23 +266,19 @@ def _page_cache(config: MemoryQoS, limit: int) -> tuple[tuple[KernelFile, int | 
 
 
 def _class_settings(
-    strategy: ResourceQoSStrategy, layout: CgroupLayout, protected: dict[str, dict[KernelFile, int]]
+    strategy: ResourceQoSStrategy, layout: CgroupLayout, protected: Mapping[str, Mapping[KernelFile, int]]
 ) -> Iterator[DesiredSetting]:
     # The folder of Guaranteed pods is the one of all pods, so that what it protects is the sum of all classes.
-    total: dict[KernelFile, int] = {}
+    total = Counter[KernelFile]()
     for sums in protected.values():
-        for file, amount in sums.items():
-            total[file] = total.get(file, 0) + amount
-    classes = {
-        KubernetesQoS.GUARANTEED: (strategy.lsr_class, total),
-        KubernetesQoS.BURSTABLE: (strategy.ls_class, protected.get(KubernetesQoS.BURSTABLE, {})),
-        KubernetesQoS.BEST_EFFORT: (strategy.be_class, protected.get(KubernetesQoS.BEST_EFFORT, {})),
-    }
-    for kubernetes_class, (resource_qos, sums) in classes.items():
+        total.update(sums)
+    classes = qos_classes(strategy)
+    for kubernetes_class, name in _CLASSES.items():
+        sums = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
         folder = layout.qos(kubernetes_class)
         for file, amount in sums.items():
             yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
-        config = resource_qos.memory_qos if resource_qos is not None else None
+        config = classes[name].memory_qos
         for file, value in _killing(config) if config is not None else ():
             if value is not None:
                 yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")

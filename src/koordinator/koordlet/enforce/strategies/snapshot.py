@@ -23,6 +23,7 @@ from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass
+from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.pods.node_pod import NodePod, Picture
 from koordinator.node.cpu_topology import CPUTopology
@@ -97,6 +98,11 @@ class Snapshot:
     """CPUs that pods keep off."""
     kubelet_cpus: frozenset[int] = frozenset()
     """CPUs that kubelet's static CPU manager has given to pods: only the containers of other pods keep off these."""
+
+    @property
+    def resource_qos(self) -> ResourceQoSStrategy | None:
+        """What the policy says of classes of pods."""
+        return self.policy.resource_qos_strategy if self.policy is not None else None
 
     @cached_property
     def cpus(self) -> frozenset[int]:
