@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.device import VirtualFunction
+from koordinator.api.device_share import AllocatedDevice, AllocatedDevices
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER
-from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.koordlet import features
@@ -34,34 +33,14 @@ _LOCKS: Final = "/tmp/vgpulock"  # noqa: S108 HAMi-core's own path
 """HAMi-core keeps its locks there (github.com/Project-HAMi/HAMi, issue 696)."""
 
 
-class AllocationExtension(WireStruct):
-    vfs: list[VirtualFunction] = []
-
-
-class AllocatedDevice(WireStruct):
-    """One device that the scheduler has given to a pod."""
-
-    minor: int = 0
-    id: str = ""
-    resources: ResourceList = {}
-    extension: AllocationExtension | None = None
-
-
-class AllocatedDevices(WireStruct):
-    """The annotation scheduling.koordinator.sh/device-allocated, as far as hooks read it."""
-
-    gpu: list[AllocatedDevice] = []
-    rdma: list[AllocatedDevice] = []
-
-
-def allocated_devices(pod: PodContext) -> AllocatedDevices:
-    """HookError if the annotation cannot be read."""
-    return annotation(pod, annotation_keys.DEVICE_ALLOCATED, AllocatedDevices) or AllocatedDevices()
+def allocated_devices(pod: PodContext, device_type: str) -> list[AllocatedDevice]:
+    """What the scheduler has given to the pod. HookError if the annotation cannot be read."""
+    return (annotation(pod, annotation_keys.DEVICE_ALLOCATED, AllocatedDevices) or {}).get(device_type, [])
 
 
 def container(pod: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
     """The variables of a container that is about to start. HookError if the allocation lacks what is needed."""
-    devices = allocated_devices(pod).gpu
+    devices = allocated_devices(pod, "gpu")
     if not devices:
         return None
     environment = {"NVIDIA_VISIBLE_DEVICES": ",".join(str(device.minor) for device in devices)}

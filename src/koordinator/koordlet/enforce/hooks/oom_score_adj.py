@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
-from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.kernel_files import OOM_SCORE_ADJ
@@ -25,14 +24,9 @@ def container(pod: PodContext, container_: ContainerContext, _: Rules) -> Change
     """For every process of a container that runs. HookError if an annotation is not valid."""
     if container_.is_sandbox:
         return None
-    spec = pod.annotations.get(annotation_keys.OOM_SCORE_ADJ_SPEC)
-    if spec:
-        try:
-            scores = decode(spec, dict[str, int])
-        except DecodeError as error:
-            raise HookError(f"metadata.annotations[{annotation_keys.OOM_SCORE_ADJ_SPEC}]: {error}") from error
-        if container_.name in scores:
-            return _change(annotation_keys.OOM_SCORE_ADJ_SPEC, scores[container_.name])
+    scores = annotation(pod, annotation_keys.OOM_SCORE_ADJ_SPEC, dict[str, int]) or {}
+    if container_.name in scores:
+        return _change(annotation_keys.OOM_SCORE_ADJ_SPEC, scores[container_.name])
     text = pod.annotations.get(annotation_keys.OOM_SCORE_ADJ)
     if not text:
         return None

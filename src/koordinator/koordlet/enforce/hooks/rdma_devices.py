@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
+from koordinator.api.device_share import AllocatedDevice
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
-from koordinator.koordlet.enforce.hooks.gpu_environment import AllocatedDevice, allocated_devices
+from koordinator.koordlet.enforce.hooks.gpu_environment import allocated_devices
 from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.errors import FileError
@@ -36,7 +37,7 @@ class RDMADeviceInject:
 
     def container(self, pod: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
         """The devices of a container that is about to start. HookError if one of them is not on this node."""
-        allocated = allocated_devices(pod).rdma
+        allocated = allocated_devices(pod, "rdma")
         if not allocated:
             return None
         try:
@@ -49,5 +50,5 @@ class RDMADeviceInject:
 
 def _addresses(device: AllocatedDevice) -> list[str]:
     """Its virtual functions, else the card itself."""
-    functions = device.extension.vfs if device.extension is not None else []
+    functions = device.extension.virtual_functions if device.extension is not None else []
     return [function.bus_id for function in functions] or [device.id]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.pod import Pod, Volume
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import (
@@ -27,7 +27,7 @@ from koordinator.api.resource_qos import (
     ResourceQoS,
 )
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot, read_annotation
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.node.block_devices import BlockDevices
@@ -183,13 +183,10 @@ def _is_annotated(pod: NodePod) -> bool:
 
 def _annotated_blocks(pod: NodePod) -> tuple[BlockConfig, ...] | str:
     """A text says why the annotation cannot be used."""
-    text = pod.pod.metadata.annotations.get(annotation_keys.BLKIO_QOS)
-    if not text:
-        return ()
     try:
-        given = decode(text, BlkioQoS)
+        given = read_annotation(pod.pod.metadata.annotations, annotation_keys.BLKIO_QOS, BlkioQoS) or BlkioQoS()
     except DecodeError as error:
-        return f"{_ANNOTATION}: {error}"
+        return str(error)
     if errors := range_errors(given, given, _ANNOTATION):
         return "; ".join(f"{path}: {what}" for path, what in sorted(errors.items()))
     return tuple(given.blocks)

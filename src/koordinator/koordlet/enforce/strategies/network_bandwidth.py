@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.meta import WireStruct
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.koordlet.enforce.strategies.qos_classes import qos_classes
+from koordinator.koordlet.enforce.strategies.snapshot import read_annotation
 
 BITS: Final = 8
 """Of a byte: the kernel and Terway count bytes."""
@@ -50,13 +51,10 @@ class ClassBandwidth:
 
 def pod_limits(annotations: Mapping[str, str]) -> PodLimits:
     """Of a pod with these annotations."""
-    text = annotations.get(annotation_keys.NETWORK_QOS)
-    if not text:
-        return PodLimits()
     try:
-        given = decode(text, _PodBandwidth)
+        given = read_annotation(annotations, annotation_keys.NETWORK_QOS, _PodBandwidth) or _PodBandwidth()
     except DecodeError as error:
-        return PodLimits(problems=(f"{_ANNOTATION}: {error}",))
+        return PodLimits(problems=(str(error),))
     problems: list[str] = []
 
     def amount(name: str, value: str) -> int:

@@ -7,12 +7,11 @@ data never recovers anything and never takes anything away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
-
-import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
@@ -28,7 +27,7 @@ from koordinator.koordlet.enforce.executor.desired_settings import DesiredSettin
 from koordinator.koordlet.pods.node_pod import NodePod, Picture
 from koordinator.node.cpu_topology import CPUTopology
 
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 STATIC: Final = "static"
 """The policy of kubelet's CPU manager under which it gives CPUs to containers."""
@@ -156,10 +155,8 @@ def capacity_milli(node: Node) -> int:
 
 def node_reservation(node: Node) -> NodeReservation:
     """What the node keeps for programs outside Kubernetes; nothing if the annotation cannot be read."""
-    return (
-        annotation_or_none(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
-        or NodeReservation()
-    )
+    found = annotation_or_none(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
+    return found or NodeReservation()
 
 
 def system_cpus(node: Node) -> frozenset[int]:
@@ -190,12 +187,20 @@ def is_suppressed_host_application(application: HostApplicationSpec) -> bool:
     return application.qos == QoSClass.BE and path is not None and path.base == KUBEPODS_BEST_EFFORT
 
 
-def annotation_or_none(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
-    """The JSON of an annotation; None where there is none, or it is not what it should be."""
+def read_annotation(given: Mapping[str, str], key: str, kind: type[T]) -> T | None:
+    """The JSON of an annotation; None where there is none. DecodeError, which names it, if it is not what it should
+    be."""
     text = given.get(key)
     if not text:
         return None
     try:
         return decode(text, kind)
-    except DecodeError:
-        return None
+    except DecodeError as error:
+        raise DecodeError(f"metadata.annotations[{key}]: {error}") from error
+
+
+def annotation_or_none(given: Mapping[str, str], key: str, kind: type[T]) -> T | None:
+    """The same for those of which a bad one counts as none."""
+    with suppress(DecodeError):
+        return read_annotation(given, key, kind)
+    return None
