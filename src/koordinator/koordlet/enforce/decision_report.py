@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -54,21 +54,19 @@ class DecisionReport:
             logger.debug("%s: %s", owner, text)
             self._reasons[owner] = text
 
-    def report(self, owner: str, problems: tuple[Problem, ...]) -> None:
+    def report(self, owner: str, problems: Sequence[Problem]) -> None:
         """Record events for settings that cannot be applied, once until they have been corrected."""
         said = self._problems[owner]
         with said.round():
             for problem in problems:
-                pod = None if problem.pod is None else problem.pod.metadata
+                pod = problem.pod
                 where = f"NodeSLO {self._node_name}" if pod is None else f"pod {pod.namespace}/{pod.name}"
-                about = ("" if pod is None else pod.uid, problem.text)
-                if not said.say(f"{where}: {problem.text}", about):
+                if not said.say(f"{owner}, {where}: {problem.text}", (pod and pod.uid, problem.text)):
                     continue
                 if pod is None:
                     self._event_of_node_slo(problem.text)
                 else:
-                    regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
-                    self._events.event(regarding, "Warning", "InvalidAnnotation", "Enforcing", problem.text)
+                    self._events.event(pod, "Warning", "InvalidAnnotation", owner, problem.text)
 
     def reject_node_slo(self, text: str) -> None:
         """A section of it stays as it was."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
-from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
@@ -27,6 +26,7 @@ from koordinator.koordlet.enforce.node_snapshot import (
 from koordinator.koordlet.enforce.strategies import eviction
 from koordinator.koordlet.enforce.strategies.eviction import EvictionPlan
 from koordinator.koordlet.enforce.strategies.eviction_round import EvictionRound, Prospects, Victim
+from koordinator.koordlet.enforce.strategies.snapshot import pod_reference
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 from koordinator.kube.errors import ApiStatusError, TransportError
@@ -138,7 +138,7 @@ class Evictor:
         if self._observe_only:
             logger.info("observe only: %s (%s)", message, victim.reason)
             return
-        regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        regarding = pod_reference(pod.namespace, pod.name, pod.uid)
         try:
             await evict(self._client, pod, {})
         except asyncio.CancelledError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from koordinator.base.clock import ManualClock
+from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
@@ -83,7 +84,7 @@ class HookedNode:
                 executor=self.executor,
                 bandwidths=KubeletBandwidths(self.executor, self),
                 clock=self.clock,
-                events=EventRecorder(cast("EventBroadcaster", self), "test"),
+                report=DecisionReport("node", EventRecorder(cast("EventBroadcaster", self), "test")),
             ),
             lambda level, kind, status, _: self.observed.append((level, kind, status)),
         )

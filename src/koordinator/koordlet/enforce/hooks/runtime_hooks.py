@@ -10,12 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from koordinator.api.meta import ObjectReference
 from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import PREFIX, Expiry, Rows
-from koordinator.koordlet.enforce.decision_report import BUCKETS, record_of_node
+from koordinator.koordlet.enforce.decision_report import BUCKETS, DecisionReport, record_of_node
 from koordinator.koordlet.enforce.hooks import core_sched, network_classes, pod_resctrl
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.contexts import PodContext
@@ -28,7 +27,7 @@ from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources
-from koordinator.koordlet.enforce.strategies.snapshot import system_cpus
+from koordinator.koordlet.enforce.strategies.snapshot import pod_reference, system_cpus
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.description import NodeTopology
 from koordinator.koordlet.report.node_topology.kubelet_cpus import STATIC
@@ -80,7 +79,7 @@ class RuntimeHooks:
                 executor=sources.executor,
                 bandwidths=sources.bandwidths,
                 clock=given.clock,
-                events=self._events,
+                report=DecisionReport(options.node_name, self._events),
             ),
             self._durations("hook_reconciler", ("level", "resource_type", "status")),
             followers=(self._report_groups, *(() if self._cookies is None else (self._cookies.follow,))),
@@ -248,9 +247,9 @@ class RuntimeHooks:
             if event is not None:
                 reported[pod.uid] = event
                 if self._reported.get(pod.uid) != event:
-                    regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
                     kind, reason, note = event
-                    self._events.event(regarding, kind, reason, pod_resctrl.OWNER, note)
+                    about = pod_reference(pod.namespace, pod.name, pod.uid)
+                    self._events.event(about, kind, reason, pod_resctrl.OWNER, note)
         self._reported = reported
 
     def _durations(self, name: str, labels: tuple[str, ...]) -> Callable[[str, str, str, float], None]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError
+from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod, Volume
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import (
@@ -27,7 +28,7 @@ from koordinator.api.resource_qos import (
     ResourceQoS,
 )
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot, read_annotation
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot, pod_reference, read_annotation
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.node.block_devices import BlockDevices
@@ -149,7 +150,7 @@ def decide(
             remaining.add(pod.uid)
         blocks = pod.derived(_annotated_blocks)
         if isinstance(blocks, str):
-            problems.append(Problem(blocks, pod.pod))
+            problems.append(Problem(blocks, _reference(pod.pod)))
         else:
             scopes.append(_Scope(pod.cgroup, blocks, _ANNOTATION, _NEUTRAL, pod.pod))
     settings: list[DesiredSetting] = []
@@ -207,7 +208,7 @@ def _scope_settings(
         except _UnusableBlockError as error:
             is_complete = False
             if not isinstance(error, _NotRequestedError):
-                problems.append(Problem(f"{path}.{error}", scope.pod))
+                problems.append(Problem(f"{path}.{error}", _reference(scope.pod)))
             continue
         named[device] = f"blocks[{number}]"
         for file, value in values.items():
@@ -218,6 +219,10 @@ def _scope_settings(
             yield DesiredSetting(
                 OWNER, Target(file, scope.folder, device), scope.neutral[file], reason, Priority.RELEASE
             )
+
+
+def _reference(pod: Pod | None) -> ObjectReference | None:
+    return None if pod is None else pod_reference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
 def _check_is_new(block: BlockConfig, device: str, named: Mapping[str, str]) -> None:

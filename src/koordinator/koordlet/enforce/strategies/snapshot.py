@@ -17,10 +17,10 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.host_application import KUBEPODS_BEST_EFFORT, HostApplicationSpec
+from koordinator.api.meta import ObjectReference
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.nodeslo import NodeSLOSpec
-from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
@@ -120,7 +120,7 @@ class Problem:
     """A setting that cannot be followed: ``text`` names the field, its value and what is allowed."""
 
     text: str
-    pod: Pod | None = None
+    pod: ObjectReference | None = None
     """Whose annotation it is; None for the NodeSLO."""
 
 
@@ -145,6 +145,11 @@ class Strategy:
     decide: Callable[[Snapshot], Decision]
     reads_best_effort: bool = False
     """Whether it needs ``Snapshot.best_effort``, for which the folders of all BestEffort pods are gone over."""
+
+
+def pod_reference(namespace: str, name: str, uid: str) -> ObjectReference:
+    """For events about a pod."""
+    return ObjectReference("v1", "Pod", namespace, name, uid)
 
 
 def capacity_milli(node: Node) -> int:

@@ -16,7 +16,7 @@ from koordinator.api.meta import WireStruct
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY
 from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, class_bandwidth, pod_limits
-from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot, pod_reference
 from koordinator.koordlet.pods.node_pod import NodePod
 
 _NET_CLS: Final = "/sys/fs/cgroup/net_cls"
@@ -81,7 +81,8 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
 def _pod_entry(pod: NodePod, problems: list[Problem]) -> _PodEntry:
     metadata = pod.pod.metadata
     limits = pod_limits(metadata.annotations)
-    problems += [Problem(text, pod.pod) for text in limits.problems]
+    about = pod_reference(metadata.namespace, metadata.name, metadata.uid)
+    problems += [Problem(text, about) for text in limits.problems]
     return _PodEntry(
         pod_name=metadata.name,
         pod_namespace=metadata.namespace,
