@@ -17,7 +17,7 @@ from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetric
 from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.observe.usage_table import UsageTable
 from koordinator.node.cgroup_meter import MemoryUsage
-from tests.koordlet.enforce.strategies.qos_fixtures import pod_usage
+from tests.koordlet.enforce.strategies.qos_fixtures import LAYOUT, pod_usage
 
 WEB, JOB = pod_usage("web").pod, pod_usage("job", "BE").pod
 
@@ -34,7 +34,7 @@ class Measured:
         self.states = SimpleNamespace(pods=[WEB])
         nothing = cast("Any", None)
         self.sources = SnapshotSources(
-            cast("Any", self.states), nothing, self.usage, nothing, nothing, nothing, nothing
+            cast("Any", self.states), nothing, self.usage, LAYOUT, nothing, nothing, nothing
         )
 
     def measure(self, **cores: float) -> None:

@@ -13,20 +13,18 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
+from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
 from koordinator.koordlet.agent_metrics import AgentMetrics, Expiry
-from koordinator.koordlet.enforce.node_snapshot import (
-    SnapshotSources,
-    best_effort_cpu,
-    node_cpu_average,
-    take_snapshot,
-)
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
 from koordinator.koordlet.enforce.strategies import eviction
 from koordinator.koordlet.enforce.strategies.eviction import EvictionPlan
 from koordinator.koordlet.enforce.strategies.eviction_round import EvictionRound, Prospects, Victim
 from koordinator.koordlet.enforce.strategies.snapshot import pod_reference
+from koordinator.koordlet.observe.metric_cache import kinds
+from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 from koordinator.kube.errors import ApiStatusError, TransportError
@@ -204,10 +202,11 @@ class Evictions:
             return
         await self._sources.usage.table.is_whole.wait()
         usage, snapshot = self._sources.usage, take_snapshot(self._sources)
+        window = _window(usage, snapshot.policy)
         inputs = eviction.Inputs(
             snapshot,
-            best_effort_cpu(usage, snapshot.policy) if eviction.Feature.BE_CPU in enabled else None,
-            node_cpu_average(usage, snapshot.policy) if eviction.Feature.CPU in enabled else None,
+            best_effort_cpu(usage, window) if eviction.Feature.BE_CPU in enabled else None,
+            usage.average(kinds.NODE_CPU_USAGE, window) if eviction.Feature.CPU in enabled else None,
         )
         plan = eviction.plan(inputs, enabled)
         self._say(f"evictions for {resource}", "; ".join(plan.problems) or "settings are valid")
@@ -219,6 +218,27 @@ class Evictions:
             raise
         if has_evicted:
             self._last[resource] = self._clock.monotonic()
+
+
+def best_effort_cpu(usage: RecentUsage, window: float) -> eviction.BestEffortCPU | None:
+    """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known."""
+    row = usage.table.best_effort
+    used, requested, limit = found = [
+        usage.samples(kinds.NODE_BE, window, be_resource="cpu", be_allocation=allocation)
+        for allocation in ("usage", "request", "real-limit")
+    ]
+    if not all(found) or row.at < usage.present().since:
+        return None
+    is_complete = min(map(len, found)) * usage.interval >= window / 3
+    averages = used.average(), requested.average(), limit.average()
+    return eviction.BestEffortCPU(*averages, row.usage, row.request, row.real_limit, is_complete)
+
+
+def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:
+    """Seconds, of the policy's evictions for CPU."""
+    threshold = policy.resource_used_threshold_with_be if policy is not None else None
+    seconds = threshold.cpu_evict_time_window_seconds if threshold is not None else None
+    return max(usage.interval, float(seconds or 0))
 
 
 def count_evictions(metrics: AgentMetrics, clock: Clock) -> Callable[[Victim], None]:

@@ -32,7 +32,6 @@ from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.description import NodeTopology
 from koordinator.koordlet.report.node_topology.kubelet_cpus import STATIC
 from koordinator.node.cgroup_layout import CgroupVersion
-from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.core_scheduling import CoreScheduling
 from koordinator.node.host import exists
 from koordinator.node.kernel_files import CPU_BVT, NET_CLASS, SCHED_CORE, SCHED_FEATURES, SCHED_GROUP_IDENTITY, Target
@@ -66,15 +65,14 @@ class RuntimeHooks:
         given, options = context.given, context.options
         rdma = RDMADeviceInject(partial(verbs_device, options.host), device_file)
         hooks = make_hooks(options.features, rdma, given.plugins.hooks)
-        reader = CgroupReader(sources.layout, os.sysconf("SC_PAGESIZE"))
-        self._cookies = self._cookie_manager(reader.processes)
+        self._cookies = self._cookie_manager()
         self._network = self._network_qos()
         self.reconciler = Reconciler(
             hooks,
             ReconcilerSources(
                 pods=lambda: sources.states.pods,
                 rules=self.rules,
-                reader=reader,
+                reader=sources.reader,
                 layout=sources.layout,
                 executor=sources.executor,
                 bandwidths=sources.bandwidths,
@@ -180,7 +178,7 @@ class RuntimeHooks:
             is_kubelet_static=topology.kubelet.policy == STATIC,
         )
 
-    def _cookie_manager(self, processes: Callable[[str], list[int]]) -> CookieManager | None:
+    def _cookie_manager(self) -> CookieManager | None:
         context, is_enabled = self._context, self._options.features.enabled(features.CORE_SCHED)
         if context.given.prctl is None:
             if is_enabled:
@@ -194,7 +192,7 @@ class RuntimeHooks:
         )
         manager = CookieManager(
             CoreScheduling(context.given.prctl),
-            processes,
+            self._sources.reader.processes,
             own_process=os.getpid(),
             is_enabled=is_enabled,
             observe_only=self._options.enforcement.observe_only,
