@@ -33,9 +33,7 @@ class Measured:
         self.usage = RecentUsage(self.table, cache, self.clock)
         self.states = SimpleNamespace(pods=[WEB])
         nothing = cast("Any", None)
-        self.sources = SnapshotSources(
-            cast("Any", self.states), nothing, self.usage, LAYOUT, nothing, nothing, nothing
-        )
+        self.sources = SnapshotSources(cast("Any", self.states), nothing, self.usage, LAYOUT, nothing, nothing, nothing)
 
     def measure(self, **cores: float) -> None:
         self.table.at = now = self.clock.monotonic()

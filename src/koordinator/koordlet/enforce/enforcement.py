@@ -140,7 +140,7 @@ class Enforcement:
 
     def _accept(self, spec: NodeSLOSpec) -> None:
         for section in self._sources.policy.accept(spec):
-            self._report.reject_node_slo(str(section))
+            self._report.reject_node_slo(section)
 
     def _evictor(self, recorder: EventRecorder) -> Evictor:
         context, given = self._context, self._context.given

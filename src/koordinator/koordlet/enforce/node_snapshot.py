@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koordinator.api.node import Node
@@ -148,6 +149,15 @@ def _is_kubelet_static(sources: SnapshotSources) -> bool:
 def _reserved(node: Node | None) -> frozenset[int]:
     """An amount of CPU is a set of CPUs only by the topology of the node."""
     return reserved_cpus(node) if node is not None else frozenset()
+
+
+def tasks_of(reader: CgroupReader, folders: Iterable[str]) -> frozenset[int]:
+    """The threads of containers, of which each may have ended since it was listed."""
+    found: set[int] = set()
+    for folder in folders:
+        with suppress(FileError):
+            found.update(reader.tasks(folder))
+    return frozenset(found)
 
 
 def _subfolders(folder: str, files: set[str]) -> list[str]:

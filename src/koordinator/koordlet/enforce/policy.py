@@ -8,7 +8,7 @@ values are named in an event of the NodeSLO.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -52,18 +52,6 @@ class InterferenceStrategy(WireStruct):
     """From which confidence on."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidSection:
-    """``errors``: the path of each invalid field -> what is allowed there."""
-
-    name: str
-    errors: dict[str, str]
-
-    def __str__(self) -> str:
-        what = "; ".join(f"{path}: {text}" for path, text in sorted(self.errors.items()))
-        return f"spec.{self.name} is not used, what it said before stays in force: {what}"
-
-
 class EnforcedPolicy:
     """Call ``accept`` with every NodeSLO, completed with the agent's defaults. ``asks_for_nothing``: it stays at these,
     which switch everything off, whatever the NodeSLO says."""
@@ -76,18 +64,18 @@ class EnforcedPolicy:
         self.interference = InterferenceStrategy()
         """The part of the extensions that is koordlet's own."""
 
-    def accept(self, spec: NodeSLOSpec) -> tuple[InvalidSection, ...]:
-        """Take what is valid of it. The result says what is not."""
+    def accept(self, spec: NodeSLOSpec) -> tuple[str, ...]:
+        """Take what is valid of it. The result names each invalid section, with its fields and what is allowed there."""
         if self._is_fixed:
             return ()
-        invalid: list[InvalidSection] = []
+        invalid: list[str] = []
         last_good = self.spec or self._defaults
         kept: dict[str, Any] = {}
         for name, wire_name in _SECTIONS.items():
             section = getattr(spec, name)
             errors = range_errors(section, section, wire_name) if section is not None else {}
             if errors:
-                invalid.append(InvalidSection(wire_name, errors))
+                invalid.append(_unused(wire_name, errors))
                 kept[name] = getattr(last_good, name)
         self.spec = msgspec.structs.replace(spec, **kept)
         try:
@@ -95,8 +83,13 @@ class EnforcedPolicy:
             self.interference = convert(members.get(INTERFERENCE) or {}, InterferenceStrategy)
         except DecodeError as error:
             path = f"extensions.{EXTENSIONS_MEMBER}.{INTERFERENCE}"
-            invalid.append(InvalidSection(path, {path: str(error)}))
+            invalid.append(_unused(path, {path: str(error)}))
         return tuple(invalid)
+
+
+def _unused(section: str, errors: Mapping[str, str]) -> str:
+    what = "; ".join(f"{path}: {text}" for path, text in sorted(errors.items()))
+    return f"spec.{section} is not used, what it said before stays in force: {what}"
 
 
 class NormalizationRatio:

@@ -3,13 +3,12 @@ the next."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final
 
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
-from koordinator.koordlet.enforce.node_snapshot import SnapshotSources
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, tasks_of
 from koordinator.koordlet.enforce.strategies import (
     block_io,
     class_resctrl,
@@ -29,11 +28,9 @@ from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot,
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.recent_usage import RecentUsage
-from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.suppression import SuppressionReport
 from koordinator.node import resctrl
 from koordinator.node.cgroup_layout import CgroupVersion
-from koordinator.node.errors import FileError
 from koordinator.node.kernel_files import Target
 
 _LONGEST_BURST_WINDOW: Final = 10.0
@@ -114,18 +111,11 @@ class StrategyTable:
         allocation = resctrl.read_allocation(self._options.host)
         if allocation is None:
             return class_resctrl.decide(snapshot, None, is_enabled=is_enabled)
-        tasks = {usage.pod.uid: self._tasks(usage.pod) for usage in (snapshot.pods if is_enabled else ())}
+        reader, pods = self._sources.reader, [usage.pod for usage in snapshot.pods] if is_enabled else []
+        tasks = {pod.uid: tasks_of(reader, (each.cgroup for each in pod.running)) for pod in pods}
         groups = class_resctrl.GROUP_NAMES & allocation.groups.keys()
         found = Resctrl(allocation.ways_mask, allocation.caches, allocation.vendor, tasks, groups)
         return class_resctrl.decide(snapshot, found, is_enabled=is_enabled)
-
-    def _tasks(self, pod: NodePod) -> frozenset[int]:
-        found: set[int] = set()
-        for container in pod.running:
-            # It may have ended since the kubelet listed it.
-            with suppress(FileError):
-                found.update(self._sources.reader.tasks(container.cgroup))
-        return frozenset(found)
 
     def _returned_cpus(self, snapshot: Snapshot) -> Decision:
         layout, cpus_of = self._sources.layout, self._sources.cpus_of

@@ -11,7 +11,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
-from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods

@@ -11,13 +11,13 @@ from koordinator.koordlet.enforce.hooks import (
     core_sched,
     cpu_normalization,
     cpuset_allocator,
-    gpu_environment,
+    devices,
     group_identity,
     network_classes,
     oom_score_adj,
     pod_resctrl,
 )
-from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 
 _HOOKS: Final = (
@@ -30,7 +30,7 @@ _HOOKS: Final = (
     pod_resctrl.TASKS_HOOK,
     network_classes.HOOK,
     oom_score_adj.HOOK,
-    gpu_environment.HOOK,
+    devices.GPU_HOOK,
 )
 _RELEASING: Final = (
     group_identity.RELEASING,

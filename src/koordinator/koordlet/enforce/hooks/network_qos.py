@@ -19,19 +19,8 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.enforce.hooks.network_classes import OWNER, SETS, conflict, is_enabled, plan, removal, want
 from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.node import traffic_control as tc
 from koordinator.node.errors import Unavailable
-from koordinator.node.traffic_control import (
-    AddressSet,
-    Marking,
-    Member,
-    Qdisc,
-    Rule,
-    Step,
-    Thing,
-    TrafficControl,
-    TrafficControlAccess,
-    TrafficControlError,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +43,7 @@ class NetworkQoS:
 
     def __init__(
         self,
-        access: TrafficControlAccess,
+        access: tc.TrafficControlAccess,
         sources: NetworkSources,
         *,
         is_enabled: bool,
@@ -118,7 +107,7 @@ class NetworkQoS:
                     self._shape(control, policy, pods, has_net_cls)
 
     def _shape(
-        self, control: TrafficControl, policy: NodeSLOSpec, pods: Sequence[NodePod] | None, has_net_cls: bool
+        self, control: tc.TrafficControl, policy: NodeSLOSpec, pods: Sequence[NodePod] | None, has_net_cls: bool
     ) -> None:
         self._is_clear = False
         device = control.default_device()
@@ -140,28 +129,28 @@ class NetworkQoS:
             self._minors = wanted.minors
         self._carry_out(control, device, plan(wanted, shaping, self._marking(control)))
 
-    def _release(self, control: TrafficControl) -> None:
+    def _release(self, control: tc.TrafficControl) -> None:
         device = self._device or control.default_device()
         shaping = control.shaping(device) if device else None
         marking = control.marking(_SETS)
         # Where there is no iptables, there is nothing of ours that packets could get a class by.
-        steps = removal(shaping, marking if isinstance(marking, Marking) else None)
+        steps = removal(shaping, marking if isinstance(marking, tc.Marking) else None)
         if self._carry_out(control, device or "", steps):
-            raise TrafficControlError(f"network QoS is not taken away: {self._said}")
+            raise tc.TrafficControlError(f"network QoS is not taken away: {self._said}")
         self._minors, self._device, self._is_clear = {}, "", True
 
-    def _marking(self, control: TrafficControl) -> Marking | None:
-        found: Marking | Unavailable | TrafficControlError
+    def _marking(self, control: tc.TrafficControl) -> tc.Marking | None:
+        found: tc.Marking | Unavailable | tc.TrafficControlError
         try:
             found = control.marking(_SETS)
-        except TrafficControlError as error:
+        except tc.TrafficControlError as error:
             found = error
-        if isinstance(found, Marking):
+        if isinstance(found, tc.Marking):
             return found
         self._said.say(f"pods are not distinguished by class, and only their own limits count: {found}")
         return None
 
-    def _carry_out(self, control: TrafficControl, device: str, steps: Iterable[Step]) -> int:
+    def _carry_out(self, control: tc.TrafficControl, device: str, steps: Iterable[tc.Step]) -> int:
         """How many of them have failed. What needs something that could not be created is not tried, nor reported."""
         failed = 0
         lost: set[str] = set()
@@ -173,18 +162,18 @@ class NetworkQoS:
                 continue
             try:
                 control.do(device, step)
-            except TrafficControlError as error:
+            except tc.TrafficControlError as error:
                 failed += 1
                 self._said.say(f"{OWNER}: {error}")
-                if step.verb == "add" and isinstance(step.thing, Qdisc):
+                if step.verb == "add" and isinstance(step.thing, tc.Qdisc):
                     return failed
-                if step.verb == "add" and isinstance(step.thing, AddressSet):
+                if step.verb == "add" and isinstance(step.thing, tc.AddressSet):
                     lost.add(step.thing.name)
             else:
                 self._record(f"{device}: {step}")
         return failed
 
 
-def _base(thing: Thing) -> str:
+def _base(thing: tc.Thing) -> str:
     """The set that something is of."""
-    return thing.set if isinstance(thing, Member | Rule) else ""
+    return thing.set if isinstance(thing, tc.Member | tc.Rule) else ""

@@ -22,6 +22,7 @@ from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.koordlet.enforce.node_snapshot import tasks_of
 from koordinator.koordlet.enforce.strategies.snapshot import Problem, pod_reference
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandwidths
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -221,15 +222,9 @@ class Reconciler:
         group = hook.task_group(pod, rules) if hook.task_group is not None else None
         if group is None:
             return
-        tasks: set[int] = set()
-        for container in pod.containers:
-            # Containers end all the time.
-            with suppress(FileError):
-                tasks.update(self._sources.reader.tasks(container.cgroup))
+        tasks = tasks_of(self._sources.reader, (container.cgroup for container in pod.containers))
         if tasks:
-            yield DesiredSetting(
-                hook.name, Target(RESCTRL_TASKS, group), frozenset(tasks), f"tasks of the pod {pod.key}"
-            )
+            yield DesiredSetting(hook.name, Target(RESCTRL_TASKS, group), tasks, f"tasks of the pod {pod.key}")
 
     def _oom_scores(
         self, hook: Hook, pod: PodContext, container: ContainerContext, change: Change | None

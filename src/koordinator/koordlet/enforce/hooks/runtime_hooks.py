@@ -19,9 +19,9 @@ from koordinator.koordlet.enforce.hooks import core_sched, network_classes, pod_
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.contexts import PodContext
 from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
+from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.hook_server import HookServer
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
-from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of

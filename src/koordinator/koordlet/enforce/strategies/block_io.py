@@ -31,21 +31,10 @@ from koordinator.koordlet.enforce.executor.desired_settings import DesiredSettin
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot, pod_reference, read_annotation
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
+from koordinator.node import kernel_files as files
 from koordinator.node.block_devices import BlockDevices
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.kernel_files import (
-    BLOCK_COST_MODEL,
-    BLOCK_COST_QOS,
-    BLOCK_DEFAULT_WEIGHT,
-    BLOCK_READ_BPS,
-    BLOCK_READ_IOPS,
-    BLOCK_WEIGHT,
-    BLOCK_WRITE_BPS,
-    BLOCK_WRITE_IOPS,
-    KernelFile,
-    Target,
-    Value,
-)
+from koordinator.node.kernel_files import KernelFile, Target, Value
 
 OWNER: Final = "BlkIOReconcile"
 ROOT: Final = ""
@@ -54,13 +43,16 @@ _LATENCY: Final = 3000
 """Microseconds."""
 _LATENCY_PERCENT: Final = 95
 _NEUTRAL: Final[Mapping[KernelFile, Value]] = {
-    BLOCK_READ_IOPS: 0,
-    BLOCK_READ_BPS: 0,
-    BLOCK_WRITE_IOPS: 0,
-    BLOCK_WRITE_BPS: 0,
-    BLOCK_WEIGHT: BLOCK_DEFAULT_WEIGHT,
+    files.BLOCK_READ_IOPS: 0,
+    files.BLOCK_READ_BPS: 0,
+    files.BLOCK_WRITE_IOPS: 0,
+    files.BLOCK_WRITE_BPS: 0,
+    files.BLOCK_WEIGHT: files.BLOCK_DEFAULT_WEIGHT,
 }
-_NEUTRAL_COST: Final[Mapping[KernelFile, Value]] = {BLOCK_COST_QOS: "enable=0", BLOCK_COST_MODEL: "ctrl=auto"}
+_NEUTRAL_COST: Final[Mapping[KernelFile, Value]] = {
+    files.BLOCK_COST_QOS: "enable=0",
+    files.BLOCK_COST_MODEL: "ctrl=auto",
+}
 
 Claim = tuple[str, str]
 """The namespace and the name of a PersistentVolumeClaim."""
@@ -296,11 +288,11 @@ def _claim(pod: Pod, volume: Volume) -> Claim | None:
 def _limits(config: IOConfig) -> dict[KernelFile, Value]:
     weight = config.io_weight_percent
     return {
-        BLOCK_READ_IOPS: config.read_iops or 0,
-        BLOCK_READ_BPS: config.read_bps or 0,
-        BLOCK_WRITE_IOPS: config.write_iops or 0,
-        BLOCK_WRITE_BPS: config.write_bps or 0,
-        BLOCK_WEIGHT: BLOCK_DEFAULT_WEIGHT if weight is None else weight,
+        files.BLOCK_READ_IOPS: config.read_iops or 0,
+        files.BLOCK_READ_BPS: config.read_bps or 0,
+        files.BLOCK_WRITE_IOPS: config.write_iops or 0,
+        files.BLOCK_WRITE_BPS: config.write_bps or 0,
+        files.BLOCK_WEIGHT: files.BLOCK_DEFAULT_WEIGHT if weight is None else weight,
     }
 
 
@@ -314,7 +306,7 @@ def _cost(config: IOConfig) -> dict[KernelFile, Value]:
             raise _UnusableBlockError(f"ioCfg: a latency of {latency}, allowed: 0 or more microseconds")
         words.append(f"{letter}pct={_LATENCY_PERCENT if percent is None else percent}")
         words.append(f"{letter}lat={_LATENCY if latency is None else latency}")
-    return {BLOCK_COST_QOS: " ".join(words), BLOCK_COST_MODEL: _model(config)}
+    return {files.BLOCK_COST_QOS: " ".join(words), files.BLOCK_COST_MODEL: _model(config)}
 
 
 def _model(config: IOConfig) -> str:

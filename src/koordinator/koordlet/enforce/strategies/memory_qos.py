@@ -28,42 +28,26 @@ from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot,
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
+from koordinator.node import kernel_files as files
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.kernel_files import (
-    KEPT_FILES,
-    MEMORY_HIGH,
-    MEMORY_LOW,
-    MEMORY_MIN,
-    MEMORY_OOM_GROUP,
-    MEMORY_PRIORITY,
-    MEMORY_USE_PRIORITY_OOM,
-    MEMORY_WATERMARK_MIN_ADJUSTMENT,
-    MEMORY_WATERMARK_RATIO,
-    MEMORY_WATERMARK_SCALE,
-    PAGE_CACHE_ENABLE,
-    PAGE_CACHE_SIZE,
-    PAGE_CACHE_SYNC,
-    UNLIMITED,
-    KernelFile,
-    Target,
-)
+from koordinator.node.kernel_files import KernelFile, Target
 
 OWNER: Final = "CgroupReconcile"
 _CLASSES: Final = {KubernetesQoS.GUARANTEED: "LSR", KubernetesQoS.BURSTABLE: "LS", KubernetesQoS.BEST_EFFORT: "BE"}
 """Of the NodeSLO, by whose folder gets what they say of killing."""
 FILES: Final = (
-    MEMORY_MIN,
-    MEMORY_LOW,
-    MEMORY_HIGH,
-    MEMORY_WATERMARK_RATIO,
-    MEMORY_WATERMARK_SCALE,
-    MEMORY_WATERMARK_MIN_ADJUSTMENT,
-    MEMORY_USE_PRIORITY_OOM,
-    MEMORY_PRIORITY,
-    MEMORY_OOM_GROUP,
-    PAGE_CACHE_SIZE,
-    PAGE_CACHE_SYNC,
-    PAGE_CACHE_ENABLE,
+    files.MEMORY_MIN,
+    files.MEMORY_LOW,
+    files.MEMORY_HIGH,
+    files.MEMORY_WATERMARK_RATIO,
+    files.MEMORY_WATERMARK_SCALE,
+    files.MEMORY_WATERMARK_MIN_ADJUSTMENT,
+    files.MEMORY_USE_PRIORITY_OOM,
+    files.MEMORY_PRIORITY,
+    files.MEMORY_OOM_GROUP,
+    files.PAGE_CACHE_SIZE,
+    files.PAGE_CACHE_SYNC,
+    files.PAGE_CACHE_ENABLE,
 )
 """All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
 
@@ -109,19 +93,23 @@ def targets_of_kubelet(snapshot: Snapshot, layout: CgroupLayout) -> tuple[list[T
     folders = [folder for pod in pods for folder in (pod.cgroup, *(each.cgroup for each in pod.running))]
     classes = dict.fromkeys(layout.qos(each) for each in KubernetesQoS)
     return (
-        [Target(file, folder) for folder in classes for file in (MEMORY_MIN, MEMORY_LOW)],
-        [Target(file, folder) for folder in folders for file in (MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH)],
+        [Target(file, folder) for folder in classes for file in (files.MEMORY_MIN, files.MEMORY_LOW)],
+        [
+            Target(file, folder)
+            for folder in folders
+            for file in (files.MEMORY_MIN, files.MEMORY_LOW, files.MEMORY_HIGH)
+        ],
     )
 
 
 def _beside_kubelet(
     setting: DesiredSetting, of_kubelet: Mapping[Target, int], classes: Collection[str]
 ) -> Iterator[DesiredSetting]:
-    if setting.target.file not in KEPT_FILES:
+    if setting.target.file not in files.KEPT_FILES:
         yield setting
         return
     given = of_kubelet.get(setting.target)
-    if setting.value == (UNLIMITED if setting.target.file is MEMORY_HIGH else 0):
+    if setting.value == (files.UNLIMITED if setting.target.file is files.MEMORY_HIGH else 0):
         if given is not None:
             reason = f"{setting.reason}: what the kubelet has given, by its gate MemoryQoS"
             yield replace(setting, value=given, reason=reason, priority=Priority.RELEASE)
@@ -193,10 +181,10 @@ def _protection(config: MemoryQoS, requested: int) -> Iterator[tuple[KernelFile,
     least = None
     if config.min_limit_percent is not None:
         least = requested * config.min_limit_percent // 100
-        yield MEMORY_MIN, least
+        yield files.MEMORY_MIN, least
     if config.low_limit_percent is not None:
         low = requested * config.low_limit_percent // 100
-        yield MEMORY_LOW, max(low, least or 0) if low > 0 else low
+        yield files.MEMORY_LOW, max(low, least or 0) if low > 0 else low
 
 
 def _pod_settings(pod: NodePod, config: MemoryQoS, priority: Priority, allocatable: int) -> Iterator[DesiredSetting]:
@@ -219,7 +207,7 @@ def _pod_settings(pod: NodePod, config: MemoryQoS, priority: Priority, allocatab
             container.cgroup,
             *_protection(config, requested),
             *_settings(config),
-            (MEMORY_HIGH, _high(config, requested, limit or allocatable)),
+            (files.MEMORY_HIGH, _high(config, requested, limit or allocatable)),
         )
 
 
@@ -227,25 +215,25 @@ def _high(config: MemoryQoS, requested: int, limit: int) -> int | None:
     if config.throttling_percent is None:
         return None
     if config.throttling_percent == 0:
-        return UNLIMITED
+        return files.UNLIMITED
     high = requested + (limit - requested) * config.throttling_percent // 100
     return max(high, requested * (config.min_limit_percent or 0) // 100)
 
 
 def _settings(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
     return (
-        (MEMORY_WATERMARK_RATIO, config.wmark_ratio),
-        (MEMORY_WATERMARK_SCALE, config.wmark_scale_permill),
-        (MEMORY_WATERMARK_MIN_ADJUSTMENT, config.wmark_min_adj),
+        (files.MEMORY_WATERMARK_RATIO, config.wmark_ratio),
+        (files.MEMORY_WATERMARK_SCALE, config.wmark_scale_permill),
+        (files.MEMORY_WATERMARK_MIN_ADJUSTMENT, config.wmark_min_adj),
         *_killing(config),
     )
 
 
 def _killing(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
     return (
-        (MEMORY_USE_PRIORITY_OOM, config.priority_enable),
-        (MEMORY_PRIORITY, config.priority),
-        (MEMORY_OOM_GROUP, config.oom_kill_group),
+        (files.MEMORY_USE_PRIORITY_OOM, config.priority_enable),
+        (files.MEMORY_PRIORITY, config.priority),
+        (files.MEMORY_OOM_GROUP, config.oom_kill_group),
     )
 
 
@@ -254,14 +242,14 @@ def _page_cache(config: MemoryQoS, limit: int) -> tuple[tuple[KernelFile, int | 
     if size is None and config.page_cache_limit_percent is not None and limit:
         size = limit * config.page_cache_limit_percent // 100
     if size is None:
-        return () if config.page_cache_enable is None else ((PAGE_CACHE_ENABLE, int(config.page_cache_enable)),)
+        return () if config.page_cache_enable is None else ((files.PAGE_CACHE_ENABLE, int(config.page_cache_enable)),)
     # The kernel takes no more than the limit of all memory.
     size = min(size, limit) if limit else size
     enabled = size > 0 if config.page_cache_enable is None else config.page_cache_enable
     return (
-        (PAGE_CACHE_SIZE, size),
-        (PAGE_CACHE_SYNC, int(bool(config.page_cache_reclaim_sync)) if size else None),
-        (PAGE_CACHE_ENABLE, int(enabled)),
+        (files.PAGE_CACHE_SIZE, size),
+        (files.PAGE_CACHE_SYNC, int(bool(config.page_cache_reclaim_sync)) if size else None),
+        (files.PAGE_CACHE_ENABLE, int(enabled)),
     )
 
 
