@@ -79,28 +79,16 @@ class DecisionReport:
 
     def export(self, metrics: AgentMetrics, states: StatesInformer, executor: Executor) -> None:
         """What was decided, under the original's names."""
-        metrics.latest(
-            "be_suppress_cpu_cores", "Number of cores suppress by koordlet", ("type",), self._suppressed_cores
-        )
-        metrics.latest(
-            "be_suppress_ls_used_cpu_cores",
-            "Number of cpu cores used by LS. We consider non-BE pods and podMeta-missing pods as LS.",
-            (),
-            self._online_cores,
-        )
-        for name, help_text, file in (
-            (
-                "container_scaled_cfs_burst_us",
-                "The maximum accumulated run-time(in microseconds) in container-level set by koordlet",
-                CPU_BURST,
-            ),
-            (
-                "container_scaled_cfs_quota_us",
-                "Run-time replenished within a period (in microseconds) in container-level set by koordlet",
-                CPU_QUOTA,
-            ),
+        help_text = "Number of cores suppress by koordlet"
+        metrics.latest("be_suppress_cpu_cores", help_text, ("type",), self._suppressed_cores)
+        help_text = "Number of cpu cores used by LS. We consider non-BE pods and podMeta-missing pods as LS."
+        metrics.latest("be_suppress_ls_used_cpu_cores", help_text, (), self._online_cores)
+        for name, what, file in (
+            ("burst", "The maximum accumulated run-time(in microseconds)", CPU_BURST),
+            ("quota", "Run-time replenished within a period (in microseconds)", CPU_QUOTA),
         ):
-            metrics.latest(name, help_text, _OF_CONTAINER, partial(_in_force, states, executor, file))
+            help_text, rows = f"{what} in container-level set by koordlet", partial(_in_force, states, executor, file)
+            metrics.latest(f"container_scaled_cfs_{name}_us", help_text, _OF_CONTAINER, rows)
 
     def _suppressed_cores(self) -> Rows:
         figures = self._figures.get(cpu_suppress.OWNER, {})

@@ -29,7 +29,6 @@ from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods.node_pod import inner_folders
 from koordinator.koordlet.report.suppression import SuppressionReport
-from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_file_codec import KernelFileCodec
 
@@ -88,7 +87,16 @@ class Enforcement:
             given.client, lambda: block_io.claims(pod for pod in states.pods if not pod.has_finished)
         )
         self._table = StrategyTable(context, self._sources, self._claims, monitor)
-        self._evictions = Evictions(options, self._sources, self._evictor(recorder), self._report.say, given.clock)
+        count = count_evictions(context.metrics, given.clock)
+        evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
+        self._evictions = Evictions(options, self._sources, evictor, self._report.say, given.clock)
+        self._terway = TerwayQoS(
+            options.host,
+            partial(take_snapshot, self._sources),
+            self._report.report,
+            context.audit,
+            observe_only=observe_only,
+        )
         self.hooks = RuntimeHooks(context, self._sources)
         self.enforcing = EnforcingPass(
             self._table.strategies(),
@@ -121,7 +129,7 @@ class Enforcement:
         loops = [Loop("enforce", enforce, self.enforcing.interval, _DEADLINE), *self._evictions.loops()]
         gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
         if gates.enabled(features.TERWAY_QOS) and interval > 0:
-            loops.append(Loop(terway_files.OWNER, self._terway().reconcile, interval, _DEADLINE))
+            loops.append(Loop(terway_files.OWNER, self._terway.reconcile, interval, _DEADLINE))
         if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
             loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
         return [*loops, *self.hooks.loops()]
@@ -141,18 +149,3 @@ class Enforcement:
     def _accept(self, spec: NodeSLOSpec) -> None:
         for section in self._sources.policy.accept(spec):
             self._report.reject_node_slo(section)
-
-    def _evictor(self, recorder: EventRecorder) -> Evictor:
-        context, given = self._context, self._context.given
-        count = count_evictions(context.metrics, given.clock)
-        is_observing = context.options.enforcement.observe_only
-        return Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=is_observing)
-
-    def _terway(self) -> TerwayQoS:
-        return TerwayQoS(
-            self._context.options.host,
-            partial(take_snapshot, self._sources),
-            self._report.report,
-            self._context.audit,
-            observe_only=self._context.options.enforcement.observe_only,
-        )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from koordinator.api.node import Node
 from koordinator.api.qos import KubernetesQoS
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.policy import EnforcedPolicy
@@ -123,32 +122,28 @@ def take_snapshot(sources: SnapshotSources, *, with_best_effort: bool = False) -
     applications = policy.host_applications if policy is not None else []
     cores = {each.name: present.cpu(table.host_applications.get(each.name)) for each in applications}
     node = table.node if table.node.at >= present.since else None
-    reported = sources.states.topology
+    states = sources.states
+    reported = states.topology
     return Snapshot(
-        node=sources.states.node,
+        node=states.node,
         policy=policy,
         pods=sources.pods,
         node_cpu=node.cpu if node is not None else None,
         node_memory=float(node.memory.usage) if node is not None else None,
         huge_pages=float(node.memory.huge_pages) if node is not None else 0.0,
         host_applications={name: value for name, value in cores.items() if value is not None},
-        topology=sources.topology() if reported is not None or not _is_kubelet_static(sources) else None,
+        topology=sources.topology() if reported is not None or not _is_kubelet_static(states) else None,
         best_effort=sources.best_effort() if with_best_effort else None,
         cpu_manager_policy=reported.kubelet.policy if reported is not None else "",
-        kept_cpus=reported.kept_cpus if reported is not None else _reserved(sources.states.node),
+        kept_cpus=reported.kept_cpus if reported is not None else reserved_cpus(states.node),
         kubelet_cpus=reported.kubelet_cpus if reported is not None else frozenset(),
     )
 
 
-def _is_kubelet_static(sources: SnapshotSources) -> bool:
+def _is_kubelet_static(states: StatesInformer) -> bool:
     """Whether there are CPUs that nobody may be put on before it is known which ones."""
-    configuration = sources.states.kubelet_configuration
+    configuration = states.kubelet_configuration
     return configuration is not None and configuration.document.get("cpuManagerPolicy") == STATIC
-
-
-def _reserved(node: Node | None) -> frozenset[int]:
-    """An amount of CPU is a set of CPUs only by the topology of the node."""
-    return reserved_cpus(node) if node is not None else frozenset()
 
 
 def tasks_of(reader: CgroupReader, folders: Iterable[str]) -> frozenset[int]:

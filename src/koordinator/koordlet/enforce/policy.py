@@ -65,7 +65,7 @@ class EnforcedPolicy:
         """The part of the extensions that is koordlet's own."""
 
     def accept(self, spec: NodeSLOSpec) -> tuple[str, ...]:
-        """Take what is valid of it. The result names each invalid section, with its fields and what is allowed there."""
+        """Take what is valid of it. The result names each invalid section, its fields and what is allowed."""
         if self._is_fixed:
             return ()
         invalid: list[str] = []

@@ -23,7 +23,7 @@ from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import CPU_POLICY_CORE_SCHED, CPUQoSConfig
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.strategies.qos_classes import class_name, qos_classes
@@ -44,14 +44,10 @@ _SOURCES: Final = 3
 class Container:
     """A container that runs. ``group`` None: its processes are to have no cookie; ``cookies`` by process."""
 
-    namespace: str
-    pod: str
-    uid: str
-    name: str
-    id: str
+    of: ContainerContext
+    pod: PodContext
     group: str | None
     cookies: Mapping[int, int]
-    is_sandbox: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +180,7 @@ def _for_group(group: str, members: Mapping[int, int], cookie: int | None) -> Cr
 
 
 def _clear(containers: Sequence[Container], given: AbstractSet[int], why: str) -> list[Clear]:
-    in_sandboxes = {cookie for each in containers if each.is_sandbox for cookie in each.cookies.values()}
+    in_sandboxes = {cookie for each in containers if each.of.is_sandbox for cookie in each.cookies.values()}
     ours = (given | in_sandboxes) - {NO_COOKIE}
     processes = tuple(
         process

@@ -91,15 +91,11 @@ def net_class(pod: PodContext, rules: Rules) -> Change | None:
 
 
 def want(
-    policy: NodeSLOSpec,
-    pods: Sequence[NodePod],
-    known: Mapping[str, int],
-    *,
-    knows_pods: bool = True,
-    has_net_cls: bool = False,
+    policy: NodeSLOSpec, listed: Sequence[NodePod] | None, known: Mapping[str, int], *, has_net_cls: bool
 ) -> Wanted:
-    """For a policy that enables it. ``known`` are the minor numbers that pods had before; ``has_net_cls``: whether
-    packets can be assigned by cgroup."""
+    """For a policy that enables it. ``listed`` are pods that have not finished, None while they are not known;
+    ``known`` the minor numbers that pods had before; ``has_net_cls``: whether packets can be assigned by cgroup."""
+    pods = listed or ()
     system = policy.system_strategy
     total = system.total_network_bandwidth.value if system is not None else 0
     problems: list[str] = []
@@ -132,7 +128,7 @@ def want(
         filters=frozenset(filters),
         members={name: frozenset(addresses) for name, addresses in members.items()},
         minors=minors,
-        knows_pods=knows_pods,
+        knows_pods=listed is not None,
         problems=tuple(problems),
     )
 

@@ -56,7 +56,8 @@ class NetworkQoS:
         self._is_enabled = is_enabled
         self._observe_only = observe_only
         self._record = record
-        self._minors: Mapping[str, int] = {}
+        self.minors: Mapping[str, int] = {}
+        """Of the classes of pods that have one of their own, by UID."""
         self._device = ""
         self._is_clear = False
         """Whether everything has been taken away, or there was nothing."""
@@ -64,11 +65,6 @@ class NetworkQoS:
         # One thread, and always the same: rounds come one after the other, also where one was given up, and memory that
         # a round has freed is there for the next.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="network QoS")
-
-    @property
-    def minors(self) -> Mapping[str, int]:
-        """The minor numbers of the classes of pods that have one of their own, by UID."""
-        return self._minors
 
     async def reconcile(self) -> None:
         """One round. TrafficControlError if nothing can be read, or if something cannot be taken away."""
@@ -78,7 +74,7 @@ class NetworkQoS:
         wanted = policy if self._is_enabled and is_enabled(policy) else None
         if wanted is None and (self._is_clear or self._has_never_been()):
             return
-        work = partial(self._work, wanted, self._sources.pods(), self._sources.has_net_cls())
+        work = partial(self._round, wanted, self._sources.pods(), self._sources.has_net_cls())
         if self._access.waits:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
         else:
@@ -89,17 +85,14 @@ class NetworkQoS:
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
-    def _work(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
-        with self._said.round():
-            self._round(policy, pods, has_net_cls)
-
     def _round(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
-        opened = self._access.open()
-        if isinstance(opened, Unavailable):
-            self._is_clear = policy is None
-            if policy is not None:
-                self._said.say(f"no network QoS: {opened}")
-        else:
+        with self._said.round():
+            opened = self._access.open()
+            if isinstance(opened, Unavailable):
+                self._is_clear = policy is None
+                if policy is not None:
+                    self._said.say(f"no network QoS: {opened}")
+                return
             with closing(opened) as control:
                 if policy is None:
                     self._release(control)
@@ -122,11 +115,11 @@ class NetworkQoS:
         if trouble := conflict(shaping):
             self._said.say(f"no network QoS: {trouble}")
             return
-        wanted = want(policy, pods or (), self._minors, knows_pods=pods is not None, has_net_cls=has_net_cls)
+        wanted = want(policy, pods, self.minors, has_net_cls=has_net_cls)
         for problem in wanted.problems:
             self._said.say(f"{OWNER}: {problem}")
         if pods is not None:
-            self._minors = wanted.minors
+            self.minors = wanted.minors
         self._carry_out(control, device, plan(wanted, shaping, self._marking(control)))
 
     def _release(self, control: tc.TrafficControl) -> None:
@@ -137,7 +130,7 @@ class NetworkQoS:
         steps = removal(shaping, marking if isinstance(marking, tc.Marking) else None)
         if self._carry_out(control, device or "", steps):
             raise tc.TrafficControlError(f"network QoS is not taken away: {self._said}")
-        self._minors, self._device, self._is_clear = {}, "", True
+        self.minors, self._device, self._is_clear = {}, "", True
 
     def _marking(self, control: tc.TrafficControl) -> tc.Marking | None:
         found: tc.Marking | Unavailable | tc.TrafficControlError

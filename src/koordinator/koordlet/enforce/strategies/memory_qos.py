@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.pod import Container
+from koordinator.api.pod import ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
@@ -52,6 +52,10 @@ FILES: Final = (
 """All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
 
 
+_Values = tuple[tuple[KernelFile, int | None], ...]
+"""None: nothing is written to that file."""
+
+
 class _PodMemoryQoS(MemoryQoS):
     """The pod's annotation."""
 
@@ -72,11 +76,13 @@ def decide(
     if strategy is None or allocatable is None:
         return Decision(None, "the NodeSLO or the Node is not known")
     settings: list[DesiredSetting] = []
-    protected: dict[str, Counter[KernelFile]] = {}
+    protected: dict[str, dict[KernelFile, int]] = {}
     for usage in snapshot.pods:
         found = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
         settings += found.settings
-        protected.setdefault(usage.pod.kubernetes_qos, Counter()).update(found.protection)
+        sums = protected.setdefault(usage.pod.kubernetes_qos, {})
+        for file, amount in found.protection:
+            sums[file] = sums.get(file, 0) + amount
     settings += [each for each in _class_settings(strategy, layout, protected) if each.target.file not in absent]
     if of_kubelet is not None:
         classes = {layout.qos(each) for each in KubernetesQoS}
@@ -124,15 +130,15 @@ class _OfPod:
     """The settings of a pod and of its containers, and what it adds to what its QoS class protects."""
 
     settings: tuple[DesiredSetting, ...] = ()
-    protection: Mapping[KernelFile, int] = field(default_factory=dict)
+    protection: tuple[tuple[KernelFile, int], ...] = ()
 
 
 def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]) -> _OfPod:
     config, priority = _config(pod, strategy)
     if config is None or not pod.is_active:
         return _OfPod()
-    settings = _pod_settings(pod, config, priority, allocatable)
-    protection = dict(_protection(config, _request(pod)))
+    protection = tuple(_protection(config, _request(pod)))
+    settings = _pod_settings(pod, config, protection, priority, allocatable)
     return _OfPod(tuple(each for each in settings if each.target.file not in absent), protection)
 
 
@@ -165,14 +171,13 @@ def _request(pod: NodePod) -> int:
 def _limit(pod: NodePod) -> int:
     """Bytes; 0 for no limit."""
     is_batch = pod.qos is QoSClass.BE
-    limits = [_amount(each, BATCH_MEMORY if is_batch else MEMORY, of_limit=True) for each in pod.pod.spec.containers]
+    limits = [_amount(each.resources.limits, BATCH_MEMORY if is_batch else MEMORY) for each in pod.pod.spec.containers]
     if not all(limits):
         return 0
     return sum(limits) if is_batch else pod.limits.get(MEMORY, 0) // 10**9
 
 
-def _amount(container: Container, name: str, *, of_limit: bool) -> int:
-    amounts = container.resources.limits if of_limit else container.resources.requests
+def _amount(amounts: ResourceList, name: str) -> int:
     amount = amounts.get(name)
     return 0 if amount is None else max(amount.value, 0)
 
@@ -187,28 +192,31 @@ def _protection(config: MemoryQoS, requested: int) -> Iterator[tuple[KernelFile,
         yield files.MEMORY_LOW, max(low, least or 0) if low > 0 else low
 
 
-def _pod_settings(pod: NodePod, config: MemoryQoS, priority: Priority, allocatable: int) -> Iterator[DesiredSetting]:
+def _pod_settings(
+    pod: NodePod, config: MemoryQoS, protection: _Values, priority: Priority, allocatable: int
+) -> Iterator[DesiredSetting]:
     reason = "the pod's annotation memoryQOS" if priority is Priority.POD else f"memoryQOS of {pod.qos_with_default}"
-
-    def settings(folder: str, *values: tuple[KernelFile, int | None]) -> Iterator[DesiredSetting]:
-        for file, value in values:
-            if value is not None:
-                yield DesiredSetting(OWNER, Target(file, folder), value, reason, priority)
-
-    protection = _protection(config, _request(pod))
-    yield from settings(pod.cgroup, *protection, *_page_cache(config, _limit(pod)), *_settings(config))
+    yield from _desired(
+        pod.cgroup, (*protection, *_page_cache(config, _limit(pod)), *_settings(config)), reason, priority
+    )
     name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
-    specs = {container.name: container for container in pod.pod.spec.containers}
+    specs = {container.name: container.resources for container in pod.pod.spec.containers}
     for container in pod.running:
         if (spec := specs.get(container.name)) is None:
             continue
-        requested, limit = _amount(spec, name, of_limit=False), _amount(spec, name, of_limit=True)
-        yield from settings(
-            container.cgroup,
-            *_protection(config, requested),
-            *_settings(config),
-            (files.MEMORY_HIGH, _high(config, requested, limit or allocatable)),
+        requested, limit = _amount(spec.requests, name), _amount(spec.limits, name)
+        high = files.MEMORY_HIGH, _high(config, requested, limit or allocatable)
+        yield from _desired(
+            container.cgroup, (*_protection(config, requested), *_settings(config), high), reason, priority
         )
+
+
+def _desired(
+    folder: str, values: _Values, reason: str, priority: Priority = Priority.POLICY
+) -> Iterator[DesiredSetting]:
+    for file, value in values:
+        if value is not None:
+            yield DesiredSetting(OWNER, Target(file, folder), value, reason, priority)
 
 
 def _high(config: MemoryQoS, requested: int, limit: int) -> int | None:
@@ -220,7 +228,7 @@ def _high(config: MemoryQoS, requested: int, limit: int) -> int | None:
     return max(high, requested * (config.min_limit_percent or 0) // 100)
 
 
-def _settings(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
+def _settings(config: MemoryQoS) -> _Values:
     return (
         (files.MEMORY_WATERMARK_RATIO, config.wmark_ratio),
         (files.MEMORY_WATERMARK_SCALE, config.wmark_scale_permill),
@@ -229,7 +237,7 @@ def _settings(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
     )
 
 
-def _killing(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
+def _killing(config: MemoryQoS) -> _Values:
     return (
         (files.MEMORY_USE_PRIORITY_OOM, config.priority_enable),
         (files.MEMORY_PRIORITY, config.priority),
@@ -237,7 +245,7 @@ def _killing(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
     )
 
 
-def _page_cache(config: MemoryQoS, limit: int) -> tuple[tuple[KernelFile, int | None], ...]:
+def _page_cache(config: MemoryQoS, limit: int) -> _Values:
     size = config.page_cache_limit_size
     if size is None and config.page_cache_limit_percent is not None and limit:
         size = limit * config.page_cache_limit_percent // 100
@@ -264,9 +272,6 @@ def _class_settings(
     for kubernetes_class, name in _CLASSES.items():
         sums = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
         folder = layout.qos(kubernetes_class)
-        for file, amount in sums.items():
-            yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
-        config = classes[name].memory_qos
-        for file, value in _killing(config) if config is not None else ():
-            if value is not None:
-                yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")
+        yield from _desired(folder, tuple(sums.items()), "the sum over its pods")
+        if (config := classes[name].memory_qos) is not None:
+            yield from _desired(folder, _killing(config), f"memoryQOS of {kubernetes_class}")

@@ -170,9 +170,11 @@ def system_cpus(node: Node) -> frozenset[int]:
     return cpu_list_or_none(system.cpuset) if system is not None else frozenset()
 
 
-def reserved_cpus(node: Node) -> frozenset[int]:
+def reserved_cpus(node: Node | None) -> frozenset[int]:
     """CPUs that pods keep off as the annotations name them: the node's reservation, and the exclusive ones of the
-    system."""
+    system. An amount that is reserved is a set of CPUs only by the topology of the node."""
+    if node is None:
+        return frozenset()
     system = annotation_or_none(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
     return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)
