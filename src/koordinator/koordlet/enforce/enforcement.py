@@ -89,7 +89,7 @@ class Enforcement:
         self._table = StrategyTable(context, self._sources, self._claims, monitor)
         count = count_evictions(context.metrics, given.clock)
         evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
-        self._evictions = Evictions(options, self._sources, evictor, self._report.say, given.clock)
+        self._evictions = Evictions(context, self._sources, evictor, self._report.say)
         self._terway = TerwayQoS(
             options.host,
             partial(take_snapshot, self._sources),

@@ -17,6 +17,7 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics, Expiry
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
 from koordinator.koordlet.enforce.strategies import eviction
@@ -25,7 +26,6 @@ from koordinator.koordlet.enforce.strategies.eviction_round import EvictionRound
 from koordinator.koordlet.enforce.strategies.snapshot import pod_reference
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.recent_usage import RecentUsage
-from koordinator.koordlet.options import Options
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.events import EventRecorder
@@ -168,21 +168,16 @@ class Evictions:
     Add its ``loops`` to the agent's."""
 
     def __init__(
-        self,
-        options: Options,
-        sources: SnapshotSources,
-        evictor: Evictor,
-        say: Callable[[str, str], None],
-        clock: Clock,
+        self, context: AgentContext, sources: SnapshotSources, evictor: Evictor, say: Callable[[str, str], None]
     ) -> None:
         """``say`` is called with the name of the evictions and what is wrong with their settings."""
-        self._options = options
+        self._options = context.options
+        self._clock = context.given.clock
         self._sources = sources
         self._evictor = evictor
         self._say = say
-        self._clock = clock
         # As the original: for CPU the first pause begins with the agent, for memory there is none before an eviction.
-        self._last = {"CPU": clock.monotonic(), "memory": -math.inf}
+        self._last = {"CPU": self._clock.monotonic(), "memory": -math.inf}
 
     def loops(self) -> list[Loop]:
         """Of what a gate enables, and has an interval."""

@@ -15,14 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
-from koordinator.base.served_connections import ProgramConnections
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.hooks.starting import FAIL, IGNORE, StartingHooks
-from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.node.grpc_server import GrpcServer, Handler
 
 logger = logging.getLogger(__name__)
@@ -43,19 +41,12 @@ class RegistrationError(KoordinatorError):
 class HookServer:
     """``run`` it beside the loops."""
 
-    def __init__(
-        self,
-        options: HookOptions,
-        hooks: StartingHooks,
-        states: StatesInformer,
-        clock: Clock,
-        connections: ProgramConnections,
-    ) -> None:
-        self._options = options
+    def __init__(self, context: AgentContext, hooks: StartingHooks) -> None:
+        self._options = context.options.hooks
         self._hooks = hooks
-        self._states = states
-        self._clock = clock
-        self._connections = connections
+        self._states = context.states
+        self._clock = context.given.clock
+        self._connections = context.connections
         self._said = SaidOnce(logger)
         self.is_serving = False
 

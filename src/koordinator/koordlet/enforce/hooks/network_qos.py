@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -27,32 +26,27 @@ logger = logging.getLogger(__name__)
 _SETS: Final = frozenset(SETS)
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSources:
-    """What a round goes by."""
-
-    policy: Callable[[], NodeSLOSpec | None]
-    pods: Callable[[], Sequence[NodePod] | None]
-    """Those that have not finished; None while the kubelet has not listed them."""
-    has_net_cls: Callable[[], bool]
-    """Whether cgroups have net_cls.classid."""
-
-
 class NetworkQoS:
     """Call ``reconcile`` now and then."""
 
     def __init__(
         self,
         access: tc.TrafficControlAccess,
-        sources: NetworkSources,
+        policy: Callable[[], NodeSLOSpec | None],
+        pods: Callable[[], Sequence[NodePod] | None],
+        has_net_cls: Callable[[], bool],
         *,
         is_enabled: bool,
         observe_only: bool = False,
         record: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Not ``is_enabled``: what there is of it is taken away. ``record`` is called with everything that was done."""
+        """``pods`` are those that have not finished, None while the kubelet has not listed them; ``has_net_cls``:
+        whether cgroups have net_cls.classid. Not ``is_enabled``: what there is of it is taken away. ``record`` is
+        called with everything that was done."""
         self._access = access
-        self._sources = sources
+        self._policy = policy
+        self._pods = pods
+        self._has_net_cls = has_net_cls
         self._is_enabled = is_enabled
         self._observe_only = observe_only
         self._record = record
@@ -68,13 +62,13 @@ class NetworkQoS:
 
     async def reconcile(self) -> None:
         """One round. TrafficControlError if nothing can be read, or if something cannot be taken away."""
-        policy = self._sources.policy()
+        policy = self._policy()
         if policy is None:
             return
         wanted = policy if self._is_enabled and is_enabled(policy) else None
         if wanted is None and (self._is_clear or self._has_never_been()):
             return
-        work = partial(self._round, wanted, self._sources.pods(), self._sources.has_net_cls())
+        work = partial(self._round, wanted, self._pods(), self._has_net_cls())
         if self._access.waits:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
         else:

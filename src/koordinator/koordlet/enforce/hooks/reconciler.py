@@ -18,16 +18,14 @@ from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
 from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
-from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.enforce.node_snapshot import tasks_of
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, tasks_of
 from koordinator.koordlet.enforce.strategies.snapshot import Problem, pod_reference
-from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandwidths
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
-from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.cgroup_layout import UnknownCgroupError
 from koordinator.node.errors import FileError
 from koordinator.node.host import list_subfolders
 from koordinator.node.kernel_files import (
@@ -59,20 +57,6 @@ Follower = Callable[[Sequence[PodContext], Rules], None]
 """Does what is no writing of files, for the pods and rules that were gone over."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcilerSources:
-    """What it goes by."""
-
-    pods: Callable[[], Sequence[NodePod]]
-    rules: Callable[[], Rules]
-    reader: CgroupReader
-    layout: CgroupLayout
-    executor: Executor
-    bandwidths: KubeletBandwidths
-    clock: Clock
-    report: DecisionReport
-
-
 _Problems = list[tuple[str, Problem]]
 """Of a hook by name."""
 
@@ -96,27 +80,33 @@ class Reconciler:
     the steps of a pass."""
 
     def __init__(
-        self, hooks: Hooks, sources: ReconcilerSources, observe: Observe, followers: Sequence[Follower] = ()
+        self,
+        hooks: Hooks,
+        sources: SnapshotSources,
+        rules: Callable[[], Rules],
+        report: DecisionReport,
+        clock: Clock,
+        observe: Observe,
+        followers: Sequence[Follower] = (),
     ) -> None:
         """``followers`` are called when what the hooks desire was applied."""
         # What is of processes comes last, right before it is applied: their numbers mean others a moment later.
         self._hooks = tuple(sorted(hooks.reconciled, key=lambda hook: hook.is_of_processes))
         self._sources = sources
+        self._get_rules = rules
+        self._report = report
+        self._clock = clock
         self._observe = observe
         self._followers = followers
         self._starting: dict[str, _Decided] = {}
         self._decided: dict[str, _Decided] = {}
         """By UID, by these rules."""
         self._rules = Rules()
-        self._scores: dict[tuple[str, str, str, str], int] = {}
-        self._new_scores = self._scores
+        self.oom_scores: dict[tuple[str, str, str, str], int] = {}
+        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
+        self._new_scores = self.oom_scores
         """Of the pass that is under way."""
         self._submitted: tuple[Sequence[PodContext], Rules] | None = None
-
-    @property
-    def oom_scores(self) -> Mapping[tuple[str, str, str, str], int]:
-        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
-        return self._scores
 
     def start(self, pod: PodContext, rules: Rules) -> None:
         """A runtime is about to run the pod, whose cgroup is there. The runtime waits, and with it others that start:
@@ -124,8 +114,8 @@ class Reconciler:
         executor = self._sources.executor
         # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
         targets = executor.look_again(pod.cgroup)
-        if all(each.uid != pod.uid for each in self._sources.pods()):
-            until = self._sources.clock.monotonic() + _STARTING_SECONDS
+        if all(each.uid != pod.uid for each in self._sources.states.pods):
+            until = self._clock.monotonic() + _STARTING_SECONDS
             self._starting[pod.uid] = decided = _Decided(pod, *self._decide(pod, rules), until=until)
             for hook in self._hooks:
                 if _is_kept(hook):
@@ -139,7 +129,7 @@ class Reconciler:
         """What the hooks desire now of all pods and of the node, to the executor, in steps between which others may
         have their turn. What they have decided of a pod holds until the pod, what the kubelet gives it, or a rule is
         another."""
-        rules = self._sources.rules()
+        rules = self._get_rules()
         listed = yield from self._listed(rules)
         problems = _Problems()
         found = listed
@@ -155,10 +145,10 @@ class Reconciler:
                 desired += [each for pod in pods for each in self._of_pod(hook, pod, rules, problems)]
             self._sources.executor.submit(hook.name, [*desired, *self._of_node(hook, pods, rules, problems)])
             self._submitted = pods, rules
-        self._scores = self._new_scores
+        self.oom_scores = self._new_scores
         problems += [problem for each in found for problem in each.problems]
         for hook in self._hooks:
-            self._sources.report.report(hook.name, [problem for name, problem in problems if name == hook.name])
+            self._report.report(hook.name, [problem for name, problem in problems if name == hook.name])
 
     def after_apply(self) -> None:
         """What follows when it was applied."""
@@ -172,7 +162,7 @@ class Reconciler:
 
     def _listed(self, rules: Rules) -> Generator[None, None, list[_Decided]]:
         """Of all pods that the kubelet lists and that have not finished; of those that start, anew by other rules."""
-        pods = [pod for pod in self._sources.pods() if not pod.has_finished]
+        pods = [pod for pod in self._sources.states.pods if not pod.has_finished]
         if rules != self._rules:
             self._decided, self._rules = {}, rules
             for uid, each in self._starting.items():
@@ -188,7 +178,7 @@ class Reconciler:
                     yield
             found[pod.uid] = known
         self._decided = found
-        now = self._sources.clock.monotonic()
+        now = self._clock.monotonic()
         for uid, starting in list(self._starting.items()):
             if uid in found or now >= starting.until:
                 del self._starting[uid]
@@ -294,14 +284,14 @@ class Reconciler:
         return []
 
     def _timed(self, level: str, hook: Hook, call: Callable[[], Change | None]) -> Change | None:
-        started = self._sources.clock.monotonic()
+        started = self._clock.monotonic()
         try:
             change = call()
         except HookError:
-            self._observe(level, hook.name, "failed", self._sources.clock.monotonic() - started)
+            self._observe(level, hook.name, "failed", self._clock.monotonic() - started)
             raise
         for file, _ in _values(change):
-            self._observe(level, file.key, "success", self._sources.clock.monotonic() - started)
+            self._observe(level, file.key, "success", self._clock.monotonic() - started)
         return change
 
 

@@ -1,13 +1,10 @@
-"""What a hook is, the stages at which each is called, and how the changes of several are merged.
-
-Hooks of a stage are called in the order of their names; where two of them return a value for the same thing, the
-later one counts (pkg/koordlet/runtimehooks/hooks/hooks.go).
-"""
+"""What a hook is, and the stages at which each is called, in the order of their names (pkg/koordlet/runtimehooks/hooks/
+hooks.go)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -87,23 +84,3 @@ class Hooks:
     def reconciled(self) -> Iterator[Hook]:
         """Those that pods are kept at while they run."""
         return (hook for hook in (*self.enabled, *self.released) if hook.is_reconciled)
-
-
-_VALUES: Final = tuple(each.name for each in fields(Change) if each.name not in ("reason", "priority"))
-
-
-def merge(changes: Sequence[Change]) -> Change | None:
-    """All of them in one; the last that says something of a thing counts."""
-    if not changes:
-        return None
-    merged: dict[str, object] = {}
-    for change in changes:
-        for name in _VALUES:
-            value = getattr(change, name)
-            if name == "environment":
-                merged[name] = {**merged.get(name, {}), **value}  # type: ignore[dict-item]
-            elif isinstance(value, tuple):
-                merged[name] = (*merged.get(name, ()), *value)  # type: ignore[misc]
-            elif value is not None:
-                merged[name] = value
-    return Change("; ".join(dict.fromkeys(change.reason for change in changes)), **merged)  # type: ignore[arg-type]

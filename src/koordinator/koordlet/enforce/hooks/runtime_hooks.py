@@ -21,8 +21,8 @@ from koordinator.koordlet.enforce.hooks.contexts import PodContext
 from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
 from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.hook_server import HookServer
-from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
-from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
+from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS
+from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
@@ -69,16 +69,10 @@ class RuntimeHooks:
         self._network = self._network_qos()
         self.reconciler = Reconciler(
             hooks,
-            ReconcilerSources(
-                pods=lambda: sources.states.pods,
-                rules=self.rules,
-                reader=sources.reader,
-                layout=sources.layout,
-                executor=sources.executor,
-                bandwidths=sources.bandwidths,
-                clock=given.clock,
-                report=DecisionReport(options.node_name, self._events),
-            ),
+            sources,
+            self.rules,
+            DecisionReport(options.node_name, self._events),
+            given.clock,
             self._durations("hook_reconciler", ("level", "resource_type", "status")),
             followers=(self._report_groups, *(() if self._cookies is None else (self._cookies.follow,))),
         )
@@ -93,7 +87,7 @@ class RuntimeHooks:
             self._durations("hook", ("hook", "stage", "status")),
             fails=options.hooks.hooks_fail,
         )
-        self._server = HookServer(options.hooks, self._starting, sources.states, given.clock, context.connections)
+        self._server = HookServer(context, self._starting)
         self._export()
 
     def rules(self) -> Rules:
@@ -221,7 +215,9 @@ class RuntimeHooks:
 
         return NetworkQoS(
             traffic_control,
-            NetworkSources(lambda: sources.policy.spec, pods, self._has_net_cls),
+            lambda: sources.policy.spec,
+            pods,
+            self._has_net_cls,
             is_enabled=is_enabled,
             observe_only=options.enforcement.observe_only,
             record=partial(self._record, network_classes.OWNER),

@@ -25,7 +25,6 @@ from koordinator.api.resource_qos import (
     BlkioQoSConfig,
     BlockConfig,
     IOConfig,
-    ResourceQoS,
 )
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot, pod_reference, read_annotation
@@ -127,15 +126,15 @@ def decide(
     problems = [
         Problem(f"resourceQOSStrategy.{name}.blkioQOS.blocks: not supported, allowed in beClass and cgroupRoot")
         for name, class_ in (("lsrClass", strategy.lsr_class), ("lsClass", strategy.ls_class))
-        if _blocks(_config(class_))
+        if class_ is not None and _blocks(class_.blkio_qos)
     ]
     scopes = []
     for name, class_, folder, neutral in (
         ("beClass", strategy.be_class, layout.qos(KubernetesQoS.BEST_EFFORT), _NEUTRAL),
         ("cgroupRoot", strategy.cgroup_root, ROOT, _NEUTRAL_COST),
     ):
-        if (config := _config(class_)) is not None:
-            scopes.append(_Scope(folder, _blocks(config), f"resourceQOSStrategy.{name}.blkioQOS", neutral))
+        if class_ is not None and class_.blkio_qos is not None:
+            scopes.append(_Scope(folder, _blocks(class_.blkio_qos), f"resourceQOSStrategy.{name}.blkioQOS", neutral))
     remaining = set()
     for pod in (usage.pod for usage in snapshot.pods if _is_concerned(usage.pod, limited)):
         if _is_annotated(pod) or _left(pod.cgroup, _NEUTRAL, disks, set()):
@@ -154,10 +153,6 @@ def decide(
 
 
 _ANNOTATION: Final = f"metadata.annotations[{annotation_keys.BLKIO_QOS}]"
-
-
-def _config(class_: ResourceQoS | None) -> BlkioQoSConfig | None:
-    return class_.blkio_qos if class_ is not None else None
 
 
 def _blocks(config: BlkioQoSConfig | None) -> tuple[BlockConfig, ...]:

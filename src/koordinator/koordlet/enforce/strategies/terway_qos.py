@@ -40,18 +40,11 @@ class _PodEntry(WireStruct):
 
 
 @dataclass(frozen=True, slots=True)
-class TerwayFiles:
-    """The contents of the two files."""
-
-    node: str
-    pods: str
-
-
-@dataclass(frozen=True, slots=True)
 class TerwayDecision:
-    """``files`` None: there must be none."""
+    """The contents of the two files; None: there must be none."""
 
-    files: TerwayFiles | None
+    node: str | None = None
+    pods: str | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -61,7 +54,7 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
         return None
     strategy = snapshot.resource_qos
     if strategy is None or strategy.policies is None or strategy.policies.network_policy != NETWORK_POLICY_TERWAY:
-        return TerwayDecision(None)
+        return TerwayDecision()
     problems: list[Problem] = []
     system = snapshot.policy.system_strategy
     total = max(system.total_network_bandwidth.value, 0) if system is not None else 0
@@ -75,7 +68,7 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
     node = "".join(f"{name} {value}\n" for name, value in lines)
     pods = {usage.pod.uid: _pod_entry(usage.pod, problems) for usage in snapshot.pods}
     text = msgspec.json.encode(pods, order="sorted").decode()
-    return TerwayDecision(TerwayFiles(node, text), tuple(problems))
+    return TerwayDecision(node, text, tuple(problems))
 
 
 def _pod_entry(pod: NodePod, problems: list[Problem]) -> _PodEntry:
