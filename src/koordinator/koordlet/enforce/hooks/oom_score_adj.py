@@ -24,9 +24,10 @@ def container(pod: PodContext, container_: ContainerContext, _: Rules) -> Change
     """For every process of a container that runs. HookError if an annotation is not valid."""
     if container_.is_sandbox:
         return None
-    scores = annotation(pod, annotation_keys.OOM_SCORE_ADJ_SPEC, dict[str, int]) or {}
-    if container_.name in scores:
-        return _change(annotation_keys.OOM_SCORE_ADJ_SPEC, scores[container_.name])
+    if annotation_keys.OOM_SCORE_ADJ_SPEC in pod.annotations:
+        scores = annotation(pod, annotation_keys.OOM_SCORE_ADJ_SPEC, dict[str, int]) or {}
+        if container_.name in scores:
+            return _change(annotation_keys.OOM_SCORE_ADJ_SPEC, scores[container_.name])
     text = pod.annotations.get(annotation_keys.OOM_SCORE_ADJ)
     if not text:
         return None

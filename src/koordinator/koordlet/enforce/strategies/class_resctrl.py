@@ -41,8 +41,7 @@ class Resctrl:
 def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = True) -> Decision:
     """Schemata of the groups, and which tasks belong to each. ``resctrl`` is None where the machine has none. With the
     gate off, groups that are there get the whole of both, and none is made."""
-    classes = qos_classes(snapshot.resource_qos)
-    if not classes or resctrl is None:
+    if resctrl is None or not (classes := qos_classes(snapshot.resource_qos)):
         return Decision(None, "the NodeSLO is not known, or the machine has no resctrl")
     if not is_enabled:
         released = [

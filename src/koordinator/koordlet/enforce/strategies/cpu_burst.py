@@ -256,7 +256,8 @@ def _raised(
     tokens: dict[str, Tokens] = {}
     quotas: dict[str, RaisedQuota] = {}
     for container, grant, _, base in bursting.raisable:
-        measured, is_spent = usage.containers.get(container.id, _NOT_MEASURED), False
+        is_known, is_spent = container.id in usage.containers, False
+        measured = usage.containers[container.id] if is_known else _NOT_MEASURED
         if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
             spent = _spend(config, grant.cpu_limit, state.tokens.get(container.id), measured, now, uniform)
             tokens[container.id], is_spent = spent, spent.left <= 0

@@ -11,7 +11,6 @@ kubelet's value back where it has nothing to say.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -265,13 +264,17 @@ def _class_settings(
     strategy: ResourceQoSStrategy, layout: CgroupLayout, protected: Mapping[str, Mapping[KernelFile, int]]
 ) -> Iterator[DesiredSetting]:
     # The folder of Guaranteed pods is the one of all pods, so that what it protects is the sum of all classes.
-    total = Counter[KernelFile]()
+    total: dict[KernelFile, int] = {}
     for sums in protected.values():
-        total.update(sums)
+        for file, amount in sums.items():
+            total[file] = total.get(file, 0) + amount
     classes = qos_classes(strategy)
     for kubernetes_class, name in _CLASSES.items():
-        sums = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
+        found = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
         folder = layout.qos(kubernetes_class)
-        yield from _desired(folder, tuple(sums.items()), "the sum over its pods")
-        if (config := classes[name].memory_qos) is not None:
-            yield from _desired(folder, _killing(config), f"memoryQOS of {kubernetes_class}")
+        for file, amount in found.items():
+            yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
+        config = classes[name].memory_qos
+        for file, value in _killing(config) if config is not None else ():
+            if value is not None:
+                yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")

@@ -7,7 +7,6 @@ data never recovers anything and never takes anything away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -208,6 +207,7 @@ def read_annotation(given: Mapping[str, str], key: str, kind: type[T]) -> T | No
 
 def annotation_or_none(given: Mapping[str, str], key: str, kind: type[T]) -> T | None:
     """The same for those of which a bad one counts as none."""
-    with suppress(DecodeError):
+    try:
         return read_annotation(given, key, kind)
-    return None
+    except DecodeError:
+        return None
