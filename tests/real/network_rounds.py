@@ -11,13 +11,14 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from koordinator.api.codec import convert
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
-from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
-from koordinator.koordlet.pods.node_pod import node_pods
+from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS
+from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.netlink_traffic_control import KERNEL, PACKAGE
 
@@ -38,12 +39,12 @@ async def main() -> None:
     given: dict[str, Any] = {}
     log = _Log()
     logging.getLogger().addHandler(log)
-    sources = NetworkSources(
-        lambda: convert(given["slo"], NodeSLOSpec),
-        lambda: None if given["pods"] is None else node_pods([convert(pod, Pod) for pod in given["pods"]], _LAYOUT),
-        lambda: False,
-    )
-    networks = {enabled: NetworkQoS(KERNEL, sources, is_enabled=enabled) for enabled in (True, False)}
+
+    def pods() -> Sequence[NodePod] | None:
+        return None if given["pods"] is None else node_pods([convert(pod, Pod) for pod in given["pods"]], _LAYOUT)
+
+    sources = (lambda: convert(given["slo"], NodeSLOSpec)), pods, lambda: False
+    networks = {enabled: NetworkQoS(KERNEL, *sources, is_enabled=enabled) for enabled in (True, False)}
     while line := await asyncio.to_thread(sys.stdin.readline):
         given.update(json.loads(line))
         log.lines.clear()

@@ -13,7 +13,7 @@ import msgspec
 from koordinator.api.kinds import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
 from koordinator.base.clock import ManualClock
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
-from koordinator.koordlet.enforce.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.enforce.evictions import Evictor
 from koordinator.koordlet.enforce.strategies.eviction import EvictionPlan, Feature, Inputs, plan
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage
 from koordinator.kube.connect import ClientOptions, connected
@@ -72,9 +72,7 @@ async def evict_beside_a_budget(folder: Path) -> tuple[list[str], list[str]]:
             await protect(client, "large")
             clock = ManualClock()
             recorder = EventBroadcaster(client, clock=clock, random=Random(1)).recorder("koordlet")
-            evictor = Evictor(
-                EvictorDependencies(client, clock, recorder, None, on_evicted=lambda _: None), observe_only=False
-            )
+            evictor = Evictor(client, clock, recorder, None, on_evicted=lambda _: None, observe_only=False)
             gone = await evictor.carry_out(memory_plan(pods), [usage.pod.uid for usage in pods])
             left = (await client.list(PODS, NAMESPACE)).items
             names = [pod.metadata.name for pod in left if pod.metadata.deletion_timestamp is None]

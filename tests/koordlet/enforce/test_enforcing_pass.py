@@ -15,6 +15,7 @@ from koordinator.base.loops import LoopSupervisor
 from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.kube.events import EventBroadcaster, EventRecorder
 from koordinator.node.cgroup_layout import CgroupVersion
@@ -51,7 +52,7 @@ class Bench:
         events = EventRecorder(cast("EventBroadcaster", None), "test")
         self.enforcing = EnforcingPass(
             strategies,
-            self.hooks,
+            cast("Reconciler", self.hooks),
             hook_interval,
             self.take_snapshot,
             self.kernel.executor(self.clock),

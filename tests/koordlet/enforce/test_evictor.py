@@ -12,7 +12,7 @@ import pytest
 from koordinator.api.kinds import PODS
 from koordinator.api.meta import StatusCause, StatusDetails
 from koordinator.base.clock import ManualClock
-from koordinator.koordlet.enforce.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.enforce.evictions import Evictor
 from koordinator.koordlet.enforce.strategies.eviction import EvictionPlan, Feature, Inputs, plan
 from koordinator.koordlet.enforce.strategies.eviction_round import Victim
 from koordinator.kube.errors import ApiStatusError, TransportError
@@ -45,8 +45,8 @@ class Bench:
         for name in "ab":
             self.put(name)
         events = cast("EventRecorder", self.recorded)
-        given = EvictorDependencies(self.api.client(), self.clock, events, None, self.counted.append)
-        self.evictor = Evictor(given, observe_only=observe_only)
+        given = self.api.client(), self.clock, events, None, self.counted.append
+        self.evictor = Evictor(*given, observe_only=observe_only)
 
     def put(self, name: str, uid: str = "") -> None:
         """The pod in the API server."""

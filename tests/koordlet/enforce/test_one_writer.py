@@ -12,7 +12,7 @@ _SOURCE = Path(koordinator.__file__).parent
 _WRITER = "node/kernel_writer.py"
 _OWN_FILES = {
     "koordlet/report/audit/log.py",
-    "koordlet/enforce/hooks/registration.py",
+    "koordlet/enforce/hooks/hook_server.py",
     "koordlet/observe/metric_cache/sqlite.py",
     "koordlet/observe/prediction/checkpoints.py",
     "koordlet/enforce/terway_files.py",

@@ -34,8 +34,8 @@ def test_a_section_with_an_invalid_value_stays_as_it_was_and_the_others_are_take
     enforced.accept(spec(70, 150))
     (invalid,) = enforced.accept(spec(101, 200))
     assert thresholds(enforced) == (70, 200)
-    assert str(invalid).startswith("spec.resourceUsedThresholdWithBE is not used, what it said before stays in force: ")
-    assert "CPUSuppressThresholdPercent" in str(invalid)
+    assert invalid.startswith("spec.resourceUsedThresholdWithBE is not used, what it said before stays in force: ")
+    assert "CPUSuppressThresholdPercent" in invalid
 
 
 def test_the_first_policy_falls_back_to_the_defaults() -> None:

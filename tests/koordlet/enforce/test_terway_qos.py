@@ -38,15 +38,15 @@ def decided(given_: Snapshot) -> TerwayDecision:
 
 
 def node_lines(given_: Snapshot) -> dict[str, int]:
-    files = decided(given_).files
-    assert files is not None
-    return {name: int(value) for name, value in (line.split(" ") for line in files.node.splitlines())}
+    node = decided(given_).node
+    assert node is not None
+    return {name: int(value) for name, value in (line.split(" ") for line in node.splitlines())}
 
 
 def pods_of(given_: Snapshot) -> Any:
-    files = decided(given_).files
-    assert files is not None
-    return json.loads(files.pods)
+    pods = decided(given_).pods
+    assert pods is not None
+    return json.loads(pods)
 
 
 BOTH: dict[str, Any] = {
@@ -56,9 +56,7 @@ BOTH: dict[str, Any] = {
 
 
 def test_the_bandwidth_of_the_node_and_its_classes_in_the_daemons_order() -> None:
-    files = decided(node_snapshot(**BOTH)).files
-    assert files is not None
-    assert files.node == (
+    assert decided(node_snapshot(**BOTH)).node == (
         "hw_tx_bps_max 1000000\n"
         "hw_rx_bps_max 1000000\n"
         "offline_l1_tx_bps_min 500000\n"
@@ -86,8 +84,8 @@ def test_a_value_that_cannot_be_followed_is_named_and_the_others_are_taken(value
     (problem,) = decision.problems
     assert problem.text.startswith(f"resourceQOSStrategy.beClass.networkQOS.egressLimit: {value!r}, allowed: ")
     assert allowed in problem.text
-    assert decision.files is not None
-    assert "offline_l2_rx_bps_max 500000\n" in decision.files.node
+    assert decision.node is not None
+    assert "offline_l2_rx_bps_max 500000\n" in decision.node
 
 
 @given(percent=st.integers(0, 100), total=st.integers(0, 10**12))
@@ -130,7 +128,8 @@ def test_one_limit_is_enough() -> None:
 
 
 def test_another_policy_has_no_files() -> None:
-    assert decided(node_snapshot(network_policy="tc")).files is None
+    decision = decided(node_snapshot(network_policy="tc"))
+    assert (decision.node, decision.pods) == (None, None)
 
 
 def test_without_a_node_slo_nothing_is_decided() -> None:

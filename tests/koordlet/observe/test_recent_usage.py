@@ -17,7 +17,7 @@ from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetric
 from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.observe.usage_table import UsageTable
 from koordinator.node.cgroup_meter import MemoryUsage
-from tests.koordlet.enforce.strategies.qos_fixtures import pod_usage
+from tests.koordlet.enforce.strategies.qos_fixtures import LAYOUT, pod_usage
 
 WEB, JOB = pod_usage("web").pod, pod_usage("job", "BE").pod
 
@@ -33,9 +33,7 @@ class Measured:
         self.usage = RecentUsage(self.table, cache, self.clock)
         self.states = SimpleNamespace(pods=[WEB])
         nothing = cast("Any", None)
-        self.sources = SnapshotSources(
-            cast("Any", self.states), nothing, self.usage, nothing, nothing, nothing, nothing
-        )
+        self.sources = SnapshotSources(cast("Any", self.states), nothing, self.usage, LAYOUT, nothing, nothing, nothing)
 
     def measure(self, **cores: float) -> None:
         self.table.at = now = self.clock.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _AUDIT_LEVEL: Final = 3
 _OF_CONTAINER: Final = ("pod_namespace", "pod_name", "container_id", "container_name")
-_BUCKETS: Final = exponential_buckets(0.01, 4, 8)
+BUCKETS: Final = exponential_buckets(0.01, 4, 8)
 """Milliseconds."""
 
 
@@ -54,21 +54,19 @@ class DecisionReport:
             logger.debug("%s: %s", owner, text)
             self._reasons[owner] = text
 
-    def report(self, owner: str, problems: tuple[Problem, ...]) -> None:
+    def report(self, owner: str, problems: Sequence[Problem]) -> None:
         """Record events for settings that cannot be applied, once until they have been corrected."""
         said = self._problems[owner]
         with said.round():
             for problem in problems:
-                pod = None if problem.pod is None else problem.pod.metadata
+                pod = problem.pod
                 where = f"NodeSLO {self._node_name}" if pod is None else f"pod {pod.namespace}/{pod.name}"
-                about = ("" if pod is None else pod.uid, problem.text)
-                if not said.say(f"{where}: {problem.text}", about):
+                if not said.say(f"{owner}, {where}: {problem.text}", (pod and pod.uid, problem.text)):
                     continue
                 if pod is None:
                     self._event_of_node_slo(problem.text)
                 else:
-                    regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
-                    self._events.event(regarding, "Warning", "InvalidAnnotation", "Enforcing", problem.text)
+                    self._events.event(pod, "Warning", "InvalidAnnotation", owner, problem.text)
 
     def reject_node_slo(self, text: str) -> None:
         """A section of it stays as it was."""
@@ -81,28 +79,16 @@ class DecisionReport:
 
     def export(self, metrics: AgentMetrics, states: StatesInformer, executor: Executor) -> None:
         """What was decided, under the original's names."""
-        metrics.latest(
-            "be_suppress_cpu_cores", "Number of cores suppress by koordlet", ("type",), self._suppressed_cores
-        )
-        metrics.latest(
-            "be_suppress_ls_used_cpu_cores",
-            "Number of cpu cores used by LS. We consider non-BE pods and podMeta-missing pods as LS.",
-            (),
-            self._online_cores,
-        )
-        for name, help_text, file in (
-            (
-                "container_scaled_cfs_burst_us",
-                "The maximum accumulated run-time(in microseconds) in container-level set by koordlet",
-                CPU_BURST,
-            ),
-            (
-                "container_scaled_cfs_quota_us",
-                "Run-time replenished within a period (in microseconds) in container-level set by koordlet",
-                CPU_QUOTA,
-            ),
+        help_text = "Number of cores suppress by koordlet"
+        metrics.latest("be_suppress_cpu_cores", help_text, ("type",), self._suppressed_cores)
+        help_text = "Number of cpu cores used by LS. We consider non-BE pods and podMeta-missing pods as LS."
+        metrics.latest("be_suppress_ls_used_cpu_cores", help_text, (), self._online_cores)
+        for name, what, file in (
+            ("burst", "The maximum accumulated run-time(in microseconds)", CPU_BURST),
+            ("quota", "Run-time replenished within a period (in microseconds)", CPU_QUOTA),
         ):
-            metrics.latest(name, help_text, _OF_CONTAINER, partial(_in_force, states, executor, file))
+            help_text, rows = f"{what} in container-level set by koordlet", partial(_in_force, states, executor, file)
+            metrics.latest(f"container_scaled_cfs_{name}_us", help_text, _OF_CONTAINER, rows)
 
     def _suppressed_cores(self) -> Rows:
         figures = self._figures.get(cpu_suppress.OWNER, {})
@@ -137,7 +123,7 @@ def account_for_writes(
         f"{PREFIX}resource_update_duration_milliseconds",
         "time duration of resource update, in milliseconds",
         ("type", "status"),
-        buckets=_BUCKETS,
+        buckets=BUCKETS,
     )
 
     def account(applied: Applied) -> None:
@@ -146,11 +132,15 @@ def account_for_writes(
         for written in applied.written:
             kind = written.setting.target.file.root.value
             durations.labels(kind, "success").observe(written.seconds * 1000)
-            if audit is not None:
-                message = f"update {written.path} to {written.text.strip()} ({written.setting.winner.reason})"
-                event = AuditEvent(type="node", reason=written.setting.winner.owner, message=message)
-                audit.record(event, _AUDIT_LEVEL)
+            winner = written.setting.winner
+            record_of_node(audit, winner.owner, f"update {written.path} to {written.text.strip()} ({winner.reason})")
         for failed in applied.failed:
             durations.labels(failed.setting.target.file.root.value, "failed").observe(0.0)
 
     return account
+
+
+def record_of_node(audit: AuditLog | None, owner: str, message: str) -> None:
+    """What was done to the node, in the audit log if there is one."""
+    if audit is not None:
+        audit.record(AuditEvent(type="node", reason=owner, message=message), _AUDIT_LEVEL)

@@ -16,14 +16,11 @@ from koordinator.koordlet.enforce import terway_files
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
 from koordinator.koordlet.enforce.decision_report import DecisionReport, account_for_writes
 from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
-from koordinator.koordlet.enforce.evictions import Evictions
-from koordinator.koordlet.enforce.evictor import Evictor, EvictorDependencies, count_evictions
+from koordinator.koordlet.enforce.evictions import Evictions, Evictor, count_evictions
 from koordinator.koordlet.enforce.executor.executor import Executor
-from koordinator.koordlet.enforce.hooks import runtime_hooks
-from koordinator.koordlet.enforce.hooks.normalization_ratio import NormalizationRatio
-from koordinator.koordlet.enforce.hooks.runtime_hooks import HookSources, RuntimeHooks
+from koordinator.koordlet.enforce.hooks.runtime_hooks import RuntimeHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
-from koordinator.koordlet.enforce.policy import EnforcedPolicy
+from koordinator.koordlet.enforce.policy import EnforcedPolicy, NormalizationRatio
 from koordinator.koordlet.enforce.strategies import block_io
 from koordinator.koordlet.enforce.strategy_table import StrategyTable
 from koordinator.koordlet.enforce.terway_files import TerwayQoS
@@ -32,7 +29,6 @@ from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods.node_pod import inner_folders
 from koordinator.koordlet.report.suppression import SuppressionReport
-from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_file_codec import KernelFileCodec
 
@@ -69,7 +65,6 @@ class Enforcement:
         # What --cleanup takes back is of pods that were synced before.
         self.executor.set_inner_folders(inner_folders(states.pods))
         states.on_pods(lambda pods: self.executor.set_inner_folders(inner_folders(pods)))
-        ratio = NormalizationRatio(states, options.features)
         self._sources = SnapshotSources(
             states=states,
             policy=EnforcedPolicy(enables_nothing=options.cleanup),
@@ -79,7 +74,7 @@ class Enforcement:
             bandwidths=KubeletBandwidths(self.executor, states),
             topology=lambda: info.topology,
             block_devices=lambda: info.block_devices,
-            normalization_ratio=ratio,
+            normalization_ratio=NormalizationRatio(states, options.features),
         )
         recorder = context.events.recorder(COMPONENT)
         self._report = DecisionReport(options.node_name, recorder)
@@ -91,11 +86,18 @@ class Enforcement:
         self._claims = ClaimVolumes(
             given.client, lambda: block_io.claims(pod for pod in states.pods if not pod.has_finished)
         )
-        self._table = StrategyTable(
-            options, self._sources, given.clock, given.random, self._claims, monitor, given.plugins.strategies
+        self._table = StrategyTable(context, self._sources, self._claims, monitor)
+        count = count_evictions(context.metrics, given.clock)
+        evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
+        self._evictions = Evictions(context, self._sources, evictor, self._report.say)
+        self._terway = TerwayQoS(
+            options.host,
+            partial(take_snapshot, self._sources),
+            self._report.report,
+            context.audit,
+            observe_only=observe_only,
         )
-        self._evictions = Evictions(options, self._sources, self._evictor(recorder), self._report.say, given.clock)
-        self.hooks = self._make_hooks(ratio)
+        self.hooks = RuntimeHooks(context, self._sources)
         self.enforcing = EnforcingPass(
             self._table.strategies(),
             self.hooks.reconciler,
@@ -127,7 +129,7 @@ class Enforcement:
         loops = [Loop("enforce", enforce, self.enforcing.interval, _DEADLINE), *self._evictions.loops()]
         gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
         if gates.enabled(features.TERWAY_QOS) and interval > 0:
-            loops.append(Loop(terway_files.OWNER, self._terway().reconcile, interval, _DEADLINE))
+            loops.append(Loop(terway_files.OWNER, self._terway.reconcile, interval, _DEADLINE))
         if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
             loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
         return [*loops, *self.hooks.loops()]
@@ -146,41 +148,4 @@ class Enforcement:
 
     def _accept(self, spec: NodeSLOSpec) -> None:
         for section in self._sources.policy.accept(spec):
-            self._report.reject_node_slo(str(section))
-
-    def _evictor(self, recorder: EventRecorder) -> Evictor:
-        context, given = self._context, self._context.given
-        count = count_evictions(context.metrics, given.clock)
-        return Evictor(
-            EvictorDependencies(given.client, given.clock, recorder, context.audit, on_evicted=count),
-            observe_only=context.options.enforcement.observe_only,
-        )
-
-    def _terway(self) -> TerwayQoS:
-        return TerwayQoS(
-            self._context.options.host,
-            partial(take_snapshot, self._sources),
-            self._report.report,
-            self._context.audit,
-            observe_only=self._context.options.enforcement.observe_only,
-        )
-
-    def _make_hooks(self, ratio: NormalizationRatio) -> RuntimeHooks:
-        context, given, sources = self._context, self._context.given, self._sources
-        hooks = HookSources(
-            states=context.states,
-            policy=sources.policy,
-            layout=sources.layout,
-            executor=self.executor,
-            bandwidths=sources.bandwidths,
-            events=context.events.recorder(runtime_hooks.COMPONENT),
-            clock=given.clock,
-            metrics=context.metrics,
-            ratio=ratio,
-            connections=context.connections,
-            audit=context.audit,
-            installed=given.plugins.hooks,
-            prctl=given.prctl,
-            traffic_control=given.traffic_control,
-        )
-        return RuntimeHooks(context.options, hooks)
+            self._report.reject_node_slo(section)

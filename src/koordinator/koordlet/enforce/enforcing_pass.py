@@ -12,13 +12,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Heartbeat, LoopMetrics
 from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
 from koordinator.koordlet.enforce.strategies.snapshot import Snapshot, Strategy
 
 logger = logging.getLogger(__name__)
@@ -32,18 +33,6 @@ _LOOKING_SECONDS: Final = 0.03
 a process that has used its turn waits a tenth of a second for its next one."""
 _GOES_ON: Final = 20
 """How often a pass goes on with what it has left before the strategies have their turn again."""
-
-
-class DesiringHooks(Protocol):
-    """The runtime hooks, as far as pods that run are concerned."""
-
-    def submit(self) -> Iterator[None]:
-        """What they desire for all pods, to the executor, in steps between which others may have their turn."""
-        ...
-
-    def after_apply(self) -> None:
-        """What follows when that was applied."""
-        ...
 
 
 @dataclass(slots=True)
@@ -64,7 +53,7 @@ class EnforcingPass:
     def __init__(
         self,
         strategies: Sequence[Strategy],
-        hooks: DesiringHooks,
+        hooks: Reconciler,
         hook_interval: float,
         take_snapshot: Callable[[bool], Snapshot],
         executor: Executor,

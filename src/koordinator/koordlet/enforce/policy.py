@@ -1,4 +1,4 @@
-"""The policy that is enforced: the node's NodeSLO, less the sections that hold invalid values.
+"""The policy that is enforced: the node's NodeSLO, less the sections that hold invalid values, and what its CPUs count.
 
 koord-manager and its webhook check what a user writes, but a NodeSLO can be written past them. A section with a value
 out of its bounds is not used: what it said when it was last valid stays in force, else the agent's defaults, and the
@@ -7,16 +7,24 @@ values are named in an event of the NodeSLO.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from koordinator.api.annotations import CPU_NORMALIZATION_RATIO
 from koordinator.api.codec import DecodeError, convert
 from koordinator.api.meta import EXTENSIONS_MEMBER, WireStruct
 from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.base.feature_gates import FeatureGates
+from koordinator.koordlet import features
+from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.model.overcommit.ratios import RatioError, read_normalization
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.model.slo_configuration.field_ranges import range_errors
+
+logger = logging.getLogger(__name__)
 
 _SECTIONS: Final = {
     "resource_used_threshold_with_be": "resourceUsedThresholdWithBE",
@@ -44,18 +52,6 @@ class InterferenceStrategy(WireStruct):
     """From which confidence on."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidSection:
-    """``errors``: the path of each invalid field -> what is allowed there."""
-
-    name: str
-    errors: dict[str, str]
-
-    def __str__(self) -> str:
-        what = "; ".join(f"{path}: {text}" for path, text in sorted(self.errors.items()))
-        return f"spec.{self.name} is not used, what it said before stays in force: {what}"
-
-
 class EnforcedPolicy:
     """Call ``accept`` with every NodeSLO, completed with the agent's defaults. ``asks_for_nothing``: it stays at these,
     which switch everything off, whatever the NodeSLO says."""
@@ -68,18 +64,18 @@ class EnforcedPolicy:
         self.interference = InterferenceStrategy()
         """The part of the extensions that is koordlet's own."""
 
-    def accept(self, spec: NodeSLOSpec) -> tuple[InvalidSection, ...]:
-        """Take what is valid of it. The result says what is not."""
+    def accept(self, spec: NodeSLOSpec) -> tuple[str, ...]:
+        """Take what is valid of it. The result names each invalid section, its fields and what is allowed."""
         if self._is_fixed:
             return ()
-        invalid: list[InvalidSection] = []
+        invalid: list[str] = []
         last_good = self.spec or self._defaults
         kept: dict[str, Any] = {}
         for name, wire_name in _SECTIONS.items():
             section = getattr(spec, name)
             errors = range_errors(section, section, wire_name) if section is not None else {}
             if errors:
-                invalid.append(InvalidSection(wire_name, errors))
+                invalid.append(_unused(wire_name, errors))
                 kept[name] = getattr(last_good, name)
         self.spec = msgspec.structs.replace(spec, **kept)
         try:
@@ -87,5 +83,34 @@ class EnforcedPolicy:
             self.interference = convert(members.get(INTERFERENCE) or {}, InterferenceStrategy)
         except DecodeError as error:
             path = f"extensions.{EXTENSIONS_MEMBER}.{INTERFERENCE}"
-            invalid.append(InvalidSection(path, {path: str(error)}))
+            invalid.append(_unused(path, {path: str(error)}))
         return tuple(invalid)
+
+
+def _unused(section: str, errors: Mapping[str, str]) -> str:
+    what = "; ".join(f"{path}: {text}" for path, text in sorted(errors.items()))
+    return f"spec.{section} is not used, what it said before stays in force: {what}"
+
+
+class NormalizationRatio:
+    """How many plain cores a core of the node is worth; one that cannot be read leaves the last good one."""
+
+    def __init__(self, states: StatesInformer, gates: FeatureGates) -> None:
+        self._states = states
+        self._is_enabled = gates.enabled(features.CPU_NORMALIZATION)
+        self._last: float | None = None
+        self._bad = ""
+
+    def __call__(self) -> float | None:
+        """None where limits are not normalised."""
+        node = self._states.node
+        if not self._is_enabled or node is None:
+            return None
+        try:
+            self._last = read_normalization(node.metadata.annotations.get(CPU_NORMALIZATION_RATIO))
+            self._bad = ""
+        except RatioError as error:
+            if str(error) != self._bad:
+                logger.warning("the Node's %s; the ratio stays %s", error, self._last)
+            self._bad = str(error)
+        return self._last

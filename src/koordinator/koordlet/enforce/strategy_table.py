@@ -3,21 +3,12 @@ the next."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from random import Random
+from typing import Final
 
-from koordinator.base.clock import Clock
 from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
-from koordinator.koordlet.enforce.node_snapshot import (
-    SnapshotSources,
-    read_cpusets,
-    read_disks,
-    read_hot_plug,
-    read_kubelet_memory,
-    read_resctrl,
-    shared_cpu_average,
-)
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, tasks_of
 from koordinator.koordlet.enforce.strategies import (
     block_io,
     class_resctrl,
@@ -28,16 +19,22 @@ from koordinator.koordlet.enforce.strategies import (
     returned_cpus,
     system_config,
 )
+from koordinator.koordlet.enforce.strategies.block_io import Disks
+from koordinator.koordlet.enforce.strategies.class_resctrl import Resctrl
 from koordinator.koordlet.enforce.strategies.cpu_burst import BurstState
 from koordinator.koordlet.enforce.strategies.interference_cap import CapState
 from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
-from koordinator.koordlet.options import Options
-from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
+from koordinator.koordlet.observe.metric_cache import kinds
+from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.report.suppression import SuppressionReport
+from koordinator.node import resctrl
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.kernel_files import Target
+
+_LONGEST_BURST_WINDOW: Final = 10.0
+"""Seconds."""
 
 
 class StrategyTable:
@@ -45,28 +42,23 @@ class StrategyTable:
 
     def __init__(
         self,
-        options: Options,
+        context: AgentContext,
         sources: SnapshotSources,
-        clock: Clock,
-        random: Random,
         claims: ClaimVolumes,
         interference: InterferenceMonitor | None = None,
-        installed: Sequence[Strategy] = (),
     ) -> None:
-        """``interference`` is what looks for it, where it is looked for; ``installed`` are of other packages."""
-        self._options = options
+        """``interference`` is what looks for it, where it is looked for."""
+        self._options = context.options
+        self._given = context.given
         self._sources = sources
-        self._clock = clock
-        self._random = random
         self._claims = claims
         self._interference = interference
-        self._installed = installed
         self._caps = CapState()
         self._burst = BurstState()
         self._hot_plug = HotPlug()
         self._limited: frozenset[str] | None = None
         """Pods whose block I/O is limited, as ``block_io.decide`` has it."""
-        self.suppression = SuppressionReport(sources.executor, clock)
+        self.suppression = SuppressionReport(sources.executor, context.given.clock)
         """Of CPU suppress, for the NodeMetric."""
 
     def strategies(self) -> list[Strategy]:
@@ -87,7 +79,7 @@ class StrategyTable:
             (self._interference is not None, Strategy(interference_cap.OWNER, caps_interval, self._interference_caps)),
             (gates.enabled(features.SYSTEM_CONFIG), Strategy(system_config.OWNER, interval, system_config.decide)),
         )
-        return [*(strategy for is_on, strategy in table if is_on), *self._installed]
+        return [*(strategy for is_on, strategy in table if is_on), *self._given.plugins.strategies]
 
     def _suppress(self, snapshot: Snapshot) -> Decision:
         gates = self._options.features
@@ -100,17 +92,15 @@ class StrategyTable:
         return decision
 
     def _bursts(self, snapshot: Snapshot) -> Decision:
-        is_enabled, interval = (
-            self._options.features.enabled(features.CPU_BURST),
-            self._options.enforcement.reconcile_interval,
-        )
+        is_enabled = self._options.features.enabled(features.CPU_BURST)
+        interval = self._options.enforcement.reconcile_interval
         decision, self._burst = cpu_burst.decide(
             snapshot,
-            self._bandwidths(snapshot),
+            self._sources.bandwidths_of(snapshot),
             shared_cpu_average(self._sources.usage, snapshot, interval) if is_enabled else None,
             self._burst,
-            self._clock.monotonic(),
-            self._random.uniform,
+            self._given.clock.monotonic(),
+            self._given.random.uniform,
             is_enabled=is_enabled,
             normalization_ratio=self._sources.normalization_ratio(),
         )
@@ -118,37 +108,67 @@ class StrategyTable:
 
     def _class_resctrl(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.RDT_RESCTRL)
-        found = read_resctrl(self._options.host, self._sources.layout, snapshot if is_enabled else Snapshot())
+        allocation = resctrl.read_allocation(self._options.host)
+        if allocation is None:
+            return class_resctrl.decide(snapshot, None, is_enabled=is_enabled)
+        reader, pods = self._sources.reader, [usage.pod for usage in snapshot.pods] if is_enabled else []
+        tasks = {pod.uid: tasks_of(reader, (each.cgroup for each in pod.running)) for pod in pods}
+        groups = class_resctrl.GROUP_NAMES & allocation.groups.keys()
+        found = Resctrl(allocation.ways_mask, allocation.caches, allocation.vendor, tasks, groups)
         return class_resctrl.decide(snapshot, found, is_enabled=is_enabled)
 
     def _returned_cpus(self, snapshot: Snapshot) -> Decision:
-        layout = self._sources.layout
-        self._hot_plug = read_hot_plug(layout, self._hot_plug, self._clock.monotonic())
+        layout, cpus_of = self._sources.layout, self._sources.cpus_of
+        kubepods, online = cpus_of(layout.kubepods), cpus_of("")
+        if kubepods is not None and online is not None:
+            now = self._given.clock.monotonic()
+            self._hot_plug = returned_cpus.observe(self._hot_plug, kubepods, online, now)
         pods = (usage.pod.cgroup for usage in snapshot.pods)
         folders = returned_cpus.folders(layout, pods) if self._hot_plug.returned else ()
-        return returned_cpus.decide(self._hot_plug, read_cpusets(layout, folders))
+        shown = {folder: cpus for folder in folders if (cpus := cpus_of(folder)) is not None}
+        return returned_cpus.decide(self._hot_plug, shown)
 
     def _memory(self, snapshot: Snapshot) -> Decision:
         layout, executor = self._sources.layout, self._sources.executor
         absent = tuple(file for file in memory_qos.FILES if executor.lacks(Target(file, layout.kubepods)))
-        return memory_qos.decide(snapshot, layout, read_kubelet_memory(self._sources, snapshot), absent)
+        return memory_qos.decide(snapshot, layout, self._kubelet_memory(snapshot), absent)
+
+    def _kubelet_memory(self, snapshot: Snapshot) -> dict[Target, int] | None:
+        """What a kubelet with the gate MemoryQoS has given, as ``memory_qos.decide`` wants it; None for one without."""
+        sources = self._sources
+        configuration, executor = sources.states.kubelet_configuration, sources.executor
+        if configuration is None or not configuration.manages_memory or sources.layout.version is not CgroupVersion.V2:
+            return None
+        classes, others = memory_qos.targets_of_kubelet(snapshot, sources.layout)
+        found = {target: executor.kept(target) for target in (*classes, *others)}
+        found |= {target: executor.present(target) for target in classes if found[target] is None}
+        return {target: value for target, value in found.items() if isinstance(value, int)}
 
     def _block_io(self, snapshot: Snapshot) -> Decision:
-        layout = self._sources.layout
-        folders = block_io.folders(snapshot, layout, self._limited)
-        disks = read_disks(self._options.host, self._sources, folders, self._claims.names)
+        sources, layout = self._sources, self._sources.layout
+        shown = {
+            folder: {file: sources.executor.present_devices(file, folder) for file in block_io.files_of(folder)}
+            for folder in block_io.folders(snapshot, layout, self._limited)
+        }
+        disks = Disks(sources.block_devices(), self._options.host.var_lib_kubelet, shown, self._claims.names)
         decision, self._limited = block_io.decide(snapshot, layout, disks, self._limited)
         return decision
 
     def _interference_caps(self, snapshot: Snapshot) -> Decision:
         findings = self._interference.findings if self._interference is not None else ()
-        strategy, now = self._sources.policy.interference, self._clock.monotonic()
+        strategy, now = self._sources.policy.interference, self._given.clock.monotonic()
         decision, self._caps = interference_cap.decide(
-            snapshot, self._bandwidths(snapshot), findings, strategy, self._caps, now
+            snapshot, self._sources.bandwidths_of(snapshot), findings, strategy, self._caps, now
         )
         return decision
 
-    def _bandwidths(self, snapshot: Snapshot) -> Mapping[str, Mapping[str, Bandwidth]]:
-        pods = [usage.pod for usage in snapshot.pods]
-        found = self._sources.bandwidths.of_each(pods)
-        return {pod.uid: bandwidths for pod, bandwidths in zip(pods, found, strict=True)}
+
+def shared_cpu_average(usage: RecentUsage, snapshot: Snapshot, interval: float) -> float | None:
+    """Cores that all but LSE, LSR and BE pods use, on the mean of five rounds of ``interval`` seconds, ten seconds at
+    most: one quiet second must not let everybody burst. None where the node was not measured."""
+    window = max(min(5 * interval, _LONGEST_BURST_WINDOW), usage.interval)
+    used = usage.average(kinds.NODE_CPU_USAGE, window)
+    if used is None:
+        return None
+    others = [each.pod.uid for each in snapshot.pods if each.pod.qos in cpu_burst.NOT_SHARING]
+    return used - sum(usage.averages(kinds.POD_CPU_USAGE, window, others))

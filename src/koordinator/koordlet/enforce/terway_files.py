@@ -13,9 +13,10 @@ from typing import Final
 
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet.enforce.decision_report import record_of_node
 from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot
 from koordinator.koordlet.enforce.strategies.terway_qos import TerwayDecision, decide
-from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
+from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import probe_terway
 from koordinator.node.host import Host
@@ -28,7 +29,6 @@ POD_FILE: Final = "pod.json"
 _UNFINISHED: Final = ".tmp"
 _MAX_BYTES: Final = 16 << 20
 _AUDIT_REASON: Final = "netqos reconcile"
-_AUDIT_LEVEL: Final = 3
 
 
 class TerwayFilesError(KoordinatorError):
@@ -67,13 +67,12 @@ class TerwayQoS:
         state = probe_terway(self._host)
         if isinstance(state, Unavailable):
             # Where it is not wanted, nothing is missing.
-            if decision.files is not None:
+            if decision.node is not None:
                 self._said.say(f"network QoS through Terway is not available: {state}")
             return
         self._report(OWNER, decision.problems)
-        node, pods = (None, None) if decision.files is None else (decision.files.node, decision.files.pods)
-        self._keep(NODE_FILE, node)
-        self._keep(POD_FILE, pods)
+        self._keep(NODE_FILE, decision.node)
+        self._keep(POD_FILE, decision.pods)
 
     def _keep(self, name: str, content: str | None) -> None:
         path = self._folder / name
@@ -92,7 +91,9 @@ class TerwayQoS:
                 os.replace(unfinished, path)
         except OSError as error:
             raise TerwayFilesError(f"{path}: {error.strerror}") from error
-        self._record(f"remove {path}" if content is None else f"update {path} to {content}")
+        message = f"remove {path}" if content is None else f"update {path} to {content}"
+        logger.debug("%s: %s", OWNER, message)
+        record_of_node(self._audit, _AUDIT_REASON, message)
 
     def _content(self, path: Path) -> str | None:
         """None if there is no such file, or none of ours."""
@@ -103,8 +104,3 @@ class TerwayQoS:
             return None
         except OSError as error:
             raise TerwayFilesError(f"{path}: {error.strerror}") from error
-
-    def _record(self, message: str) -> None:
-        logger.debug("%s: %s", OWNER, message)
-        if self._audit is not None:
-            self._audit.record(AuditEvent(type="node", reason=_AUDIT_REASON, message=message), _AUDIT_LEVEL)

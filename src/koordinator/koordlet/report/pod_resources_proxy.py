@@ -14,14 +14,14 @@ from typing import Final
 
 from koordinator.api import codec
 from koordinator.api.annotations import DEVICE_ALLOCATED
+from koordinator.api.device_share import AllocatedDevice
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import NVIDIA_GPU, RDMA
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
 from koordinator.base.served_connections import ProgramConnections
-from koordinator.koordlet.enforce.hooks.gpu_environment import AllocatedDevice
-from koordinator.koordlet.enforce.hooks.registration import RegistrationError, clear_socket
+from koordinator.koordlet.enforce.hooks.hook_server import RegistrationError, clear_socket
 from koordinator.node import grpc_messages
 from koordinator.node.container_runtime import UnaryCalls
 from koordinator.node.grpc_messages import GrpcError
@@ -154,4 +154,8 @@ def _with_devices_of_container(container: bytes, devices: Devices) -> bytes:
 
 def _identifiers(device: AllocatedDevice) -> list[str]:
     """Addresses of its virtual functions, where it was given out by these; else its own ID."""
-    return [device.id] if device.extension is None else [function.bus_id for function in device.extension.vfs]
+    return (
+        [device.id]
+        if device.extension is None
+        else [function.bus_id for function in device.extension.virtual_functions]
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.koordlet.enforce.executor.arbiter import Phase, allows, ancestors, decide, order
+from koordinator.koordlet.enforce.executor.arbiter import allows, ancestors, decide, order
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.node.kernel_files import (
     CPU_BURST,
@@ -96,11 +96,12 @@ def test_a_parent_is_widened_before_its_child_and_narrowed_after_it() -> None:
     present: dict[Target, Value | None] = {parent: frozenset({0, 1}), child: frozenset({0, 1})}
     desired = [desire("a", parent, frozenset({2, 3})), desire("a", child, frozenset({2, 3}))]
     steps = order(decide(desired, present), present)
-    assert [(step.target, step.phase) for step in steps] == [
-        (parent, Phase.WIDEN),
-        (child, Phase.WIDEN),
-        (child, Phase.NARROW),
-        (parent, Phase.NARROW),
+    wide, narrow = frozenset({0, 1, 2, 3}), frozenset({2, 3})
+    assert [(step.target, step.value) for step in steps] == [
+        (parent, wide),
+        (child, wide),
+        (child, narrow),
+        (parent, narrow),
     ]
 
 

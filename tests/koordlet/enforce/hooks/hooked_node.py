@@ -8,22 +8,27 @@ from pathlib import Path
 from typing import Any, cast
 
 from koordinator.base.clock import ManualClock
+from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.executor import Executor
-from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
-from koordinator.koordlet.enforce.hooks.reconciler import Reconciler, ReconcilerSources
-from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks, make_hooks
+from koordinator.koordlet.enforce.hooks.built_in import make_hooks
+from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
+from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources
+from koordinator.koordlet.enforce.policy import EnforcedPolicy
 from koordinator.koordlet.features import make_features
+from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods.listing import look_in
 from koordinator.koordlet.pods.node_pod import NodePod, node_pods
+from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.kube.event_series import EventKey
 from koordinator.kube.events import EventBroadcaster, EventRecorder
 from koordinator.model.pod_grants import Grant
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
-from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MissingFileError
 from koordinator.node.kernel_file_codec import KernelFileCodec
 from koordinator.node.kernel_files import quota_of_milli
@@ -74,17 +79,18 @@ class HookedNode:
         self.hooks: Hooks = make_hooks(features, RDMADeviceInject(no_device, no_device), self.installed)
         self.reconciler = Reconciler(
             self.hooks,
-            ReconcilerSources(
-                pods=lambda: self.pods,
-                rules=lambda: self.rules,
-                processes=CgroupReader(self.layout, 4096).processes,
-                tasks=CgroupReader(self.layout, 4096).tasks,
+            SnapshotSources(
+                states=cast("StatesInformer", self),
+                policy=EnforcedPolicy(),
+                usage=cast("RecentUsage", None),
                 layout=self.layout,
                 executor=self.executor,
                 bandwidths=KubeletBandwidths(self.executor, self),
-                clock=self.clock,
-                events=EventRecorder(cast("EventBroadcaster", self), "test"),
+                topology=lambda: None,
             ),
+            lambda: self.rules,
+            DecisionReport("node", EventRecorder(cast("EventBroadcaster", self), "test")),
+            self.clock,
             lambda level, kind, status, _: self.observed.append((level, kind, status)),
         )
         self.resized = ResizedPods(self.executor, self.clock)

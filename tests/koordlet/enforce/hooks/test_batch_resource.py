@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.api.codec import convert
-from koordinator.api.node import Node
 from koordinator.koordlet.enforce.hooks import batch_resource, cpu_normalization
-from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, PodContext
 from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
 from tests.koordlet.enforce.hooks.hook_fixtures import BATCH, GIB, rules, running, starting, status
 from tests.koordlet.enforce.strategies.qos_fixtures import suppression
@@ -102,14 +100,6 @@ def test_a_limit_is_divided_by_what_a_core_is_worth() -> None:
 def test_batch_pods_are_normalised_as_well() -> None:
     pod = running(qos="BE", resources=BATCH)
     assert values(batch_resource.pod(pod, rules(normalization_ratio=1.2))) == (512, 41_667, GIB)
-
-
-@pytest.mark.parametrize("text", ["fast", "0", "-1", "nan", "inf"])
-def test_a_ratio_that_is_none_is_said(text: str) -> None:
-    annotations = {"node.koordinator.sh/cpu-normalization-ratio": text}
-    node = convert({"metadata": {"name": "n", "annotations": annotations}}, Node)
-    with pytest.raises(HookError, match="cpu-normalization-ratio"):
-        cpu_normalization.normalization_ratio(node)
 
 
 def test_a_normalised_quota_is_one_that_the_kernel_takes() -> None:

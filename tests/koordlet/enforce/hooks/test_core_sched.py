@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.koordlet.enforce.hooks.contexts import HookError
+from koordinator.koordlet.enforce.hooks.contexts import ContainerContext, HookError
 from koordinator.koordlet.enforce.hooks.core_sched import (
     Clear,
     Container,
@@ -46,7 +46,7 @@ def group(qos: str, labels: dict[str, str] | None = None, spec: Any = None, **gi
 def container(name: str, group_: str | None, *, is_sandbox: bool = False, **cookies: int) -> Container:
     """``p1=16``: process 1 has the cookie 16."""
     by_process = {int(process[1:]): cookie for process, cookie in cookies.items()}
-    return Container("shop", name, name, "c", f"containerd://{name}", group_, by_process, is_sandbox=is_sandbox)
+    return Container(ContainerContext("c", is_sandbox=is_sandbox), running(name), group_, by_process)
 
 
 def decide(known: dict[str, int], *containers: Container) -> Plan:
@@ -221,7 +221,7 @@ def test_one_round_separates_all_groups(drawn: list[tuple[str | None, list[int]]
     for number, (group_, cookies) in enumerate(drawn):
         numbered = {process + index: cookie for index, cookie in enumerate(cookies)}
         process += len(cookies)
-        containers.append(Container("shop", f"{number}", f"{number}", "c", "", group_, numbered))
+        containers.append(Container(ContainerContext("c"), running(f"{number}"), group_, numbered))
     after = {each: cookie for one in containers for each, cookie in one.cookies.items()}
     for number, action in enumerate(decide(known, *containers).actions):
         if isinstance(action, Share):

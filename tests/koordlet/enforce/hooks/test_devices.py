@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from koordinator.koordlet.enforce.hooks import gpu_environment
+from koordinator.koordlet.enforce.hooks import devices
 from koordinator.koordlet.enforce.hooks.contexts import HookError, PodContext, starting_container, starting_pod
-from koordinator.koordlet.enforce.hooks.rdma_devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.node.errors import MissingFileError
 from koordinator.node.rdma import DeviceFile
 from tests.koordlet.enforce.hooks.hook_fixtures import rules
@@ -21,7 +21,7 @@ def pod(labels: dict[str, str] | None = None, **devices: Any) -> PodContext:
 
 
 def environment(of: PodContext) -> dict[str, str]:
-    change = gpu_environment.container(of, starting_container(of, "c", 0, 0), rules(hami_library="/lib/hami.so"))
+    change = devices.gpu_environment(of, starting_container(of, "c", 0, 0), rules(hami_library="/lib/hami.so"))
     return {} if change is None else dict(change.environment)
 
 

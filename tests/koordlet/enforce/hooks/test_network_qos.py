@@ -15,7 +15,7 @@ from koordinator.api.codec import convert
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.koordlet.enforce.hooks.network_classes import _MINORS, QDISC, assign
-from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS, NetworkSources
+from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS
 from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.errors import Unavailable
 from koordinator.node.traffic_control import (
@@ -74,10 +74,10 @@ class ShapedNode:
 
     def start(self, **options: Any) -> NetworkQoS:
         """Of an agent that has just started."""
-        sources = NetworkSources(lambda: self.policy, lambda: self.pods, lambda: self.has_net_cls)
+        sources = (lambda: self.policy), (lambda: self.pods), lambda: self.has_net_cls
         options = {"is_enabled": True, "record": self.records.append, **options}
         access = options.pop("access", self.kernel.access)
-        self.network = NetworkQoS(access, sources, **options)
+        self.network = NetworkQoS(access, *sources, **options)
         return self.network
 
     def reconcile(self) -> None:

@@ -23,9 +23,8 @@ from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.enforce.hooks.hook_server import RegistrationError, clear_socket, handlers, register
 from koordinator.koordlet.enforce.hooks.options import HookOptions
-from koordinator.koordlet.enforce.hooks.proxy_server import handlers
-from koordinator.koordlet.enforce.hooks.registration import RegistrationError, clear_socket, register
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import GrpcError

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
-from koordinator.koordlet.enforce.node_snapshot import shared_cpu_average
 from koordinator.koordlet.enforce.strategies.cpu_burst import BurstState, NodeLoad, RaisedQuota, decide, node_load
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
+from koordinator.koordlet.enforce.strategy_table import shared_cpu_average
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind
 from koordinator.koordlet.observe.recent_usage import RecentUsage

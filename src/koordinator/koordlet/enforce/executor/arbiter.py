@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Final
 
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Overridden, Setting
@@ -25,18 +24,12 @@ from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, MEMORY_LIMIT, Ke
 from koordinator.node.kernel_files import RESCTRL_TASKS as TASKS
 
 
-class Phase(IntEnum):
-    WIDEN = 0
-    NARROW = 1
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """One value to write."""
 
     target: Target
     value: Value
-    phase: Phase
 
 
 Present = Mapping[Target, Value | None]
@@ -66,9 +59,9 @@ def order(settings: Mapping[Target, Setting], present: Present) -> list[Step]:
         step_value = value if shown is None else _widest(target.file, shown, value)
         between[target] = step_value
         if step_value != shown:
-            widening.append(Step(target, step_value, Phase.WIDEN))
+            widening.append(Step(target, step_value))
     narrowing = [
-        Step(target, settings[target].value, Phase.NARROW)
+        Step(target, settings[target].value)
         for target in sorted(settings, key=_from_the_top, reverse=True)
         if settings[target].value != between[target]
     ]

@@ -33,7 +33,6 @@ from koordinator.koordlet.enforce.executor.desired_settings import (
 )
 from koordinator.koordlet.enforce.executor.kernel_view import KernelView
 from koordinator.koordlet.enforce.executor.marks import Marks
-from koordinator.koordlet.enforce.executor.submissions import Submissions
 from koordinator.koordlet.enforce.executor.target_records import IN_FORCE, TargetRecord, TargetRecords, puts_back
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.errors import FileError, MissingFileError
@@ -83,22 +82,21 @@ class Executor:
         self._restores_unmarked = restores_unmarked
         self._writes = writes_at_once
         self._on_applied = on_applied
-        self._records = TargetRecords()
         self._marks = Marks(files, codec)
-        self._submissions = Submissions(self._records, codec, self._marks.forget)
+        self._records = TargetRecords(codec, self._marks.forget)
 
     def set_inner_folders(self, inner: Mapping[str, str]) -> None:
         """Containers whose limits the runtime keeps a second time, in a folder below theirs: both get what is desired
         for the first. It holds for what is submitted from now on."""
-        self._submissions.inner = inner
+        self._records.inner = inner
 
     def submit(self, owner: str, desired: Iterable[DesiredSetting]) -> None:
-        """As ``Submissions.submit``. A value that nobody desires any more stays as it is in the kernel."""
-        self._submissions.submit(owner, desired)
+        """As ``TargetRecords.submit``. A value that nobody desires any more stays as it is in the kernel."""
+        self._records.submit(owner, desired)
 
     def add(self, owner: str, desired: Iterable[DesiredSetting]) -> set[Target]:
-        """As ``Submissions.add``."""
-        return self._submissions.add(owner, desired)
+        """As ``TargetRecords.add``."""
+        return self._records.add(owner, desired)
 
     def look_again(self, folder: str | None = None, *, derived: bool = True) -> set[Target]:
         """Read the files, all or those of a cgroup, the next time, since another program may have written them: these.

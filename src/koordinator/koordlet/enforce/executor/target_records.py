@@ -7,7 +7,8 @@ depends on another one in a way that its own next look would not find.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -22,7 +23,10 @@ from koordinator.koordlet.enforce.executor.desired_settings import (
     Priority,
     Setting,
 )
-from koordinator.node.kernel_files import KUBELET_FILES, Format, Target, Value
+from koordinator.node.kernel_file_codec import InvalidValueError, KernelFileCodec
+from koordinator.node.kernel_files import CONTAINER_LIMITS, KUBELET_FILES, Format, Target, Value
+
+logger = logging.getLogger(__name__)
 
 K = TypeVar("K")
 _FIRST_PAUSE: Final = 1.0
@@ -119,9 +123,22 @@ def puts_back(desired: DesiredSetting) -> bool:
 
 
 class TargetRecords:
-    """The records by target, by folder, and in the order in which they are due."""
+    """The records by target, by folder, and in the order in which they are due.
 
-    def __init__(self) -> None:
+    A value that is new, or is withdrawn, makes its target due; another reason for the same does not. ``inner`` has, by
+    the folder of a container, the one below in which its runtime keeps the limits once more: what is desired for the
+    first of them holds for both.
+    """
+
+    def __init__(self, codec: KernelFileCodec, forget: Callable[[Target], None]) -> None:
+        """``forget`` is called for a target of which nobody desires anything any more."""
+        self.inner: Mapping[str, str] = {}
+        self._codec = codec
+        self._forget = forget
+        self._submitted: dict[str, Sequence[DesiredSetting]] = {}
+        """By owner, as submitted last."""
+        self._desired: dict[str, dict[Target, tuple[DesiredSetting, ...]]] = {}
+        """The same by target, with what was added since."""
         self._records: dict[Target, TargetRecord] = {}
         self._below: dict[Target, set[Target]] = {}
         """The same file in the folders below, whether the target itself has a record or not."""
@@ -148,14 +165,73 @@ class TargetRecords:
                 self._below.setdefault(above, set()).add(target)
         return record
 
-    def drop(self, target: Target) -> None:
-        """Nobody desires anything of it any more."""
+    def _drop(self, target: Target) -> None:
         record = self._records.pop(target)
         record.due = inf
         self._at_once.pop(target, None)
         _discard(self._in_folder, target.folder, target)
         for above in ancestors(target):
             _discard(self._below, above, target)
+
+    def submit(self, owner: str, desired: Iterable[DesiredSetting]) -> None:
+        """These are all the settings that the owner desires from now on. ValueError for those of another owner."""
+        given = tuple(desired if not self.inner else self._with_inner(desired))
+        known, self._submitted[owner] = self._submitted.get(owner), given
+        if known == given:
+            # Those given now are the ones that a strategy keeps, and are the same objects the next time.
+            return
+        by_target, before = _by_target(owner, given), self._desired.get(owner, {})
+        for target in before.keys() - by_target.keys():
+            self._withdraw(owner, target)
+        for target, settings in by_target.items():
+            if before.get(target) != settings:
+                self._desire(owner, target, settings)
+        self._desired[owner] = by_target
+
+    def add(self, owner: str, desired: Iterable[DesiredSetting]) -> set[Target]:
+        """These beside what the owner has submitted, or instead of those for the same targets, which are returned."""
+        by_target, known = _by_target(owner, self._with_inner(desired)), self._desired.setdefault(owner, {})
+        for target, settings in by_target.items():
+            if known.get(target) != settings:
+                self._desire(owner, target, settings)
+        known.update(by_target)
+        self._submitted.pop(owner, None)
+        return set(by_target)
+
+    def _desire(self, owner: str, target: Target, settings: Sequence[DesiredSetting]) -> None:
+        record, valid = self.make(target), list[DesiredSetting]()
+        before = {each.value for each in record.invalid if each.owner == owner}
+        record.invalid = {each: why for each, why in record.invalid.items() if each.owner != owner}
+        for each in settings:
+            try:
+                value = self._codec.canonical(target, each.value)
+            except InvalidValueError as error:
+                record.invalid[each] = str(error)
+                if each.value not in before:
+                    logger.warning("what %s desires is not possible: %s", owner, error)
+                continue
+            valid.append(each if value == each.value else replace(each, value=value))
+        known = record.desired.get(owner)
+        record.desired[owner] = tuple(valid)
+        if known is None or _values(known) != _values(valid):
+            self.schedule(record, -inf)
+
+    def _withdraw(self, owner: str, target: Target) -> None:
+        record = self.make(target)
+        record.desired.pop(owner, None)
+        record.invalid = {each: why for each, why in record.invalid.items() if each.owner != owner}
+        if record.desired:
+            self.schedule(record, -inf)
+            return
+        self._drop(target)
+        self._forget(target)
+
+    def _with_inner(self, desired: Iterable[DesiredSetting]) -> Iterator[DesiredSetting]:
+        for each in desired:
+            yield each
+            inner = self.inner.get(each.target.folder)
+            if inner is not None and each.target.file in CONTAINER_LIMITS:
+                yield replace(each, target=each.target._replace(folder=inner))
 
     def schedule(self, record: TargetRecord, due: float) -> None:
         """Look at it then; ``-inf`` for the next time."""
@@ -184,6 +260,19 @@ class TargetRecords:
 
     def in_folder(self, folder: str) -> Iterable[TargetRecord]:
         return (self._records[each] for each in self._in_folder.get(folder, ()))
+
+
+def _values(desired: Iterable[DesiredSetting]) -> list[tuple[Value, Priority]]:
+    return [(each.value, each.priority) for each in desired]
+
+
+def _by_target(owner: str, desired: Iterable[DesiredSetting]) -> dict[Target, tuple[DesiredSetting, ...]]:
+    found: dict[Target, tuple[DesiredSetting, ...]] = {}
+    for each in desired:
+        if each.owner != owner:
+            raise ValueError(f"{owner} submits what {each.owner} desires")
+        found[each.target] = (*found.get(each.target, ()), each)
+    return found
 
 
 def _discard(index: dict[K, set[Target]], key: K, target: Target) -> None:

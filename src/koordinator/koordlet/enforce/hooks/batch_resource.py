@@ -10,9 +10,11 @@ from typing import Final
 
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
-from koordinator.koordlet.enforce.hooks.contexts import BatchResources, Change, ContainerContext, PodContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, PodContext
 from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
+from koordinator.koordlet.enforce.hooks.registry import STARTING, Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.model.pod_grants import Grant
@@ -29,23 +31,24 @@ def pod(pod_: PodContext, rules: Rules) -> Change | None:
     if pod_.qos is not QoSClass.BE or not pod_.batch:
         return None
     amounts = tuple(pod_.batch.values())
-    shares = sum(each.cpu_request for each in amounts)
-    cpu = _sum(pod_, [each.cpu_limit for each in amounts])
-    memory = _sum(pod_, [each.memory_limit for each in amounts])
-    return _change(shares, cpu, memory, pod_.bandwidth, rules)
+    cpu, memory = [each.cpu_limit for each in amounts], [each.memory_limit for each in amounts]
+    whole = Grant(sum(each.cpu_request for each in amounts), _sum(pod_, cpu), _sum(pod_, memory))
+    return _change(whole, pod_.bandwidth, rules)
+
+
+def _sum(pod_: PodContext, limits: list[int | None]) -> int | None:
+    known = [each for each in limits if each is not None]
+    return sum(known) if len(known) == len(limits) and not pod_.has_unbounded_container else None
 
 
 def container(pod_: PodContext, container_: ContainerContext, rules: Rules) -> Change | None:
     if pod_.qos is not QoSClass.BE or container_.batch is None:
         return None
-    given: BatchResources = container_.batch
-    return _change(given.cpu_request, given.cpu_limit, given.memory_limit, container_.bandwidth, rules)
+    return _change(container_.batch, container_.bandwidth, rules)
 
 
 def release_pod(pod_: PodContext, _: Rules) -> Change | None:
-    if pod_.qos is not QoSClass.BE or not pod_.batch:
-        return None
-    return _released(pod_.grant, pod_.bandwidth)
+    return _released(pod_.grant, pod_.bandwidth) if pod_.qos is QoSClass.BE and pod_.batch else None
 
 
 def release_container(pod_: PodContext, container_: ContainerContext, _: Rules) -> Change | None:
@@ -67,20 +70,15 @@ def _released(grant: Grant | None, bandwidth: Bandwidth | None) -> Change | None
     )
 
 
-def _sum(pod_: PodContext, limits: list[int]) -> int:
-    """0 for no limit."""
-    return sum(limits) if all(limits) and not pod_.has_unbounded_container else 0
-
-
-def _change(request: int, cpu: int, memory: int, given: Bandwidth | None, rules: Rules) -> Change:
+def _change(amounts: Grant, given: Bandwidth | None, rules: Rules) -> Change:
     is_suppressed = _is_suppressed_by_quota(rules)
-    quota = quota_of_milli(cpu, PERIOD if given is None else given.period)
+    quota = quota_of_milli(amounts.cpu_limit or 0, PERIOD if given is None else given.period)
     return Change(
         _SUPPRESSED if is_suppressed else _REASON,
         Priority.POD,
-        cpu_shares=shares_of_milli(request),
+        cpu_shares=shares_of_milli(amounts.cpu_request),
         cpu_quota=NO_LIMIT if is_suppressed else normalized(quota, rules.normalization_ratio),
-        memory_limit=memory or NO_LIMIT,
+        memory_limit=amounts.memory_limit or NO_LIMIT,
     )
 
 
@@ -89,3 +87,7 @@ def _is_suppressed_by_quota(rules: Rules) -> bool:
     if threshold is None or not rules.is_suppression_on or not threshold.enable:
         return False
     return threshold.cpu_suppress_policy == CFS_QUOTA_SUPPRESS_POLICY
+
+
+HOOK: Final = Hook(OWNER, features.BATCH_RESOURCE, STARTING, pod=pod, container=container)
+RELEASING: Final = Hook(OWNER, features.BATCH_RESOURCE, pod=release_pod, container=release_container)

@@ -7,21 +7,20 @@ spec, too (pkg/koordlet/runtimehooks/protocol).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-import msgspec
-
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedResourceSpec
 from koordinator.api.labels import QOS_CLASS
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.pod import Pod, ResourceList, ResourceRequirements
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_of_name
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
+from koordinator.koordlet.enforce.strategies.snapshot import annotation_or_none, read_annotation
 from koordinator.koordlet.pods.cpu_allocation import NOTHING as NO_CPUS
 from koordinator.koordlet.pods.cpu_allocation import CPUAllocation, cpu_allocation
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
@@ -32,7 +31,7 @@ from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import PERIOD
 from koordinator.node.rdma import DeviceFile
 
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _KATA: Final = "kata"
 """The runtime class of pods whose containers are in a virtual machine: their cgroups are not on this node."""
@@ -40,15 +39,6 @@ _KATA: Final = "kata"
 
 class HookError(KoordinatorError):
     """An annotation of the pod cannot be understood, or cannot be applied on this node."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResources:
-    """Of one container: milli-CPU and bytes; 0 where nothing is requested or where there is no limit."""
-
-    cpu_request: int = 0
-    cpu_limit: int = 0
-    memory_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +50,8 @@ class ContainerContext:
     is_sandbox: bool = False
     id: str = ""
     """As the pod's status has it, or without the runtime's name; of a sandbox, the name of its folder."""
-    batch: BatchResources | None = None
+    batch: Grant | None = None
+    """Its batch resources; None if it has none."""
     grant: Grant | None = None
     """By the kubelet; None where it is not known, as of a sandbox."""
     bandwidth: Bandwidth | None = None
@@ -81,7 +72,7 @@ class PodContext:
     """As its label says; NONE if it has none."""
     kubernetes_qos: str
     containers: tuple[ContainerContext, ...] = ()
-    batch: Mapping[str, BatchResources] | None = None
+    batch: Mapping[str, Grant] | None = None
     """By container; None if the pod has no batch resources."""
     has_unbounded_container: bool = False
     """Whether a container has no batch resources in a pod that has some."""
@@ -163,7 +154,17 @@ def running_pod(node_pod: NodePod, bandwidths: Mapping[str, Bandwidth]) -> PodCo
     """A pod that the kubelet lists. ``bandwidths`` are what the kubelet gives its folders."""
     pod = node_pod.pod
     batch = _batch_of_spec(pod)
-    containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, batch, bandwidths))
+    containers = tuple(
+        ContainerContext(
+            name=each.name,
+            cgroup=each.cgroup,
+            id=each.id,
+            batch=batch.get(each.name),
+            grant=node_pod.grant.containers.get(each.name),
+            bandwidth=bandwidths.get(each.cgroup),
+        )
+        for each in (node_pod.running if pod.spec.runtime_class_name != _KATA else ())
+    )
     if node_pod.sandbox and containers:
         name = node_pod.sandbox.rpartition("/")[2]
         containers = (ContainerContext("", node_pod.sandbox, is_sandbox=True, id=name), *containers)
@@ -192,15 +193,12 @@ def allocation(pod: PodContext) -> CPUAllocation:
     return pod.allocation
 
 
-def annotation(pod: PodContext, key: str, kind: type[S]) -> S | None:
+def annotation(pod: PodContext, key: str, kind: type[T]) -> T | None:
     """The JSON of an annotation, None if there is none; HookError if it is not what it should be."""
-    text = pod.annotations.get(key)
-    if not text:
-        return None
     try:
-        return decode(text, kind)
+        return read_annotation(pod.annotations, key, kind)
     except DecodeError as error:
-        raise HookError(f"metadata.annotations[{key}]: {error}") from error
+        raise HookError(str(error)) from error
 
 
 def is_best_effort(pod: PodContext) -> bool:
@@ -208,54 +206,28 @@ def is_best_effort(pod: PodContext) -> bool:
     return pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
 
 
-def _containers(
-    node_pod: NodePod, batch: Mapping[str, BatchResources], bandwidths: Mapping[str, Bandwidth]
-) -> Iterable[ContainerContext]:
-    for each in node_pod.running:
-        yield ContainerContext(
-            name=each.name,
-            cgroup=each.cgroup,
-            id=each.id,
-            batch=batch.get(each.name),
-            grant=node_pod.grant.containers.get(each.name),
-            bandwidth=bandwidths.get(each.cgroup),
-        )
-
-
-def _batch_of_spec(pod: Pod) -> dict[str, BatchResources]:
+def _batch_of_spec(pod: Pod) -> dict[str, Grant]:
     """Of the spec, else of the annotation; of init containers, sidecars count alone, since the others run before."""
     sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
     found = {
-        container.name: amounts
+        container.name: _amounts(container.resources)
         for container in (*pod.spec.containers, *sidecars)
-        if (amounts := _amounts(container.resources.requests, container.resources.limits)) is not None
+        if {BATCH_CPU, BATCH_MEMORY} & (container.resources.requests.keys() | container.resources.limits.keys())
     }
     return found or _annotated_batch(pod.metadata.annotations)
 
 
-def _annotated_batch(annotations: Mapping[str, str]) -> dict[str, BatchResources]:
+def _annotated_batch(annotations: Mapping[str, str]) -> dict[str, Grant]:
     """Of the annotation that is written at admission; nothing where it cannot be read, as in the original."""
-    text = annotations.get(annotation_keys.EXTENDED_RESOURCE_SPEC)
-    if not text:
-        return {}
-    try:
-        containers = decode(text, ExtendedResourceSpec).containers
-    except DecodeError:
-        return {}
-    return {name: _amounts_of(given) for name, given in containers.items()}
+    found = annotation_or_none(annotations, annotation_keys.EXTENDED_RESOURCE_SPEC, ExtendedResourceSpec)
+    return {} if found is None else {name: _amounts(given) for name, given in found.containers.items()}
 
 
-def _amounts_of(given: ExtendedResources) -> BatchResources:
-    return _amounts(given.requests, given.limits) or BatchResources()
-
-
-def _amounts(requests: ResourceList, limits: ResourceList) -> BatchResources | None:
-    if not {BATCH_CPU, BATCH_MEMORY} & (requests.keys() | limits.keys()):
-        return None
-    return BatchResources(
-        cpu_request=_value(requests, BATCH_CPU),
-        cpu_limit=_value(limits, BATCH_CPU),
-        memory_limit=_value(limits, BATCH_MEMORY),
+def _amounts(given: ResourceRequirements | ExtendedResources) -> Grant:
+    return Grant(
+        cpu_request=_value(given.requests, BATCH_CPU),
+        cpu_limit=_value(given.limits, BATCH_CPU) or None,
+        memory_limit=_value(given.limits, BATCH_MEMORY) or None,
     )
 
 

@@ -19,11 +19,14 @@ from typing import Final
 
 from koordinator.api.labels import CORE_SCHED_GROUP_ID, CORE_SCHED_POLICY
 from koordinator.api.nodeslo import NodeSLOSpec
-from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.api.resource_qos import CPU_POLICY_CORE_SCHED, ResourceQoS
+from koordinator.api.qos import QoSClass
+from koordinator.api.resource_qos import CPU_POLICY_CORE_SCHED, CPUQoSConfig
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.koordlet.enforce.strategies.qos_classes import class_name, qos_classes
 from koordinator.node.core_scheduling import NO_COOKIE
 from koordinator.node.kernel_files import SCHED_CORE, SCHED_FEATURES, SCHED_GROUP_IDENTITY, Target
 
@@ -35,30 +38,16 @@ _EXCLUSIVE: Final = "exclusive"
 _NONE: Final = "none"
 _SOURCES: Final = 3
 """So many processes are tried that have a group's cookie: the first may have ended."""
-_CLASSES: Final = {QoSClass.LSE: "LSR", QoSClass.LSR: "LSR", QoSClass.LS: "LS", QoSClass.BE: "BE"}
-
-
-@dataclass(frozen=True, slots=True)
-class _ClassRule:
-    """What the NodeSLO says of a class."""
-
-    is_enabled: bool = False
-    is_expeller: bool = False
-    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     """A container that runs. ``group`` None: its processes are to have no cookie; ``cookies`` by process."""
 
-    namespace: str
-    pod: str
-    uid: str
-    name: str
-    id: str
+    of: ContainerContext
+    pod: PodContext
     group: str | None
     cookies: Mapping[int, int]
-    is_sandbox: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +93,33 @@ def check(pod: PodContext, _: Rules) -> None:
 
 def group_of(pod: PodContext, policy: NodeSLOSpec) -> str | None:
     """The pod's group, which may be the empty one of all pods without the label; None where it has none."""
-    rule = _rule_of(pod.qos, pod.kubernetes_qos, _class_rules(policy))
+    config = _config_of(pod.qos, pod.kubernetes_qos, policy)
     chosen = pod.labels.get(CORE_SCHED_POLICY, "")
-    if not rule.is_enabled or chosen == _NONE:
+    if not config.enable or chosen == _NONE:
         return None
     group = pod.uid if chosen == _EXCLUSIVE else pod.labels.get(CORE_SCHED_GROUP_ID, "")
-    return f"{group}{_EXPELLER}" if rule.is_expeller else group
+    return f"{group}{_EXPELLER}" if config.core_expeller else group
 
 
 def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
     """cpu.idle of the folder of a class of Kubernetes."""
     if rules.policy is None:
         return None
-    is_idle = _rule_of(QoSClass.NONE, kubernetes_qos, _class_rules(rules.policy)).is_idle
+    is_idle = _config_of(QoSClass.NONE, kubernetes_qos, rules.policy).sched_idle == 1
     return Change(f"the NodeSLO's schedIdle of {kubernetes_qos} pods", cpu_idle=int(is_idle))
 
 
 def release(rules: Rules) -> Change | None:
     """What the folders get when the gate is off; nothing where the NodeSLO has another policy: a folder that is idle
     then was not made so by the agent."""
-    if rules.policy is None or not _class_rules(rules.policy):
+    if rules.policy is None or not _configs(rules.policy):
         return None
     return Change("the gate CoreSched is off", Priority.RELEASE, cpu_idle=0)
 
 
 def node(rules: Rules) -> list[DesiredSetting]:
     """The kernel's switches, where it has them. Group identity excludes core scheduling and goes off first."""
-    if rules.policy is None or not any(rule.is_enabled for rule in _class_rules(rules.policy).values()):
+    if rules.policy is None or not any(config.enable for config in _configs(rules.policy).values()):
         return []
     reason = "the NodeSLO's cpuPolicy is coreSched"
     settings: list[DesiredSetting] = []
@@ -191,7 +180,7 @@ def _for_group(group: str, members: Mapping[int, int], cookie: int | None) -> Cr
 
 
 def _clear(containers: Sequence[Container], given: AbstractSet[int], why: str) -> list[Clear]:
-    in_sandboxes = {cookie for each in containers if each.is_sandbox for cookie in each.cookies.values()}
+    in_sandboxes = {cookie for each in containers if each.of.is_sandbox for cookie in each.cookies.values()}
     ours = (given | in_sandboxes) - {NO_COOKIE}
     processes = tuple(
         process
@@ -203,29 +192,19 @@ def _clear(containers: Sequence[Container], given: AbstractSet[int], why: str) -
     return [Clear(processes, why)] if processes else []
 
 
-def _class_rules(policy: NodeSLOSpec) -> dict[str, _ClassRule]:
+def _configs(policy: NodeSLOSpec) -> dict[str, CPUQoSConfig]:
+    """By class of the NodeSLO; none where it has another policy."""
     strategy = policy.resource_qos_strategy
     if strategy is None or strategy.policies is None or strategy.policies.cpu_policy != CPU_POLICY_CORE_SCHED:
         return {}
-    return {
-        "LSR": _class_rule(strategy.lsr_class),
-        "LS": _class_rule(strategy.ls_class),
-        "BE": _class_rule(strategy.be_class),
-    }
+    return {name: class_.cpu_qos or CPUQoSConfig() for name, class_ in qos_classes(strategy).items()}
 
 
-def _class_rule(class_: ResourceQoS | None) -> _ClassRule:
-    config = class_.cpu_qos if class_ is not None else None
-    if config is None:
-        return _ClassRule()
-    return _ClassRule(bool(config.enable), bool(config.core_expeller), config.sched_idle == 1)
+def _config_of(qos: QoSClass, kubernetes_qos: str, policy: NodeSLOSpec) -> CPUQoSConfig:
+    configs = _configs(policy)
+    enabled = [name for name, config in configs.items() if config.enable]
+    return configs.get(class_name(qos, kubernetes_qos, enabled)) or CPUQoSConfig()
 
 
-def _rule_of(qos: QoSClass, kubernetes_qos: str, rules: Mapping[str, _ClassRule]) -> _ClassRule:
-    none = _ClassRule()
-    class_ = _CLASSES.get(qos)
-    if class_ is None:
-        guaranteed = "LSR" if rules.get("LSR", none).is_enabled else "LS"
-        by_kubernetes = {KubernetesQoS.GUARANTEED.value: guaranteed, KubernetesQoS.BEST_EFFORT.value: "BE"}
-        class_ = by_kubernetes.get(kubernetes_qos, "LS")
-    return rules.get(class_, none)
+HOOK: Final = Hook(OWNER, features.CORE_SCHED, pod=check, qos_folder=qos_folder, node=node)
+RELEASING: Final = Hook(OWNER, features.CORE_SCHED, qos_folder=lambda _, rules: release(rules))

@@ -69,7 +69,8 @@ class CookieManager:
         for each in self._containers:
             cookie = self._cookies.get(each.group) if each.group is not None else None
             if cookie is not None and cookie in each.cookies.values():
-                labels = (each.pod, each.namespace, each.uid, each.name, each.id, each.group or "", str(cookie))
+                of_pod = each.pod.name, each.pod.namespace, each.pod.uid
+                labels = (*of_pod, each.of.name, each.of.id, each.group or "", str(cookie))
                 yield labels, 1.0
 
     def follow(self, pods: Sequence[PodContext], rules: Rules) -> None:
@@ -106,10 +107,7 @@ class CookieManager:
             if self._own_process in processes:
                 continue
             cookies = {process: cookie for process in processes if (cookie := self._core.cookie(process)) is not None}
-            name, identifier = container.name, container.id
-            yield Container(
-                pod.namespace, pod.name, pod.uid, name, identifier, group, cookies, is_sandbox=container.is_sandbox
-            )
+            yield Container(container, pod, group, cookies)
 
     def _processes_of(self, container: ContainerContext) -> list[int]:
         try:

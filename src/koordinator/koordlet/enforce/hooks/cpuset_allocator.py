@@ -14,6 +14,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.qos import QoSClass
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.hooks.contexts import (
     Change,
@@ -23,6 +24,7 @@ from koordinator.koordlet.enforce.hooks.contexts import (
     allocation,
     is_best_effort,
 )
+from koordinator.koordlet.enforce.hooks.registry import STARTING, Hook
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.node.cgroup_reader import NO_LIMIT
 
@@ -86,3 +88,9 @@ def _shared(pod_: PodContext, pools: CPUPools, rules: Rules) -> Change | None:
     if pools.is_kubelet_static:
         return None
     return Change("pods without CPUs of their own share the LS pools", cpuset=pools.all_shared)
+
+
+HOOK: Final = Hook(
+    OWNER, features.CPUSET_ALLOCATOR, STARTING, pod=pod, container=container, host_application=host_application
+)
+RELEASING: Final = Hook(OWNER, features.CPUSET_ALLOCATOR, pod=release_pod, container=release_container)

@@ -13,17 +13,17 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.api.resource_qos import CPUQoSConfig, ResourceQoS
+from koordinator.api.resource_qos import CPU_POLICY_GROUP_IDENTITY, CPUQoSConfig
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
+from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
+from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, class_name, qos_classes
 from koordinator.node.kernel_files import SCHED_CORE, SCHED_GROUP_IDENTITY, Target
 
 OWNER: Final = "GroupIdentity"
-_POLICY: Final = "groupIdentity"
 _NEUTRAL: Final = 0
-_CLASSES: Final = {QoSClass.LSE: "LSR", QoSClass.LSR: "LSR", QoSClass.LS: "LS", QoSClass.BE: "BE"}
-"""Of the NodeSLO, by the class of a pod."""
 
 
 def pod(pod_: PodContext, rules: Rules) -> Change | None:
@@ -31,7 +31,8 @@ def pod(pod_: PodContext, rules: Rules) -> Change | None:
     values = _values(rules)
     if values is None:
         return None
-    value, reason = _of_class(pod_.qos, pod_.kubernetes_qos, values)
+    class_ = class_name(pod_.qos, pod_.kubernetes_qos, values)
+    value, reason = values.get(class_, _NEUTRAL), _reason(class_, values)
     config = annotation(pod_, annotation_keys.CPU_QOS, CPUQoSConfig)
     if config is None or pod_.qos is not QoSClass.LS:
         return Change(reason, bvt=value)
@@ -55,9 +56,9 @@ def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
     values = _values(rules)
     if values is None:
         return None
-    class_ = {KubernetesQoS.BURSTABLE.value: "LS", KubernetesQoS.BEST_EFFORT.value: "BE"}.get(kubernetes_qos)
-    if class_ is None:
+    if kubernetes_qos == KubernetesQoS.GUARANTEED:
         return Change("the kernel takes no other value for Guaranteed pods as a whole", bvt=_NEUTRAL)
+    class_ = class_name(QoSClass.NONE, kubernetes_qos, values)
     return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
 
 
@@ -65,7 +66,7 @@ def host_application(application: HostApplicationSpec, rules: Rules) -> Change |
     values = _values(rules)
     if values is None:
         return None
-    class_ = {str(qos): name for qos, name in _CLASSES.items()}.get(application.qos, "")
+    class_ = {str(qos): name for qos, name in CLASS_NAMES.items()}.get(application.qos, "")
     return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
 
 
@@ -92,18 +93,11 @@ def release(rules: Rules) -> Change | None:
 def _class_values(policy: NodeSLOSpec) -> dict[str, int]:
     """Group identities by class of the NodeSLO, of those that have one."""
     strategy = policy.resource_qos_strategy
-    if strategy is None or ((strategy.policies and strategy.policies.cpu_policy) or _POLICY) != _POLICY:
+    chosen = strategy.policies.cpu_policy if strategy is not None and strategy.policies is not None else None
+    if chosen not in (None, "", CPU_POLICY_GROUP_IDENTITY):
         return {}
-    classes: dict[str, ResourceQoS | None] = {
-        "LSR": strategy.lsr_class,
-        "LS": strategy.ls_class,
-        "BE": strategy.be_class,
-    }
-    return {
-        name: class_.cpu_qos.group_identity or _NEUTRAL
-        for name, class_ in classes.items()
-        if class_ is not None and class_.cpu_qos is not None and class_.cpu_qos.enable
-    }
+    configs = {name: class_.cpu_qos for name, class_ in qos_classes(strategy).items()}
+    return {name: config.group_identity or _NEUTRAL for name, config in configs.items() if config and config.enable}
 
 
 def _values(rules: Rules) -> dict[str, int] | None:
@@ -114,17 +108,25 @@ def _values(rules: Rules) -> dict[str, int] | None:
     return None if not values and rules.group_identity_switch == 0 else values
 
 
-def _of_class(qos: QoSClass, kubernetes_qos: str, values: dict[str, int]) -> tuple[int, str]:
-    class_ = _CLASSES.get(qos)
-    if class_ is None:
-        by_kubernetes = {
-            KubernetesQoS.GUARANTEED.value: "LSR" if "LSR" in values else "LS",
-            KubernetesQoS.BURSTABLE.value: "LS",
-            KubernetesQoS.BEST_EFFORT.value: "BE",
-        }
-        class_ = by_kubernetes.get(kubernetes_qos, "")
-    return values.get(class_, _NEUTRAL), _reason(class_, values)
-
-
 def _reason(class_: str, values: dict[str, int]) -> str:
     return f"the NodeSLO's cpuQOS of {class_}" if class_ in values else "no cpuQOS is enabled for it in the NodeSLO"
+
+
+HOOK: Final = Hook(
+    OWNER,
+    features.GROUP_IDENTITY,
+    frozenset({Stage.PRE_RUN_POD_SANDBOX}),
+    pod=pod,
+    container=container,
+    qos_folder=qos_folder,
+    host_application=host_application,
+    node=node,
+)
+RELEASING: Final = Hook(
+    OWNER,
+    features.GROUP_IDENTITY,
+    pod=lambda _, rules: release(rules),
+    container=lambda _, __, rules: release(rules),
+    qos_folder=lambda _, rules: release(rules),
+    host_application=lambda _, rules: release(rules),
+)

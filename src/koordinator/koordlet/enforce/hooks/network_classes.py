@@ -19,26 +19,14 @@ from typing import Final
 
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoS
+from koordinator.api.resource_qos import NETWORK_POLICY_TC, ResourceQoSStrategy
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
+from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, class_bandwidth, pod_limits
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.node.traffic_control import (
-    MAJOR,
-    ROOT,
-    AddressSet,
-    CgroupFilter,
-    KernelFilter,
-    Marking,
-    Member,
-    Qdisc,
-    Rule,
-    Shaping,
-    SourceFilter,
-    Step,
-    TrafficClass,
-)
+from koordinator.node import traffic_control as tc
 
 OWNER: Final = "TCNetworkQoS"
 WHOLE: Final = 1
@@ -47,7 +35,7 @@ LATENCY_SENSITIVE: Final = 3
 BEST_EFFORT: Final = 4
 """Minor numbers of the classes that there always are."""
 SETS: Final = {"system_class": SYSTEM, "ls_class": LATENCY_SENSITIVE, "be_class": BEST_EFFORT}
-QDISC: Final = Qdisc("htb", MAJOR, SYSTEM)
+QDISC: Final = tc.Qdisc("htb", tc.MAJOR, SYSTEM)
 LOWEST_RATE: Final = 1000
 """Bytes per second: HTB knows no class that is guaranteed nothing."""
 _CLASSES: Final = {
@@ -60,15 +48,15 @@ _CLASSES: Final = {
 _PRIORITIES: Final = {SYSTEM: 1, LATENCY_SENSITIVE: 2, BEST_EFFORT: 3}
 _FIRST_POD: Final = 16
 _MINORS: Final = 0xFFFF
-_RULES: Final = frozenset(Rule(name, minor) for name, minor in SETS.items())
+_RULES: Final = frozenset(tc.Rule(name, minor) for name, minor in SETS.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the device, and the marking of packets, are to be."""
 
-    classes: Mapping[int, TrafficClass]
-    filters: frozenset[SourceFilter | CgroupFilter] = frozenset()
+    classes: Mapping[int, tc.TrafficClass]
+    filters: frozenset[tc.SourceFilter | tc.CgroupFilter] = frozenset()
     members: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By set."""
     minors: Mapping[str, int] = field(default_factory=dict)
@@ -99,25 +87,21 @@ def net_class(pod: PodContext, rules: Rules) -> Change | None:
     minor = rules.network_classes.get(pod.uid) if limits.egress else _CLASSES.get(pod.qos)
     if minor is None or not rules.has_network_classes:
         return None
-    return Change("network QoS of the pod's class, or its own", net_class=MAJOR << 16 | minor)
+    return Change("network QoS of the pod's class, or its own", net_class=tc.MAJOR << 16 | minor)
 
 
 def want(
-    policy: NodeSLOSpec,
-    pods: Sequence[NodePod],
-    known: Mapping[str, int],
-    *,
-    knows_pods: bool = True,
-    has_net_cls: bool = False,
+    policy: NodeSLOSpec, listed: Sequence[NodePod] | None, known: Mapping[str, int], *, has_net_cls: bool
 ) -> Wanted:
-    """For a policy that enables it. ``known`` are the minor numbers that pods had before; ``has_net_cls``: whether
-    packets can be assigned by cgroup."""
+    """For a policy that enables it. ``listed`` are pods that have not finished, None while they are not known;
+    ``known`` the minor numbers that pods had before; ``has_net_cls``: whether packets can be assigned by cgroup."""
+    pods = listed or ()
     system = policy.system_strategy
     total = system.total_network_bandwidth.value if system is not None else 0
     problems: list[str] = []
     classes = _node_classes(policy, total, problems)
     members: dict[str, set[str]] = {name: set() for name in SETS}
-    filters: set[SourceFilter | CgroupFilter] = {CgroupFilter()} if has_net_cls else set()
+    filters: set[tc.SourceFilter | tc.CgroupFilter] = {tc.CgroupFilter()} if has_net_cls else set()
     caps = {pod.uid: limit for pod in pods if pod.qos in _CLASSES and (limit := _cap(pod))}
     minors = assign(caps, known)
     by_minor = {minor: name for name, minor in SETS.items()}
@@ -127,7 +111,7 @@ def want(
             continue
         if uid in minors:
             rate = max(min(caps[uid], total) // BITS, LOWEST_RATE)
-            classes[minors[uid]] = TrafficClass(minors[uid], WHOLE, rate, rate, _PRIORITIES[class_])
+            classes[minors[uid]] = tc.TrafficClass(minors[uid], WHOLE, rate, rate, _PRIORITIES[class_])
         if pod.pod.spec.host_network:
             # The address is that of the node, and so of everything on it.
             continue
@@ -136,7 +120,7 @@ def want(
             # It has none yet, or one of version 6, which neither the sets nor the filters hold.
             continue
         if uid in minors:
-            filters.add(SourceFilter(address, minors[uid]))
+            filters.add(tc.SourceFilter(address, minors[uid]))
         else:
             members[by_minor[class_]].add(address)
     return Wanted(
@@ -144,7 +128,7 @@ def want(
         filters=frozenset(filters),
         members={name: frozenset(addresses) for name, addresses in members.items()},
         minors=minors,
-        knows_pods=knows_pods,
+        knows_pods=listed is not None,
         problems=tuple(problems),
     )
 
@@ -169,7 +153,7 @@ def assign(uids: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:
     return minors
 
 
-def conflict(shaping: Shaping) -> str:
+def conflict(shaping: tc.Shaping) -> str:
     """Why the device cannot be used: it has the root qdisc of another program; empty if it can be."""
     root = shaping.root
     if root is None or root.major == 0 or root == QDISC:
@@ -177,72 +161,70 @@ def conflict(shaping: Shaping) -> str:
     return f"{shaping.device} has a root qdisc {root.kind} {root.major:x}: that koordlet has not made"
 
 
-def plan(wanted: Wanted, shaping: Shaping, marking: Marking | None) -> list[Step]:
+def plan(wanted: Wanted, shaping: tc.Shaping, marking: tc.Marking | None) -> list[tc.Step]:
     """What brings the kernel to what is wanted, in an order in which it can be done. ``marking`` None: it cannot be
     read, and nothing of it is done."""
-    steps: list[Step] = []
+    steps: list[tc.Step] = []
     if shaping.root != QDISC:
-        shaping = Shaping(shaping.device)
-        steps.append(Step("add", QDISC))
+        shaping = tc.Shaping(shaping.device)
+        steps.append(tc.Step("add", QDISC))
     found = {class_.minor: class_ for class_ in shaping.classes}
     steps += _filters_to_delete(wanted, shaping)
     if wanted.knows_pods:
-        steps += [Step("delete", class_) for minor, class_ in sorted(found.items()) if minor not in wanted.classes]
+        steps += [tc.Step("delete", class_) for minor, class_ in sorted(found.items()) if minor not in wanted.classes]
     for minor, class_ in sorted(wanted.classes.items()):
         if minor not in found:
-            steps.append(Step("add", class_))
+            steps.append(tc.Step("add", class_))
         elif found[minor] != class_:
-            steps.append(Step("change", class_))
+            steps.append(tc.Step("change", class_))
     present = {each.means for each in shaping.filters}
     missing = [each for each in wanted.filters if each not in present]
-    steps += [Step("add", each) for each in sorted(missing, key=repr)]
+    steps += [tc.Step("add", each) for each in sorted(missing, key=repr)]
     return steps if marking is None else [*steps, *_mark(wanted, marking)]
 
 
-def removal(shaping: Shaping | None, marking: Marking | None) -> list[Step]:
+def removal(shaping: tc.Shaping | None, marking: tc.Marking | None) -> list[tc.Step]:
     """What takes everything away."""
-    steps: list[Step] = []
+    steps: list[tc.Step] = []
     if marking is not None:
-        steps += [Step("delete", rule) for rule in sorted(marking.rules & _RULES, key=repr)]
-        steps += [Step("delete", AddressSet(name)) for name in sorted(marking.sets) if name in SETS]
+        steps += [tc.Step("delete", rule) for rule in sorted(marking.rules & _RULES, key=repr)]
+        steps += [tc.Step("delete", tc.AddressSet(name)) for name in sorted(marking.sets) if name in SETS]
     if shaping is not None and shaping.root == QDISC:
-        steps.append(Step("delete", QDISC))
+        steps.append(tc.Step("delete", QDISC))
     return steps
 
 
-def _filters_to_delete(wanted: Wanted, shaping: Shaping) -> list[Step]:
-    kept: set[SourceFilter | CgroupFilter] = set()
-    steps: list[Step] = []
+def _filters_to_delete(wanted: Wanted, shaping: tc.Shaping) -> list[tc.Step]:
+    kept: set[tc.SourceFilter | tc.CgroupFilter] = set()
+    steps: list[tc.Step] = []
     for each in sorted(shaping.filters, key=_place):
         if each.means is not None and each.means in wanted.filters and each.means not in kept:
             kept.add(each.means)
         elif wanted.knows_pods:
-            steps.append(Step("delete", each))
+            steps.append(tc.Step("delete", each))
     return steps
 
 
-def _place(each: KernelFilter) -> tuple[int, int]:
+def _place(each: tc.KernelFilter) -> tuple[int, int]:
     return each.priority, each.handle
 
 
-def _mark(wanted: Wanted, marking: Marking) -> list[Step]:
-    steps = [Step("add", AddressSet(name)) for name in SETS if name not in marking.sets]
+def _mark(wanted: Wanted, marking: tc.Marking) -> list[tc.Step]:
+    steps = [tc.Step("add", tc.AddressSet(name)) for name in SETS if name not in marking.sets]
     for name in SETS if wanted.knows_pods else ():
         present, addresses = marking.sets.get(name, frozenset()), wanted.members.get(name, frozenset())
-        steps += [Step("delete", Member(name, address)) for address in sorted(present - addresses)]
-        steps += [Step("add", Member(name, address)) for address in sorted(addresses - present)]
+        steps += [tc.Step("delete", tc.Member(name, address)) for address in sorted(present - addresses)]
+        steps += [tc.Step("add", tc.Member(name, address)) for address in sorted(addresses - present)]
     # A rule that sends our sets elsewhere is of an older version, or a mistake: the last rule would count.
     ours = {rule for rule in marking.rules if rule.set in SETS}
-    steps += [Step("delete", rule) for rule in sorted(ours - _RULES, key=repr)]
-    return [*steps, *(Step("add", rule) for rule in sorted(_RULES - ours, key=repr))]
+    steps += [tc.Step("delete", rule) for rule in sorted(ours - _RULES, key=repr)]
+    return [*steps, *(tc.Step("add", rule) for rule in sorted(_RULES - ours, key=repr))]
 
 
-def _node_classes(policy: NodeSLOSpec, total: int, problems: list[str]) -> dict[int, TrafficClass]:
+def _node_classes(policy: NodeSLOSpec, total: int, problems: list[str]) -> dict[int, tc.TrafficClass]:
     strategy = policy.resource_qos_strategy
-    ls = strategy.ls_class if strategy is not None else None
-    be = strategy.be_class if strategy is not None else None
-    ls_request, ls_limit = _bounds("lsClass", ls, total, problems)
-    be_request, be_limit = _bounds("beClass", be, total, problems)
+    ls_request, ls_limit = _bounds(strategy, "LS", total, problems)
+    be_request, be_limit = _bounds(strategy, "BE", total, problems)
     rest = total - ls_request - be_request
     if rest < 0:
         problems.append(
@@ -250,32 +232,25 @@ def _node_classes(policy: NodeSLOSpec, total: int, problems: list[str]) -> dict[
             f"second, allowed: up to systemStrategy.totalNetworkBandwidth, which is {total}"
         )
     return {
-        WHOLE: _class(WHOLE, total, total, 0, parent=ROOT),
+        WHOLE: _class(WHOLE, total, total, 0, parent=tc.ROOT),
         SYSTEM: _class(SYSTEM, max(rest, 0), total, _PRIORITIES[SYSTEM]),
         LATENCY_SENSITIVE: _class(LATENCY_SENSITIVE, ls_request, ls_limit, _PRIORITIES[LATENCY_SENSITIVE]),
         BEST_EFFORT: _class(BEST_EFFORT, be_request, be_limit, _PRIORITIES[BEST_EFFORT]),
     }
 
 
-def _class(minor: int, rate: int, ceil: int, priority: int, *, parent: int = WHOLE) -> TrafficClass:
+def _class(minor: int, rate: int, ceil: int, priority: int, *, parent: int = WHOLE) -> tc.TrafficClass:
     """Of bits per second."""
     guaranteed = max(rate // BITS, LOWEST_RATE)
-    return TrafficClass(minor, parent, guaranteed, max(ceil // BITS, guaranteed), priority)
+    return tc.TrafficClass(minor, parent, guaranteed, max(ceil // BITS, guaranteed), priority)
 
 
-def _bounds(name: str, class_: ResourceQoS | None, total: int, problems: list[str]) -> tuple[int, int]:
+def _bounds(strategy: ResourceQoSStrategy | None, name: str, total: int, problems: list[str]) -> tuple[int, int]:
     """What is guaranteed and what is the most. Without a limit the request is the limit, and without either, all."""
-    config = class_config(class_)
-    amounts: list[int] = []
-    for key, value in (("egressRequest", config.egress_request), ("egressLimit", config.egress_limit)):
-        try:
-            amounts.append(bits(value, total))
-        except ValueError as error:
-            problems.append(f"resourceQOSStrategy.{name}.networkQOS.{key}: {error}")
-            amounts.append(0)
-    request, limit = amounts
-    limit = limit or request or total
-    return min(request, limit), limit
+    given = class_bandwidth(strategy, name, "egress", total)
+    problems += given.problems
+    limit = given.limit or given.request or total
+    return min(given.request, limit), limit
 
 
 def _cap(pod: NodePod) -> int:
@@ -291,3 +266,6 @@ def _is_ipv4(address: str) -> bool:
     except AddressValueError:
         return False
     return True
+
+
+HOOK: Final = Hook(OWNER, features.TC_NETWORK_QOS, pod=net_class)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,34 +18,12 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.enforce.hooks.network_classes import OWNER, SETS, conflict, is_enabled, plan, removal, want
 from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.node import traffic_control as tc
 from koordinator.node.errors import Unavailable
-from koordinator.node.traffic_control import (
-    AddressSet,
-    Marking,
-    Member,
-    Qdisc,
-    Rule,
-    Step,
-    Thing,
-    TrafficControl,
-    TrafficControlAccess,
-    TrafficControlError,
-)
 
 logger = logging.getLogger(__name__)
 
 _SETS: Final = frozenset(SETS)
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSources:
-    """What a round goes by."""
-
-    policy: Callable[[], NodeSLOSpec | None]
-    pods: Callable[[], Sequence[NodePod] | None]
-    """Those that have not finished; None while the kubelet has not listed them."""
-    has_net_cls: Callable[[], bool]
-    """Whether cgroups have net_cls.classid."""
 
 
 class NetworkQoS:
@@ -54,20 +31,27 @@ class NetworkQoS:
 
     def __init__(
         self,
-        access: TrafficControlAccess,
-        sources: NetworkSources,
+        access: tc.TrafficControlAccess,
+        policy: Callable[[], NodeSLOSpec | None],
+        pods: Callable[[], Sequence[NodePod] | None],
+        has_net_cls: Callable[[], bool],
         *,
         is_enabled: bool,
         observe_only: bool = False,
         record: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Not ``is_enabled``: what there is of it is taken away. ``record`` is called with everything that was done."""
+        """``pods`` are those that have not finished, None while the kubelet has not listed them; ``has_net_cls``:
+        whether cgroups have net_cls.classid. Not ``is_enabled``: what there is of it is taken away. ``record`` is
+        called with everything that was done."""
         self._access = access
-        self._sources = sources
+        self._policy = policy
+        self._pods = pods
+        self._has_net_cls = has_net_cls
         self._is_enabled = is_enabled
         self._observe_only = observe_only
         self._record = record
-        self._minors: Mapping[str, int] = {}
+        self.minors: Mapping[str, int] = {}
+        """Of the classes of pods that have one of their own, by UID."""
         self._device = ""
         self._is_clear = False
         """Whether everything has been taken away, or there was nothing."""
@@ -76,20 +60,15 @@ class NetworkQoS:
         # a round has freed is there for the next.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="network QoS")
 
-    @property
-    def minors(self) -> Mapping[str, int]:
-        """The minor numbers of the classes of pods that have one of their own, by UID."""
-        return self._minors
-
     async def reconcile(self) -> None:
         """One round. TrafficControlError if nothing can be read, or if something cannot be taken away."""
-        policy = self._sources.policy()
+        policy = self._policy()
         if policy is None:
             return
         wanted = policy if self._is_enabled and is_enabled(policy) else None
         if wanted is None and (self._is_clear or self._has_never_been()):
             return
-        work = partial(self._work, wanted, self._sources.pods(), self._sources.has_net_cls())
+        work = partial(self._round, wanted, self._pods(), self._has_net_cls())
         if self._access.waits:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
         else:
@@ -100,17 +79,14 @@ class NetworkQoS:
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
-    def _work(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
-        with self._said.round():
-            self._round(policy, pods, has_net_cls)
-
     def _round(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
-        opened = self._access.open()
-        if isinstance(opened, Unavailable):
-            self._is_clear = policy is None
-            if policy is not None:
-                self._said.say(f"no network QoS: {opened}")
-        else:
+        with self._said.round():
+            opened = self._access.open()
+            if isinstance(opened, Unavailable):
+                self._is_clear = policy is None
+                if policy is not None:
+                    self._said.say(f"no network QoS: {opened}")
+                return
             with closing(opened) as control:
                 if policy is None:
                     self._release(control)
@@ -118,7 +94,7 @@ class NetworkQoS:
                     self._shape(control, policy, pods, has_net_cls)
 
     def _shape(
-        self, control: TrafficControl, policy: NodeSLOSpec, pods: Sequence[NodePod] | None, has_net_cls: bool
+        self, control: tc.TrafficControl, policy: NodeSLOSpec, pods: Sequence[NodePod] | None, has_net_cls: bool
     ) -> None:
         self._is_clear = False
         device = control.default_device()
@@ -133,35 +109,35 @@ class NetworkQoS:
         if trouble := conflict(shaping):
             self._said.say(f"no network QoS: {trouble}")
             return
-        wanted = want(policy, pods or (), self._minors, knows_pods=pods is not None, has_net_cls=has_net_cls)
+        wanted = want(policy, pods, self.minors, has_net_cls=has_net_cls)
         for problem in wanted.problems:
             self._said.say(f"{OWNER}: {problem}")
         if pods is not None:
-            self._minors = wanted.minors
+            self.minors = wanted.minors
         self._carry_out(control, device, plan(wanted, shaping, self._marking(control)))
 
-    def _release(self, control: TrafficControl) -> None:
+    def _release(self, control: tc.TrafficControl) -> None:
         device = self._device or control.default_device()
         shaping = control.shaping(device) if device else None
         marking = control.marking(_SETS)
         # Where there is no iptables, there is nothing of ours that packets could get a class by.
-        steps = removal(shaping, marking if isinstance(marking, Marking) else None)
+        steps = removal(shaping, marking if isinstance(marking, tc.Marking) else None)
         if self._carry_out(control, device or "", steps):
-            raise TrafficControlError(f"network QoS is not taken away: {self._said}")
-        self._minors, self._device, self._is_clear = {}, "", True
+            raise tc.TrafficControlError(f"network QoS is not taken away: {self._said}")
+        self.minors, self._device, self._is_clear = {}, "", True
 
-    def _marking(self, control: TrafficControl) -> Marking | None:
-        found: Marking | Unavailable | TrafficControlError
+    def _marking(self, control: tc.TrafficControl) -> tc.Marking | None:
+        found: tc.Marking | Unavailable | tc.TrafficControlError
         try:
             found = control.marking(_SETS)
-        except TrafficControlError as error:
+        except tc.TrafficControlError as error:
             found = error
-        if isinstance(found, Marking):
+        if isinstance(found, tc.Marking):
             return found
         self._said.say(f"pods are not distinguished by class, and only their own limits count: {found}")
         return None
 
-    def _carry_out(self, control: TrafficControl, device: str, steps: Iterable[Step]) -> int:
+    def _carry_out(self, control: tc.TrafficControl, device: str, steps: Iterable[tc.Step]) -> int:
         """How many of them have failed. What needs something that could not be created is not tried, nor reported."""
         failed = 0
         lost: set[str] = set()
@@ -173,18 +149,18 @@ class NetworkQoS:
                 continue
             try:
                 control.do(device, step)
-            except TrafficControlError as error:
+            except tc.TrafficControlError as error:
                 failed += 1
                 self._said.say(f"{OWNER}: {error}")
-                if step.verb == "add" and isinstance(step.thing, Qdisc):
+                if step.verb == "add" and isinstance(step.thing, tc.Qdisc):
                     return failed
-                if step.verb == "add" and isinstance(step.thing, AddressSet):
+                if step.verb == "add" and isinstance(step.thing, tc.AddressSet):
                     lost.add(step.thing.name)
             else:
                 self._record(f"{device}: {step}")
         return failed
 
 
-def _base(thing: Thing) -> str:
+def _base(thing: tc.Thing) -> str:
     """The set that something is of."""
-    return thing.set if isinstance(thing, Member | Rule) else ""
+    return thing.set if isinstance(thing, tc.Member | tc.Rule) else ""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
-from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
+from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.kernel_files import OOM_SCORE_ADJ
 
@@ -23,12 +24,8 @@ def container(pod: PodContext, container_: ContainerContext, _: Rules) -> Change
     """For every process of a container that runs. HookError if an annotation is not valid."""
     if container_.is_sandbox:
         return None
-    spec = pod.annotations.get(annotation_keys.OOM_SCORE_ADJ_SPEC)
-    if spec:
-        try:
-            scores = decode(spec, dict[str, int])
-        except DecodeError as error:
-            raise HookError(f"metadata.annotations[{annotation_keys.OOM_SCORE_ADJ_SPEC}]: {error}") from error
+    if annotation_keys.OOM_SCORE_ADJ_SPEC in pod.annotations:
+        scores = annotation(pod, annotation_keys.OOM_SCORE_ADJ_SPEC, dict[str, int]) or {}
         if container_.name in scores:
             return _change(annotation_keys.OOM_SCORE_ADJ_SPEC, scores[container_.name])
     text = pod.annotations.get(annotation_keys.OOM_SCORE_ADJ)
@@ -45,3 +42,6 @@ def _change(key: str, score: int) -> Change:
     if not lowest <= score <= highest:
         raise HookError(f"metadata.annotations[{key}]: {score} is not in [{lowest}, {highest}]")
     return Change(f"the pod's annotation {key}", Priority.POD, oom_score_adj=score)
+
+
+HOOK: Final = Hook(OWNER, features.OOM_SCORE_ADJ, is_of_processes=True, container=container)

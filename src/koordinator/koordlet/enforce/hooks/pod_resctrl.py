@@ -8,20 +8,20 @@ group goes with the pod or with the annotation (pkg/koordlet/runtimehooks/hooks/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.meta import WireStruct
+from koordinator.koordlet import features
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Explanation, Outcome, Priority
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, annotation
+from koordinator.koordlet.enforce.hooks.registry import Hook, Stage
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.strategies.class_resctrl import bandwidth, ways
 from koordinator.node.kernel_files import RESCTRL_GROUP, RESCTRL_SCHEMATA, Target
 from koordinator.node.resctrl import CacheAllocation
-
-V = TypeVar("V")
 
 OWNER: Final = "Resctrl"
 PodEvent = tuple[Literal["Normal", "Warning"], str, str]
@@ -34,39 +34,25 @@ _WHERE: Final = f"metadata.annotations[{annotation_keys.RESCTRL}]"
 _REASON: Final = f"the pod's annotation {annotation_keys.RESCTRL}"
 
 
-class _Range(WireStruct):
-    """From where to where, in percent of the cache; none where it is empty."""
+class _Part(WireStruct):
+    """From where to where of the cache, in percent, none where it is empty; or of the bandwidth, 0 for nothing said."""
 
     range: list[int] = []
-
-
-class _CacheRange(_Range):
-    cache_id: int = msgspec.field(default=0, name="cacheID")
-
-
-class _Percent(WireStruct):
-    """Of the bandwidth; 0 where nothing is said."""
-
     percent: int = 0
 
 
-class _CachePercent(_Percent):
+class _PartOfCache(_Part):
     cache_id: int = msgspec.field(default=0, name="cacheID")
 
 
-class _Cache(WireStruct):
-    schemata: _Range = _Range()
-    schemata_per_cache: list[_CacheRange] = []
-
-
-class _Bandwidth(WireStruct):
-    schemata: _Percent = _Percent()
-    schemata_per_cache: list[_CachePercent] = []
+class _Parts(WireStruct):
+    schemata: _Part = _Part()
+    schemata_per_cache: list[_PartOfCache] = []
 
 
 class _Wanted(WireStruct):
-    llc: _Cache = _Cache()
-    mb: _Bandwidth = _Bandwidth()
+    llc: _Parts = _Parts()
+    mb: _Parts = _Parts()
 
 
 def schemata(pod: PodContext, rules: Rules) -> list[DesiredSetting]:
@@ -161,43 +147,48 @@ def _has_group(pod: PodContext) -> bool:
     return bool(pod.annotations.get(annotation_keys.RESCTRL))
 
 
-def _masks(wanted: _Cache, machine: CacheAllocation) -> dict[int, int]:
-    def mask(range_: Sequence[int], where: str) -> int:
-        found = ways(machine.ways_mask, range_[0], range_[1]) if len(range_) == 2 else None
+def _masks(wanted: _Parts, machine: CacheAllocation) -> dict[int, int]:
+    def mask(part: _Part, where: str) -> int:
+        found = ways(machine.ways_mask, part.range[0], part.range[1]) if len(part.range) == 2 else None
         if found is None:
-            raise HookError(f"{_WHERE}: llc.{where}.range: {list(range_)} is not [START, END] with a way of the cache")
+            raise HookError(f"{_WHERE}: llc.{where}.range: {part.range} is not [START, END] with a way of the cache")
         return found
 
-    everything = mask(wanted.schemata.range, "schemata") if wanted.schemata.range else machine.ways_mask
-    single = [(each.cache_id, each.range) for each in wanted.schemata_per_cache]
-    return _by_cache("llc", everything, single, mask, machine)
+    return _by_cache("llc", wanted, mask, machine, None if wanted.schemata.range else machine.ways_mask)
 
 
-def _percentages(wanted: _Bandwidth, machine: CacheAllocation) -> dict[int, int]:
-    def share(percent: int, where: str) -> int:
-        found = bandwidth(percent, machine.vendor)
+def _percentages(wanted: _Parts, machine: CacheAllocation) -> dict[int, int]:
+    def share(part: _Part, where: str) -> int:
+        found = bandwidth(part.percent, machine.vendor)
         if found is None:
-            raise HookError(f"{_WHERE}: mb.{where}.percent: {percent} is not in [1, 100]")
+            raise HookError(f"{_WHERE}: mb.{where}.percent: {part.percent} is not in [1, 100]")
         return found
 
-    everything = share(wanted.schemata.percent or 100, "schemata")
-    single = [(each.cache_id, each.percent) for each in wanted.schemata_per_cache]
-    return _by_cache("mb", everything, single, share, machine)
+    whole = None if wanted.schemata.percent else bandwidth(100, machine.vendor)
+    return _by_cache("mb", wanted, share, machine, whole)
 
 
 def _by_cache(
-    kind: str,
-    everything: int,
-    single: Sequence[tuple[int, V]],
-    share: Callable[[V, str], int],
-    machine: CacheAllocation,
+    kind: str, wanted: _Parts, share: Callable[[_Part, str], int], machine: CacheAllocation, everything: int | None
 ) -> dict[int, int]:
-    """``everything`` for all caches, and ``share`` of the values of ``single`` ones."""
-    shares = dict.fromkeys(machine.caches, everything)
-    for number, (cache, value) in enumerate(single):
+    """``everything`` for all caches where nothing is said of them, and the shares of single ones."""
+    shares = dict.fromkeys(machine.caches, share(wanted.schemata, "schemata") if everything is None else everything)
+    for number, part in enumerate(wanted.schemata_per_cache):
         where = f"schemataPerCache[{number}]"
-        if cache not in machine.caches:
+        if part.cache_id not in machine.caches:
             caches = ", ".join(map(str, machine.caches))
-            raise HookError(f"{_WHERE}: {kind}.{where}.cacheID: {cache} is none of the caches {caches}")
-        shares[cache] = share(value, where)
+            raise HookError(f"{_WHERE}: {kind}.{where}.cacheID: {part.cache_id} is none of the caches {caches}")
+        shares[part.cache_id] = share(part, where)
     return shares
+
+
+HOOK: Final = Hook(
+    OWNER,
+    features.RESCTRL,
+    frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER}),
+    container=container,
+    of_pod=schemata,
+    of_pods=unused_groups,
+)
+TASKS_HOOK: Final = Hook(TASKS_OWNER, features.RESCTRL, is_of_processes=True, task_group=task_group)
+RELEASING: Final = Hook(OWNER, features.RESCTRL, of_pods=lambda _, rules: release(rules))

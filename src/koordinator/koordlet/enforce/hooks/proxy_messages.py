@@ -20,8 +20,6 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
 )
 from koordinator.koordlet.enforce.hooks.contexts import (
     Change,
-    ContainerContext,
-    PodContext,
     starting_container,
     starting_pod,
 )
@@ -61,7 +59,10 @@ def _respond_for_pod(hooks: StartingHooks, stage: Stage, message: bytes) -> byte
 
 def _respond_for_container(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
     request = ContainerResourceHookRequest.FromString(message)
-    pod, container = _contexts(request)
+    meta, labels, annotations = request.pod_meta, dict(request.pod_labels), dict(request.pod_annotations)
+    pod = starting_pod(meta.namespace, meta.name, meta.uid, labels, annotations, request.pod_cgroup_parent)
+    given, of = request.container_resources, request.container_meta
+    container = starting_container(pod, of.name, given.cpu_quota, given.cpu_period, of.id)
     change = hooks.container(stage, pod, container)
     response = ContainerResourceHookResponse(
         container_annotations=request.container_annotations,
@@ -74,15 +75,6 @@ def _respond_for_container(hooks: StartingHooks, stage: Stage, message: bytes) -
         _set_resources(response.container_resources, change)
         response.container_envs.update(change.environment)
     return response.SerializeToString()
-
-
-def _contexts(request: ContainerResourceHookRequest) -> tuple[PodContext, ContainerContext]:
-    meta = request.pod_meta
-    labels, annotations = dict(request.pod_labels), dict(request.pod_annotations)
-    pod = starting_pod(meta.namespace, meta.name, meta.uid, labels, annotations, request.pod_cgroup_parent)
-    given = request.container_resources
-    meta_ = request.container_meta
-    return pod, starting_container(pod, meta_.name, given.cpu_quota, given.cpu_period, meta_.id)
 
 
 def _set_resources(resources: LinuxContainerResources, change: Change) -> None:

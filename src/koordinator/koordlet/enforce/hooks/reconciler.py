@@ -7,7 +7,6 @@ about to start is handled as soon as a runtime reports it, before the kubelet (p
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,20 +14,20 @@ from functools import partial
 from typing import Final
 
 from koordinator.api.host_application import HostApplicationSpec
-from koordinator.api.meta import ObjectReference
 from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
-from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
-from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth, KubeletBandwidths
+from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, tasks_of
+from koordinator.koordlet.enforce.strategies.snapshot import Problem, pod_reference
+from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.kube.events import EventRecorder
-from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.cgroup_layout import UnknownCgroupError
 from koordinator.node.errors import FileError
+from koordinator.node.host import list_subfolders
 from koordinator.node.kernel_files import (
     CPU_BVT,
     CPU_IDLE,
@@ -58,57 +57,22 @@ Follower = Callable[[Sequence[PodContext], Rules], None]
 """Does what is no writing of files, for the pods and rules that were gone over."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcilerSources:
-    """What it goes by."""
-
-    pods: Callable[[], Sequence[NodePod]]
-    rules: Callable[[], Rules]
-    processes: Callable[[str], list[int]]
-    """The processes of a cgroup; FileError if it is gone."""
-    tasks: Callable[[str], list[int]]
-    """The same of its threads."""
-    layout: CgroupLayout
-    executor: Executor
-    bandwidths: KubeletBandwidths
-    clock: Clock
-    events: EventRecorder
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """What a hook cannot do of what a pod, or a host application, asks for."""
-
-    text: str
-    hook: str
-    error: str
-    pod: PodContext | None = None
-
-
-_Problems = list[_Problem]
+_Problems = list[tuple[str, Problem]]
+"""Of a hook by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What the hooks desire for one pod that the kubelet lists, and what that followed from."""
+    """What the hooks desire for one pod, and what that followed from."""
 
-    listed: NodePod
-    bandwidths: Mapping[str, Bandwidth]
     pod: PodContext
     settings: dict[str, Sequence[DesiredSetting]]
     """By hook."""
-    problems: Sequence[_Problem]
-
-
-@dataclass(frozen=True, slots=True)
-class _Starting:
-    """A pod that a runtime starts, until the kubelet lists it or the time is over, and what the hooks desire for it."""
-
-    pod: PodContext
-    until: float
-    settings: dict[str, Sequence[DesiredSetting]]
-    """By hook."""
-    problems: Sequence[_Problem]
+    problems: _Problems
+    listed: NodePod | None = None
+    """None for a pod that a runtime starts, ``until`` the kubelet lists it or the time is over."""
+    bandwidths: Mapping[str, Bandwidth] | None = None
+    until: float = 0.0
 
 
 class Reconciler:
@@ -116,29 +80,33 @@ class Reconciler:
     the steps of a pass."""
 
     def __init__(
-        self, hooks: Hooks, sources: ReconcilerSources, observe: Observe, followers: Sequence[Follower] = ()
+        self,
+        hooks: Hooks,
+        sources: SnapshotSources,
+        rules: Callable[[], Rules],
+        report: DecisionReport,
+        clock: Clock,
+        observe: Observe,
+        followers: Sequence[Follower] = (),
     ) -> None:
         """``followers`` are called when what the hooks desire was applied."""
         # What is of processes comes last, right before it is applied: their numbers mean others a moment later.
         self._hooks = tuple(sorted(hooks.reconciled, key=lambda hook: hook.is_of_processes))
         self._sources = sources
+        self._get_rules = rules
+        self._report = report
+        self._clock = clock
         self._observe = observe
         self._followers = followers
-        self._starting: dict[str, _Starting] = {}
-        """By UID, by these rules."""
+        self._starting: dict[str, _Decided] = {}
         self._decided: dict[str, _Decided] = {}
         """By UID, by these rules."""
         self._rules = Rules()
-        self._said = SaidOnce(logger)
-        self._scores: dict[tuple[str, str, str, str], int] = {}
-        self._new_scores = self._scores
+        self.oom_scores: dict[tuple[str, str, str, str], int] = {}
+        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
+        self._new_scores = self.oom_scores
         """Of the pass that is under way."""
         self._submitted: tuple[Sequence[PodContext], Rules] | None = None
-
-    @property
-    def oom_scores(self) -> Mapping[tuple[str, str, str, str], int]:
-        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
-        return self._scores
 
     def start(self, pod: PodContext, rules: Rules) -> None:
         """A runtime is about to run the pod, whose cgroup is there. The runtime waits, and with it others that start:
@@ -146,9 +114,9 @@ class Reconciler:
         executor = self._sources.executor
         # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
         targets = executor.look_again(pod.cgroup)
-        if all(each.uid != pod.uid for each in self._sources.pods()):
-            until = self._sources.clock.monotonic() + _STARTING_SECONDS
-            self._starting[pod.uid] = decided = _Starting(pod, until, *self._decide(pod, rules))
+        if all(each.uid != pod.uid for each in self._sources.states.pods):
+            until = self._clock.monotonic() + _STARTING_SECONDS
+            self._starting[pod.uid] = decided = _Decided(pod, *self._decide(pod, rules), until=until)
             for hook in self._hooks:
                 if _is_kept(hook):
                     targets |= executor.add(hook.name, decided.settings.get(hook.name, ()))
@@ -161,10 +129,10 @@ class Reconciler:
         """What the hooks desire now of all pods and of the node, to the executor, in steps between which others may
         have their turn. What they have decided of a pod holds until the pod, what the kubelet gives it, or a rule is
         another."""
-        rules = self._sources.rules()
+        rules = self._get_rules()
         listed = yield from self._listed(rules)
         problems = _Problems()
-        found: list[_Decided | _Starting] = [*listed]
+        found = listed
         self._new_scores = {}
         for hook in self._hooks:
             if not hook.is_of_processes:
@@ -177,10 +145,10 @@ class Reconciler:
                 desired += [each for pod in pods for each in self._of_pod(hook, pod, rules, problems)]
             self._sources.executor.submit(hook.name, [*desired, *self._of_node(hook, pods, rules, problems)])
             self._submitted = pods, rules
-        self._scores = self._new_scores
-        with self._said.round():
-            for problem in (*problems, *(each for one in found for each in one.problems)):
-                self._report(problem)
+        self.oom_scores = self._new_scores
+        problems += [problem for each in found for problem in each.problems]
+        for hook in self._hooks:
+            self._report.report(hook.name, [problem for name, problem in problems if name == hook.name])
 
     def after_apply(self) -> None:
         """What follows when it was applied."""
@@ -194,23 +162,23 @@ class Reconciler:
 
     def _listed(self, rules: Rules) -> Generator[None, None, list[_Decided]]:
         """Of all pods that the kubelet lists and that have not finished; of those that start, anew by other rules."""
-        pods = [pod for pod in self._sources.pods() if not pod.has_finished]
+        pods = [pod for pod in self._sources.states.pods if not pod.has_finished]
         if rules != self._rules:
             self._decided, self._rules = {}, rules
             for uid, each in self._starting.items():
-                self._starting[uid] = _Starting(each.pod, each.until, *self._decide(each.pod, rules))
+                self._starting[uid] = _Decided(each.pod, *self._decide(each.pod, rules), until=each.until)
         found, decided = dict[str, _Decided](), 0
         for pod, bandwidths in zip(pods, self._sources.bandwidths.of_each(pods), strict=True):
             known = self._decided.get(pod.uid)
             if known is None or known.listed is not pod or known.bandwidths is not bandwidths:
                 running = running_pod(pod, bandwidths)
-                known = _Decided(pod, bandwidths, running, *self._decide(running, rules))
+                known = _Decided(running, *self._decide(running, rules), pod, bandwidths)
                 decided += 1
                 if decided % _DECIDED_IN_A_STEP == 0:
                     yield
             found[pod.uid] = known
         self._decided = found
-        now = self._sources.clock.monotonic()
+        now = self._clock.monotonic()
         for uid, starting in list(self._starting.items()):
             if uid in found or now >= starting.until:
                 del self._starting[uid]
@@ -238,21 +206,15 @@ class Reconciler:
                 yield from _settings(hook.name, container.cgroup, change)
                 yield from self._oom_scores(hook, pod, container, change)
         except HookError as error:
-            problems.append(_Problem(f"{hook.name}, pod {pod.key}: {error}", hook.name, str(error), pod))
+            problems.append((hook.name, Problem(str(error), pod_reference(pod.namespace, pod.name, pod.uid))))
 
     def _of_tasks(self, hook: Hook, pod: PodContext, rules: Rules) -> Iterator[DesiredSetting]:
         group = hook.task_group(pod, rules) if hook.task_group is not None else None
         if group is None:
             return
-        tasks: set[int] = set()
-        for container in pod.containers:
-            # Containers end all the time.
-            with suppress(FileError):
-                tasks.update(self._sources.tasks(container.cgroup))
+        tasks = tasks_of(self._sources.reader, (container.cgroup for container in pod.containers))
         if tasks:
-            yield DesiredSetting(
-                hook.name, Target(RESCTRL_TASKS, group), frozenset(tasks), f"tasks of the pod {pod.key}"
-            )
+            yield DesiredSetting(hook.name, Target(RESCTRL_TASKS, group), tasks, f"tasks of the pod {pod.key}")
 
     def _oom_scores(
         self, hook: Hook, pod: PodContext, container: ContainerContext, change: Change | None
@@ -260,7 +222,7 @@ class Reconciler:
         if change is None or change.oom_score_adj is None or not container.cgroup:
             return
         try:
-            processes = self._sources.processes(container.cgroup)
+            processes = self._sources.reader.processes(container.cgroup)
         except FileError:
             # Containers end all the time.
             return
@@ -298,14 +260,14 @@ class Reconciler:
         try:
             change = self._timed("hostapp", hook, partial(call, application, rules))
         except HookError as error:
-            problems.append(_Problem(f"{hook.name}: {error}", hook.name, str(error)))
+            problems.append((hook.name, Problem(str(error))))
             return
         yield from _settings(hook.name, self._sources.layout.host_application(application), change)
 
     def _unknown_folders(self, qos_folder: str, known: set[str]) -> Iterator[str]:
         """Folders of pods that the kubelet does not list, and of their containers."""
         layout = self._sources.layout
-        for name in _subfolders(layout.folder("cpu", qos_folder)):
+        for name in self._names_in(qos_folder):
             folder = f"{qos_folder}/{name}"
             try:
                 layout.pod_uid(name)
@@ -313,24 +275,24 @@ class Reconciler:
                 continue
             if folder not in known:
                 yield folder
-                yield from (f"{folder}/{inner}" for inner in _subfolders(layout.folder("cpu", folder)))
+                yield from (f"{folder}/{inner}" for inner in self._names_in(folder))
+
+    def _names_in(self, folder: str) -> list[str]:
+        # Pods end all the time.
+        with suppress(FileError):
+            return list_subfolders(self._sources.layout.folder("cpu", folder))
+        return []
 
     def _timed(self, level: str, hook: Hook, call: Callable[[], Change | None]) -> Change | None:
-        started = self._sources.clock.monotonic()
+        started = self._clock.monotonic()
         try:
             change = call()
         except HookError:
-            self._observe(level, hook.name, "failed", self._sources.clock.monotonic() - started)
+            self._observe(level, hook.name, "failed", self._clock.monotonic() - started)
             raise
         for file, _ in _values(change):
-            self._observe(level, file.key, "success", self._sources.clock.monotonic() - started)
+            self._observe(level, file.key, "success", self._clock.monotonic() - started)
         return change
-
-    def _report(self, problem: _Problem) -> None:
-        pod = problem.pod
-        if self._said.say(problem.text, (problem.text, "" if pod is None else pod.uid)) and pod is not None:
-            regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
-            self._sources.events.event(regarding, "Warning", "InvalidAnnotation", problem.hook, problem.error)
 
 
 def _is_kept(hook: Hook) -> bool:
@@ -361,12 +323,3 @@ def _values(change: Change | None) -> Iterator[tuple[KernelFile, Value]]:
         NET_CLASS: change.net_class,
     }
     yield from ((file, value) for file, value in by_file.items() if value is not None)
-
-
-def _subfolders(folder: str) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        # Pods end all the time.
-        return []

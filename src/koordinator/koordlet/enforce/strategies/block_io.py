@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
+from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod, Volume
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import (
@@ -24,27 +25,15 @@ from koordinator.api.resource_qos import (
     BlkioQoSConfig,
     BlockConfig,
     IOConfig,
-    ResourceQoS,
 )
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem, Snapshot, pod_reference, read_annotation
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
+from koordinator.node import kernel_files as files
 from koordinator.node.block_devices import BlockDevices
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.kernel_files import (
-    BLOCK_COST_MODEL,
-    BLOCK_COST_QOS,
-    BLOCK_DEFAULT_WEIGHT,
-    BLOCK_READ_BPS,
-    BLOCK_READ_IOPS,
-    BLOCK_WEIGHT,
-    BLOCK_WRITE_BPS,
-    BLOCK_WRITE_IOPS,
-    KernelFile,
-    Target,
-    Value,
-)
+from koordinator.node.kernel_files import KernelFile, Target, Value
 
 OWNER: Final = "BlkIOReconcile"
 ROOT: Final = ""
@@ -53,13 +42,16 @@ _LATENCY: Final = 3000
 """Microseconds."""
 _LATENCY_PERCENT: Final = 95
 _NEUTRAL: Final[Mapping[KernelFile, Value]] = {
-    BLOCK_READ_IOPS: 0,
-    BLOCK_READ_BPS: 0,
-    BLOCK_WRITE_IOPS: 0,
-    BLOCK_WRITE_BPS: 0,
-    BLOCK_WEIGHT: BLOCK_DEFAULT_WEIGHT,
+    files.BLOCK_READ_IOPS: 0,
+    files.BLOCK_READ_BPS: 0,
+    files.BLOCK_WRITE_IOPS: 0,
+    files.BLOCK_WRITE_BPS: 0,
+    files.BLOCK_WEIGHT: files.BLOCK_DEFAULT_WEIGHT,
 }
-_NEUTRAL_COST: Final[Mapping[KernelFile, Value]] = {BLOCK_COST_QOS: "enable=0", BLOCK_COST_MODEL: "ctrl=auto"}
+_NEUTRAL_COST: Final[Mapping[KernelFile, Value]] = {
+    files.BLOCK_COST_QOS: "enable=0",
+    files.BLOCK_COST_MODEL: "ctrl=auto",
+}
 
 Claim = tuple[str, str]
 """The namespace and the name of a PersistentVolumeClaim."""
@@ -128,28 +120,28 @@ def decide(
 
     None until there are pods: what an agent before this one has left on any of them is released, too.
     """
-    strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
+    strategy = snapshot.resource_qos
     if strategy is None or disks.devices is None:
         return Decision(None, "the NodeSLO or the disks are not known"), limited
     problems = [
         Problem(f"resourceQOSStrategy.{name}.blkioQOS.blocks: not supported, allowed in beClass and cgroupRoot")
         for name, class_ in (("lsrClass", strategy.lsr_class), ("lsClass", strategy.ls_class))
-        if _blocks(_config(class_))
+        if class_ is not None and _blocks(class_.blkio_qos)
     ]
     scopes = []
     for name, class_, folder, neutral in (
         ("beClass", strategy.be_class, layout.qos(KubernetesQoS.BEST_EFFORT), _NEUTRAL),
         ("cgroupRoot", strategy.cgroup_root, ROOT, _NEUTRAL_COST),
     ):
-        if (config := _config(class_)) is not None:
-            scopes.append(_Scope(folder, _blocks(config), f"resourceQOSStrategy.{name}.blkioQOS", neutral))
+        if class_ is not None and class_.blkio_qos is not None:
+            scopes.append(_Scope(folder, _blocks(class_.blkio_qos), f"resourceQOSStrategy.{name}.blkioQOS", neutral))
     remaining = set()
     for pod in (usage.pod for usage in snapshot.pods if _is_concerned(usage.pod, limited)):
         if _is_annotated(pod) or _left(pod.cgroup, _NEUTRAL, disks, set()):
             remaining.add(pod.uid)
         blocks = pod.derived(_annotated_blocks)
         if isinstance(blocks, str):
-            problems.append(Problem(blocks, pod.pod))
+            problems.append(Problem(blocks, _reference(pod.pod)))
         else:
             scopes.append(_Scope(pod.cgroup, blocks, _ANNOTATION, _NEUTRAL, pod.pod))
     settings: list[DesiredSetting] = []
@@ -161,10 +153,6 @@ def decide(
 
 
 _ANNOTATION: Final = f"metadata.annotations[{annotation_keys.BLKIO_QOS}]"
-
-
-def _config(class_: ResourceQoS | None) -> BlkioQoSConfig | None:
-    return class_.blkio_qos if class_ is not None else None
 
 
 def _blocks(config: BlkioQoSConfig | None) -> tuple[BlockConfig, ...]:
@@ -183,13 +171,10 @@ def _is_annotated(pod: NodePod) -> bool:
 
 def _annotated_blocks(pod: NodePod) -> tuple[BlockConfig, ...] | str:
     """A text says why the annotation cannot be used."""
-    text = pod.pod.metadata.annotations.get(annotation_keys.BLKIO_QOS)
-    if not text:
-        return ()
     try:
-        given = decode(text, BlkioQoS)
+        given = read_annotation(pod.pod.metadata.annotations, annotation_keys.BLKIO_QOS, BlkioQoS) or BlkioQoS()
     except DecodeError as error:
-        return f"{_ANNOTATION}: {error}"
+        return str(error)
     if errors := range_errors(given, given, _ANNOTATION):
         return "; ".join(f"{path}: {what}" for path, what in sorted(errors.items()))
     return tuple(given.blocks)
@@ -210,7 +195,7 @@ def _scope_settings(
         except _UnusableBlockError as error:
             is_complete = False
             if not isinstance(error, _NotRequestedError):
-                problems.append(Problem(f"{path}.{error}", scope.pod))
+                problems.append(Problem(f"{path}.{error}", _reference(scope.pod)))
             continue
         named[device] = f"blocks[{number}]"
         for file, value in values.items():
@@ -221,6 +206,10 @@ def _scope_settings(
             yield DesiredSetting(
                 OWNER, Target(file, scope.folder, device), scope.neutral[file], reason, Priority.RELEASE
             )
+
+
+def _reference(pod: Pod | None) -> ObjectReference | None:
+    return None if pod is None else pod_reference(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
 def _check_is_new(block: BlockConfig, device: str, named: Mapping[str, str]) -> None:
@@ -294,11 +283,11 @@ def _claim(pod: Pod, volume: Volume) -> Claim | None:
 def _limits(config: IOConfig) -> dict[KernelFile, Value]:
     weight = config.io_weight_percent
     return {
-        BLOCK_READ_IOPS: config.read_iops or 0,
-        BLOCK_READ_BPS: config.read_bps or 0,
-        BLOCK_WRITE_IOPS: config.write_iops or 0,
-        BLOCK_WRITE_BPS: config.write_bps or 0,
-        BLOCK_WEIGHT: BLOCK_DEFAULT_WEIGHT if weight is None else weight,
+        files.BLOCK_READ_IOPS: config.read_iops or 0,
+        files.BLOCK_READ_BPS: config.read_bps or 0,
+        files.BLOCK_WRITE_IOPS: config.write_iops or 0,
+        files.BLOCK_WRITE_BPS: config.write_bps or 0,
+        files.BLOCK_WEIGHT: files.BLOCK_DEFAULT_WEIGHT if weight is None else weight,
     }
 
 
@@ -312,7 +301,7 @@ def _cost(config: IOConfig) -> dict[KernelFile, Value]:
             raise _UnusableBlockError(f"ioCfg: a latency of {latency}, allowed: 0 or more microseconds")
         words.append(f"{letter}pct={_LATENCY_PERCENT if percent is None else percent}")
         words.append(f"{letter}lat={_LATENCY if latency is None else latency}")
-    return {BLOCK_COST_QOS: " ".join(words), BLOCK_COST_MODEL: _model(config)}
+    return {files.BLOCK_COST_QOS: " ".join(words), files.BLOCK_COST_MODEL: _model(config)}
 
 
 def _model(config: IOConfig) -> str:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import ResctrlQoS
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
+from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot
 from koordinator.node.kernel_files import RESCTRL_SCHEMATA, RESCTRL_TASKS, Target
 
@@ -23,13 +23,7 @@ OWNER: Final = "RdtResctrl"
 AMD: Final = "AuthenticAMD"
 _AMD_UNLIMITED: Final = 2048
 _AMD_SCALE: Final = 160
-_GROUPS: Final = {
-    QoSClass.LSE: "LSR",
-    QoSClass.LSR: "LSR",
-    QoSClass.LS: "LS",
-    QoSClass.BE: "BE",
-}
-GROUP_NAMES: Final = frozenset(_GROUPS.values())
+GROUP_NAMES: Final = frozenset(CLASS_NAMES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +41,17 @@ class Resctrl:
 def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = True) -> Decision:
     """Schemata of the groups, and which tasks belong to each. ``resctrl`` is None where the machine has none. With the
     gate off, groups that are there get the whole of both, and none is made."""
-    strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
-    if strategy is None or resctrl is None:
+    if resctrl is None or not (classes := qos_classes(snapshot.resource_qos)):
         return Decision(None, "the NodeSLO is not known, or the machine has no resctrl")
     if not is_enabled:
         released = [
             setting for group in sorted(GROUP_NAMES & resctrl.groups) for setting in _schemata(group, None, resctrl)
         ]
         return Decision(tuple(released), "the gate RdtResctrl is off")
-    classes = {"LSR": strategy.lsr_class, "LS": strategy.ls_class, "BE": strategy.be_class}
     settings: list[DesiredSetting] = []
     switched_on: set[str] = set()
     for group, class_ in classes.items():
-        config = class_.resctrl_qos if class_ is not None else None
+        config = class_.resctrl_qos
         if config is not None and config.enable:
             switched_on.add(group)
         settings += _schemata(group, config, resctrl)
@@ -67,7 +59,7 @@ def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = Tr
         tasks = frozenset(
             task
             for usage in snapshot.pods
-            if _GROUPS.get(usage.pod.qos_with_default) == group
+            if CLASS_NAMES.get(usage.pod.qos_with_default) == group
             and annotation_keys.RESCTRL not in usage.pod.pod.metadata.annotations
             for task in resctrl.tasks.get(usage.pod.uid, ())
         )

@@ -19,7 +19,13 @@ from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.hooks.cpu_normalization import normalized
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot, annotation_or_none
+from koordinator.koordlet.enforce.strategies.snapshot import (
+    ContainerUsage,
+    Decision,
+    PodUsage,
+    Snapshot,
+    annotation_or_none,
+)
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.model.pod_grants import Grant, is_being_resized, requested_grant
@@ -42,6 +48,9 @@ _UNBOUNDED: Final = 1 << 62
 _FULL: Final = 100
 _SAVING: Final = 60
 """Percent of the limit: above the first tokens are spent, below the second they are saved."""
+
+
+_NOT_MEASURED: Final = ContainerUsage()
 
 
 class NodeLoad(Enum):
@@ -114,8 +123,10 @@ def decide(
         if bursting is not None:
             settings += bursting.settings
             if bursting.raisable:
-                round_ = _Round(usage, bursting, load, now)
-                settings += round_.quota_burst(state, tokens, quotas, uniform)
+                raised, after = _raised(usage, bursting, load, state, now, uniform)
+                settings += raised
+                tokens |= after.tokens
+                quotas |= after.quotas
     reason = "the gate CPUBurst is off" if not is_enabled else f"the node is {load.value}"
     return Decision(tuple(settings), reason), BurstState(tokens, quotas)
 
@@ -236,58 +247,56 @@ def _quota_settings(
     return tuple(settings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One round of a pod whose quotas may be raised."""
+def _raised(
+    usage: PodUsage, bursting: _Bursting, load: NodeLoad, state: BurstState, now: float, uniform: Uniform
+) -> tuple[tuple[DesiredSetting, ...], BurstState]:
+    """The quotas of a pod whose containers may have more than their limits."""
+    config, found = bursting.config, list[tuple[int, str]]()
+    seconds = config.cfs_quota_burst_period_seconds
+    tokens: dict[str, Tokens] = {}
+    quotas: dict[str, RaisedQuota] = {}
+    for container, grant, _, base in bursting.raisable:
+        is_known, is_spent = container.id in usage.containers, False
+        measured = usage.containers[container.id] if is_known else _NOT_MEASURED
+        if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
+            spent = _spend(config, grant.cpu_limit, state.tokens.get(container.id), measured, now, uniform)
+            tokens[container.id], is_spent = spent, spent.left <= 0
+        known = state.quotas.get(container.id)
+        current = known.from_base(base) if known else base
+        quota, reason = _next_quota(config, base, current, measured, load, is_spent=is_spent)
+        quotas[container.id] = RaisedQuota(quota, base)
+        found.append((quota, reason))
+    return usage.pod.derived(_quota_settings, bursting, tuple(found)), BurstState(tokens, quotas)
 
-    usage: PodUsage
-    bursting: _Bursting
-    load: NodeLoad
-    now: float
 
-    def quota_burst(
-        self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, RaisedQuota], uniform: Uniform
-    ) -> tuple[DesiredSetting, ...]:
-        found: list[tuple[int, str]] = []
-        seconds = self.bursting.config.cfs_quota_burst_period_seconds
-        for container, grant, _, base in self.bursting.raisable:
-            allowed = True
-            if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
-                spent = self._spend(container, grant.cpu_limit, state.tokens.get(container.id), uniform)
-                tokens[container.id] = spent
-                allowed = spent.left > 0
-            known = state.quotas.get(container.id)
-            quota, reason = self._quota(container, base, known.from_base(base) if known else base, allowed)
-            quotas[container.id] = RaisedQuota(quota, base)
-            found.append((quota, reason))
-        return self.usage.pod.derived(_quota_settings, self.bursting, tuple(found))
+def _next_quota(
+    config: CPUBurstConfig, base: int, current: int, usage: ContainerUsage, load: NodeLoad, *, is_spent: bool
+) -> tuple[int, str]:
+    percent = config.cfs_quota_burst_percent
+    ceiling = max(math.trunc(base * percent / 100), base) if percent is not None else base
+    if is_spent:
+        factor, reason = _DOWN, "its tokens are spent"
+    elif load is NodeLoad.OVERLOAD:
+        factor, reason = _DOWN, "the node is overloaded"
+    elif usage.throttled is not None and usage.throttled > 0 and load is NodeLoad.IDLE:
+        factor, reason = _UP, "it was throttled"
+    else:
+        factor, reason = 1.0, "there is no reason to change it"
+    return min(max(math.trunc(current * factor), base), ceiling), reason
 
-    def _quota(self, container: PodContainer, base: int, current: int, allowed: bool) -> tuple[int, str]:
-        percent = self.bursting.config.cfs_quota_burst_percent
-        ceiling = max(math.trunc(base * percent / 100), base) if percent is not None else base
-        throttled = self.usage.containers[container.id].throttled if container.id in self.usage.containers else None
-        if not allowed:
-            factor, reason = _DOWN, "its tokens are spent"
-        elif self.load is NodeLoad.OVERLOAD:
-            factor, reason = _DOWN, "the node is overloaded"
-        elif throttled is not None and throttled > 0 and self.load is NodeLoad.IDLE:
-            factor, reason = _UP, "it was throttled"
-        else:
-            factor, reason = 1.0, "there is no reason to change it"
-        return min(max(math.trunc(current * factor), base), ceiling), reason
 
-    def _spend(self, container: PodContainer, limit: int, before: Tokens | None, uniform: Uniform) -> Tokens:
-        percent = self.bursting.config.cfs_quota_burst_percent or 0
-        period = self.bursting.config.cfs_quota_burst_period_seconds or 0
-        capacity = float(period * max(percent - _FULL, 0))
-        if before is None or before.capacity != capacity:
-            return Tokens(math.trunc(capacity * uniform(0, 0.5)), capacity, self.now)
-        # A clock that was set back takes nothing away and gives nothing.
-        seconds = max(self.now - before.at, 0.0)
-        cpu = self.usage.containers[container.id].cpu if container.id in self.usage.containers else None
-        used = 100 if cpu is None else math.trunc(cpu * 1000 / limit * 100)
-        change = (_FULL - used) * seconds if used >= _FULL or used < _SAVING else 0.0
-        return replace(before, left=max(min(before.left + change, capacity), -capacity), at=self.now)
+def _spend(
+    config: CPUBurstConfig, limit: int, before: Tokens | None, usage: ContainerUsage, now: float, uniform: Uniform
+) -> Tokens:
+    percent, period = config.cfs_quota_burst_percent or 0, config.cfs_quota_burst_period_seconds or 0
+    capacity = float(period * max(percent - _FULL, 0))
+    if before is None or before.capacity != capacity:
+        return Tokens(math.trunc(capacity * uniform(0, 0.5)), capacity, now)
+    # A clock that was set back takes nothing away and gives nothing.
+    seconds = max(now - before.at, 0.0)
+    used = 100 if usage.cpu is None else math.trunc(usage.cpu * 1000 / limit * 100)
+    change = (_FULL - used) * seconds if used >= _FULL or used < _SAVING else 0.0
+    return replace(before, left=max(min(before.left + change, capacity), -capacity), at=now)
 
 
 def _highest(grant: Grant | None, given: Bandwidth) -> int:

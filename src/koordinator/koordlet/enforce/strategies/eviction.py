@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -207,10 +208,8 @@ def _allocatable(
     feature: Feature, batch: str, mid: str, inputs: Inputs, node: Node, policy: ResourceThresholdStrategy
 ) -> Task | None:
     name = "cpu" if feature is Feature.CPU_ALLOCATABLE else "memory"
-    threshold, lower = (
-        getattr(policy, f"{name}_allocatable_evict_threshold_percent"),
-        getattr(policy, f"{name}_allocatable_evict_lower_percent"),
-    )
+    threshold = getattr(policy, f"{name}_allocatable_evict_threshold_percent")
+    lower = getattr(policy, f"{name}_allocatable_evict_lower_percent")
     if threshold is None or lower is None or threshold < 0 or not 0 <= lower < threshold:
         raise InvalidThresholdError(
             f"{name}AllocatableEvictThresholdPercent {threshold} must be above its lower {lower}"
@@ -275,12 +274,7 @@ def _prioritised(
     snapshot: Snapshot, feature: Feature, highest: int, size: Callable[[PodUsage], float]
 ) -> tuple[PodUsage, ...]:
     pods = [usage for usage in snapshot.pods if _is_evictable(usage, highest) and _permits(usage, feature)]
-    return tuple(
-        sorted(
-            pods,
-            key=lambda usage: (*_order(usage.pod), -size(usage), *_name(usage)),
-        )
-    )
+    return tuple(sorted(pods, key=lambda usage: (*_order(usage.pod), -size(usage), *_name(usage))))
 
 
 def _is_evictable(usage: PodUsage, highest: int) -> bool:
@@ -330,13 +324,11 @@ def _name(usage: PodUsage) -> tuple[str, str]:
 _Make = Callable[[Inputs, Node, ResourceThresholdStrategy], Task | None]
 _TASKS: Final[Mapping[Feature, _Make]] = {
     Feature.BE_CPU: _best_effort_cpu,
-    Feature.CPU_ALLOCATABLE: lambda *given: _allocatable(Feature.CPU_ALLOCATABLE, BATCH_CPU, MID_CPU, *given),
+    Feature.CPU_ALLOCATABLE: partial(_allocatable, Feature.CPU_ALLOCATABLE, BATCH_CPU, MID_CPU),
     Feature.CPU: _cpu,
-    Feature.BE_MEMORY: lambda *given: _memory(Feature.BE_MEMORY, *given),
-    Feature.MEMORY_ALLOCATABLE: lambda *given: _allocatable(
-        Feature.MEMORY_ALLOCATABLE, BATCH_MEMORY, MID_MEMORY, *given
-    ),
-    Feature.MEMORY: lambda *given: _memory(Feature.MEMORY, *given),
+    Feature.BE_MEMORY: partial(_memory, Feature.BE_MEMORY),
+    Feature.MEMORY_ALLOCATABLE: partial(_allocatable, Feature.MEMORY_ALLOCATABLE, BATCH_MEMORY, MID_MEMORY),
+    Feature.MEMORY: partial(_memory, Feature.MEMORY),
 }
 CPU_FEATURES: Final = (Feature.BE_CPU, Feature.CPU_ALLOCATABLE, Feature.CPU)
 MEMORY_FEATURES: Final = (Feature.BE_MEMORY, Feature.MEMORY_ALLOCATABLE, Feature.MEMORY)

@@ -16,52 +16,43 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.pod import Container
+from koordinator.api.pod import ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
-from koordinator.api.resource_qos import MemoryQoS, ResourceQoS, ResourceQoSStrategy
+from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
 from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
+from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
+from koordinator.node import kernel_files as files
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.kernel_files import (
-    KEPT_FILES,
-    MEMORY_HIGH,
-    MEMORY_LOW,
-    MEMORY_MIN,
-    MEMORY_OOM_GROUP,
-    MEMORY_PRIORITY,
-    MEMORY_USE_PRIORITY_OOM,
-    MEMORY_WATERMARK_MIN_ADJUSTMENT,
-    MEMORY_WATERMARK_RATIO,
-    MEMORY_WATERMARK_SCALE,
-    PAGE_CACHE_ENABLE,
-    PAGE_CACHE_SIZE,
-    PAGE_CACHE_SYNC,
-    UNLIMITED,
-    KernelFile,
-    Target,
-)
+from koordinator.node.kernel_files import KernelFile, Target
 
 OWNER: Final = "CgroupReconcile"
+_CLASSES: Final = {KubernetesQoS.GUARANTEED: "LSR", KubernetesQoS.BURSTABLE: "LS", KubernetesQoS.BEST_EFFORT: "BE"}
+"""Of the NodeSLO, by whose folder gets what they say of killing."""
 FILES: Final = (
-    MEMORY_MIN,
-    MEMORY_LOW,
-    MEMORY_HIGH,
-    MEMORY_WATERMARK_RATIO,
-    MEMORY_WATERMARK_SCALE,
-    MEMORY_WATERMARK_MIN_ADJUSTMENT,
-    MEMORY_USE_PRIORITY_OOM,
-    MEMORY_PRIORITY,
-    MEMORY_OOM_GROUP,
-    PAGE_CACHE_SIZE,
-    PAGE_CACHE_SYNC,
-    PAGE_CACHE_ENABLE,
+    files.MEMORY_MIN,
+    files.MEMORY_LOW,
+    files.MEMORY_HIGH,
+    files.MEMORY_WATERMARK_RATIO,
+    files.MEMORY_WATERMARK_SCALE,
+    files.MEMORY_WATERMARK_MIN_ADJUSTMENT,
+    files.MEMORY_USE_PRIORITY_OOM,
+    files.MEMORY_PRIORITY,
+    files.MEMORY_OOM_GROUP,
+    files.PAGE_CACHE_SIZE,
+    files.PAGE_CACHE_SYNC,
+    files.PAGE_CACHE_ENABLE,
 )
 """All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
+
+
+_Values = tuple[tuple[KernelFile, int | None], ...]
+"""None: nothing is written to that file."""
 
 
 class _PodMemoryQoS(MemoryQoS):
@@ -79,7 +70,7 @@ def decide(
     """The memory files of QoS classes, pods and containers, without those that are ``absent`` from the kernel.
     ``of_kubelet`` is what ``targets_of_kubelet`` had before koordlet changed them, of QoS classes also of those that it
     has not changed; None where the kubelet gives none."""
-    strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
+    strategy = snapshot.resource_qos
     allocatable = snapshot.node.status.allocatable.get(MEMORY) if snapshot.node is not None else None
     if strategy is None or allocatable is None:
         return Decision(None, "the NodeSLO or the Node is not known")
@@ -107,19 +98,23 @@ def targets_of_kubelet(snapshot: Snapshot, layout: CgroupLayout) -> tuple[list[T
     folders = [folder for pod in pods for folder in (pod.cgroup, *(each.cgroup for each in pod.running))]
     classes = dict.fromkeys(layout.qos(each) for each in KubernetesQoS)
     return (
-        [Target(file, folder) for folder in classes for file in (MEMORY_MIN, MEMORY_LOW)],
-        [Target(file, folder) for folder in folders for file in (MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH)],
+        [Target(file, folder) for folder in classes for file in (files.MEMORY_MIN, files.MEMORY_LOW)],
+        [
+            Target(file, folder)
+            for folder in folders
+            for file in (files.MEMORY_MIN, files.MEMORY_LOW, files.MEMORY_HIGH)
+        ],
     )
 
 
 def _beside_kubelet(
     setting: DesiredSetting, of_kubelet: Mapping[Target, int], classes: Collection[str]
 ) -> Iterator[DesiredSetting]:
-    if setting.target.file not in KEPT_FILES:
+    if setting.target.file not in files.KEPT_FILES:
         yield setting
         return
     given = of_kubelet.get(setting.target)
-    if setting.value == (UNLIMITED if setting.target.file is MEMORY_HIGH else 0):
+    if setting.value == (files.UNLIMITED if setting.target.file is files.MEMORY_HIGH else 0):
         if given is not None:
             reason = f"{setting.reason}: what the kubelet has given, by its gate MemoryQoS"
             yield replace(setting, value=given, reason=reason, priority=Priority.RELEASE)
@@ -141,15 +136,15 @@ def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absen
     config, priority = _config(pod, strategy)
     if config is None or not pod.is_active:
         return _OfPod()
-    settings = _pod_settings(pod, config, priority, allocatable)
     protection = tuple(_protection(config, _request(pod)))
+    settings = _pod_settings(pod, config, protection, priority, allocatable)
     return _OfPod(tuple(each for each in settings if each.target.file not in absent), protection)
 
 
 def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
     """Those of the pod's class, or of its annotation's policy, with the annotation's fields before them."""
     qos = pod.qos_with_default
-    class_ = _class(strategy, qos)
+    class_ = strategy.system_class if qos is QoSClass.SYSTEM else qos_classes(strategy).get(CLASS_NAMES.get(qos, ""))
     base: MemoryQoS | None = class_.memory_qos if class_ is not None else None
     given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.MEMORY_QOS, _PodMemoryQoS)
     # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
@@ -165,16 +160,6 @@ def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | No
     return MemoryQoS(**merged), Priority.POD
 
 
-def _class(strategy: ResourceQoSStrategy, qos: QoSClass) -> ResourceQoS | None:
-    return {
-        QoSClass.LSE: strategy.lsr_class,
-        QoSClass.LSR: strategy.lsr_class,
-        QoSClass.LS: strategy.ls_class,
-        QoSClass.BE: strategy.be_class,
-        QoSClass.SYSTEM: strategy.system_class,
-    }.get(qos)
-
-
 def _request(pod: NodePod) -> int:
     """Bytes that a pod requests; a best-effort pod requests batch memory."""
     if pod.qos is QoSClass.BE:
@@ -185,14 +170,13 @@ def _request(pod: NodePod) -> int:
 def _limit(pod: NodePod) -> int:
     """Bytes; 0 for no limit."""
     is_batch = pod.qos is QoSClass.BE
-    limits = [_amount(each, BATCH_MEMORY if is_batch else MEMORY, of_limit=True) for each in pod.pod.spec.containers]
+    limits = [_amount(each.resources.limits, BATCH_MEMORY if is_batch else MEMORY) for each in pod.pod.spec.containers]
     if not all(limits):
         return 0
     return sum(limits) if is_batch else pod.limits.get(MEMORY, 0) // 10**9
 
 
-def _amount(container: Container, name: str, *, of_limit: bool) -> int:
-    amounts = container.resources.limits if of_limit else container.resources.requests
+def _amount(amounts: ResourceList, name: str) -> int:
     amount = amounts.get(name)
     return 0 if amount is None else max(amount.value, 0)
 
@@ -201,96 +185,96 @@ def _protection(config: MemoryQoS, requested: int) -> Iterator[tuple[KernelFile,
     least = None
     if config.min_limit_percent is not None:
         least = requested * config.min_limit_percent // 100
-        yield MEMORY_MIN, least
+        yield files.MEMORY_MIN, least
     if config.low_limit_percent is not None:
         low = requested * config.low_limit_percent // 100
-        yield MEMORY_LOW, max(low, least or 0) if low > 0 else low
+        yield files.MEMORY_LOW, max(low, least or 0) if low > 0 else low
 
 
-def _pod_settings(pod: NodePod, config: MemoryQoS, priority: Priority, allocatable: int) -> Iterator[DesiredSetting]:
+def _pod_settings(
+    pod: NodePod, config: MemoryQoS, protection: _Values, priority: Priority, allocatable: int
+) -> Iterator[DesiredSetting]:
     reason = "the pod's annotation memoryQOS" if priority is Priority.POD else f"memoryQOS of {pod.qos_with_default}"
-
-    def settings(folder: str, *values: tuple[KernelFile, int | None]) -> Iterator[DesiredSetting]:
-        for file, value in values:
-            if value is not None:
-                yield DesiredSetting(OWNER, Target(file, folder), value, reason, priority)
-
-    protection = _protection(config, _request(pod))
-    yield from settings(pod.cgroup, *protection, *_page_cache(config, _limit(pod)), *_settings(config))
+    yield from _desired(
+        pod.cgroup, (*protection, *_page_cache(config, _limit(pod)), *_settings(config)), reason, priority
+    )
     name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
-    specs = {container.name: container for container in pod.pod.spec.containers}
+    specs = {container.name: container.resources for container in pod.pod.spec.containers}
     for container in pod.running:
         if (spec := specs.get(container.name)) is None:
             continue
-        requested, limit = _amount(spec, name, of_limit=False), _amount(spec, name, of_limit=True)
-        yield from settings(
-            container.cgroup,
-            *_protection(config, requested),
-            *_settings(config),
-            (MEMORY_HIGH, _high(config, requested, limit or allocatable)),
+        requested, limit = _amount(spec.requests, name), _amount(spec.limits, name)
+        high = files.MEMORY_HIGH, _high(config, requested, limit or allocatable)
+        yield from _desired(
+            container.cgroup, (*_protection(config, requested), *_settings(config), high), reason, priority
         )
+
+
+def _desired(
+    folder: str, values: _Values, reason: str, priority: Priority = Priority.POLICY
+) -> Iterator[DesiredSetting]:
+    for file, value in values:
+        if value is not None:
+            yield DesiredSetting(OWNER, Target(file, folder), value, reason, priority)
 
 
 def _high(config: MemoryQoS, requested: int, limit: int) -> int | None:
     if config.throttling_percent is None:
         return None
     if config.throttling_percent == 0:
-        return UNLIMITED
+        return files.UNLIMITED
     high = requested + (limit - requested) * config.throttling_percent // 100
     return max(high, requested * (config.min_limit_percent or 0) // 100)
 
 
-def _settings(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
+def _settings(config: MemoryQoS) -> _Values:
     return (
-        (MEMORY_WATERMARK_RATIO, config.wmark_ratio),
-        (MEMORY_WATERMARK_SCALE, config.wmark_scale_permill),
-        (MEMORY_WATERMARK_MIN_ADJUSTMENT, config.wmark_min_adj),
+        (files.MEMORY_WATERMARK_RATIO, config.wmark_ratio),
+        (files.MEMORY_WATERMARK_SCALE, config.wmark_scale_permill),
+        (files.MEMORY_WATERMARK_MIN_ADJUSTMENT, config.wmark_min_adj),
         *_killing(config),
     )
 
 
-def _killing(config: MemoryQoS) -> tuple[tuple[KernelFile, int | None], ...]:
+def _killing(config: MemoryQoS) -> _Values:
     return (
-        (MEMORY_USE_PRIORITY_OOM, config.priority_enable),
-        (MEMORY_PRIORITY, config.priority),
-        (MEMORY_OOM_GROUP, config.oom_kill_group),
+        (files.MEMORY_USE_PRIORITY_OOM, config.priority_enable),
+        (files.MEMORY_PRIORITY, config.priority),
+        (files.MEMORY_OOM_GROUP, config.oom_kill_group),
     )
 
 
-def _page_cache(config: MemoryQoS, limit: int) -> tuple[tuple[KernelFile, int | None], ...]:
+def _page_cache(config: MemoryQoS, limit: int) -> _Values:
     size = config.page_cache_limit_size
     if size is None and config.page_cache_limit_percent is not None and limit:
         size = limit * config.page_cache_limit_percent // 100
     if size is None:
-        return () if config.page_cache_enable is None else ((PAGE_CACHE_ENABLE, int(config.page_cache_enable)),)
+        return () if config.page_cache_enable is None else ((files.PAGE_CACHE_ENABLE, int(config.page_cache_enable)),)
     # The kernel takes no more than the limit of all memory.
     size = min(size, limit) if limit else size
     enabled = size > 0 if config.page_cache_enable is None else config.page_cache_enable
     return (
-        (PAGE_CACHE_SIZE, size),
-        (PAGE_CACHE_SYNC, int(bool(config.page_cache_reclaim_sync)) if size else None),
-        (PAGE_CACHE_ENABLE, int(enabled)),
+        (files.PAGE_CACHE_SIZE, size),
+        (files.PAGE_CACHE_SYNC, int(bool(config.page_cache_reclaim_sync)) if size else None),
+        (files.PAGE_CACHE_ENABLE, int(enabled)),
     )
 
 
 def _class_settings(
-    strategy: ResourceQoSStrategy, layout: CgroupLayout, protected: dict[str, dict[KernelFile, int]]
+    strategy: ResourceQoSStrategy, layout: CgroupLayout, protected: Mapping[str, Mapping[KernelFile, int]]
 ) -> Iterator[DesiredSetting]:
     # The folder of Guaranteed pods is the one of all pods, so that what it protects is the sum of all classes.
     total: dict[KernelFile, int] = {}
     for sums in protected.values():
         for file, amount in sums.items():
             total[file] = total.get(file, 0) + amount
-    classes = {
-        KubernetesQoS.GUARANTEED: (strategy.lsr_class, total),
-        KubernetesQoS.BURSTABLE: (strategy.ls_class, protected.get(KubernetesQoS.BURSTABLE, {})),
-        KubernetesQoS.BEST_EFFORT: (strategy.be_class, protected.get(KubernetesQoS.BEST_EFFORT, {})),
-    }
-    for kubernetes_class, (resource_qos, sums) in classes.items():
+    classes = qos_classes(strategy)
+    for kubernetes_class, name in _CLASSES.items():
+        found = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
         folder = layout.qos(kubernetes_class)
-        for file, amount in sums.items():
+        for file, amount in found.items():
             yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
-        config = resource_qos.memory_qos if resource_qos is not None else None
+        config = classes[name].memory_qos
         for file, value in _killing(config) if config is not None else ():
             if value is not None:
                 yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")

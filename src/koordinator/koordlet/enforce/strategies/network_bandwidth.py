@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.meta import WireStruct
 from koordinator.api.quantity import Quantity, QuantityError
-from koordinator.api.resource_qos import NetworkQoSConfig, ResourceQoS
+from koordinator.api.resource_qos import ResourceQoSStrategy
+from koordinator.koordlet.enforce.strategies.qos_classes import qos_classes
+from koordinator.koordlet.enforce.strategies.snapshot import read_annotation
 
 BITS: Final = 8
 """Of a byte: the kernel and Terway count bytes."""
@@ -38,15 +40,21 @@ class PodLimits:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ClassBandwidth:
+    """What is guaranteed to a class of pods in one direction, and the most; 0 for neither. ``problems`` as of a pod."""
+
+    request: int
+    limit: int
+    problems: tuple[str, ...]
+
+
 def pod_limits(annotations: Mapping[str, str]) -> PodLimits:
     """Of a pod with these annotations."""
-    text = annotations.get(annotation_keys.NETWORK_QOS)
-    if not text:
-        return PodLimits()
     try:
-        given = decode(text, _PodBandwidth)
+        given = read_annotation(annotations, annotation_keys.NETWORK_QOS, _PodBandwidth) or _PodBandwidth()
     except DecodeError as error:
-        return PodLimits(problems=(f"{_ANNOTATION}: {error}",))
+        return PodLimits(problems=(str(error),))
     problems: list[str] = []
 
     def amount(name: str, value: str) -> int:
@@ -60,13 +68,23 @@ def pod_limits(annotations: Mapping[str, str]) -> PodLimits:
     return PodLimits(ingress, egress, tuple(problems))
 
 
-def class_config(class_: ResourceQoS | None) -> NetworkQoSConfig:
-    """What the NodeSLO says of a class of pods; nothing where it is not enabled."""
+def class_bandwidth(
+    strategy: ResourceQoSStrategy | None, name: str, direction: Literal["egress", "ingress"], total: int
+) -> ClassBandwidth:
+    """What the NodeSLO says of the class ``name``; nothing where it is not enabled."""
+    class_ = qos_classes(strategy).get(name)
     config = class_.network_qos if class_ is not None else None
-    return config if config is not None and config.enable else NetworkQoSConfig()
+    amounts, problems = [0, 0], list[str]()
+    for number, bound in enumerate(("request", "limit") if config is not None and config.enable else ()):
+        try:
+            amounts[number] = _bits(getattr(config, f"{direction}_{bound}"), total)
+        except ValueError as error:
+            field = f"resourceQOSStrategy.{name.lower()}Class.networkQOS.{direction}{bound.title()}"
+            problems.append(f"{field}: {error}")
+    return ClassBandwidth(amounts[0], amounts[1], tuple(problems))
 
 
-def bits(value: int | str | None, total: int) -> int:
+def _bits(value: int | str | None, total: int) -> int:
     """A value of the NodeSLO, where numbers are percentages of ``total``; 0 for none.
 
     ValueError, with what is allowed, for what is neither a percentage nor a quantity of up to ``total``.

@@ -12,22 +12,21 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-import msgspec
-
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.host_application import KUBEPODS_BEST_EFFORT, HostApplicationSpec
+from koordinator.api.meta import ObjectReference
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.nodeslo import NodeSLOSpec
-from koordinator.api.pod import Pod
 from koordinator.api.qos import QoSClass
+from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.pods.node_pod import NodePod, Picture
 from koordinator.node.cpu_topology import CPUTopology
 
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 STATIC: Final = "static"
 """The policy of kubelet's CPU manager under which it gives CPUs to containers."""
@@ -98,6 +97,11 @@ class Snapshot:
     kubelet_cpus: frozenset[int] = frozenset()
     """CPUs that kubelet's static CPU manager has given to pods: only the containers of other pods keep off these."""
 
+    @property
+    def resource_qos(self) -> ResourceQoSStrategy | None:
+        """What the policy says of classes of pods."""
+        return self.policy.resource_qos_strategy if self.policy is not None else None
+
     @cached_property
     def cpus(self) -> frozenset[int]:
         """Every CPU that is online."""
@@ -115,7 +119,7 @@ class Problem:
     """A setting that cannot be followed: ``text`` names the field, its value and what is allowed."""
 
     text: str
-    pod: Pod | None = None
+    pod: ObjectReference | None = None
     """Whose annotation it is; None for the NodeSLO."""
 
 
@@ -142,6 +146,11 @@ class Strategy:
     """Whether it needs ``Snapshot.best_effort``, for which the folders of all BestEffort pods are gone over."""
 
 
+def pod_reference(namespace: str, name: str, uid: str) -> ObjectReference:
+    """For events about a pod."""
+    return ObjectReference("v1", "Pod", namespace, name, uid)
+
+
 def capacity_milli(node: Node) -> int:
     """Milli-CPU that the node has; 0 where it does not say."""
     capacity = node.status.capacity.get("cpu")
@@ -150,10 +159,8 @@ def capacity_milli(node: Node) -> int:
 
 def node_reservation(node: Node) -> NodeReservation:
     """What the node keeps for programs outside Kubernetes; nothing if the annotation cannot be read."""
-    return (
-        annotation_or_none(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
-        or NodeReservation()
-    )
+    found = annotation_or_none(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
+    return found or NodeReservation()
 
 
 def system_cpus(node: Node) -> frozenset[int]:
@@ -162,9 +169,11 @@ def system_cpus(node: Node) -> frozenset[int]:
     return cpu_list_or_none(system.cpuset) if system is not None else frozenset()
 
 
-def reserved_cpus(node: Node) -> frozenset[int]:
+def reserved_cpus(node: Node | None) -> frozenset[int]:
     """CPUs that pods keep off as the annotations name them: the node's reservation, and the exclusive ones of the
-    system."""
+    system. An amount that is reserved is a set of CPUs only by the topology of the node."""
+    if node is None:
+        return frozenset()
     system = annotation_or_none(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
     exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
     return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)
@@ -184,12 +193,21 @@ def is_suppressed_host_application(application: HostApplicationSpec) -> bool:
     return application.qos == QoSClass.BE and path is not None and path.base == KUBEPODS_BEST_EFFORT
 
 
-def annotation_or_none(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
-    """The JSON of an annotation; None where there is none, or it is not what it should be."""
+def read_annotation(given: Mapping[str, str], key: str, kind: type[T]) -> T | None:
+    """The JSON of an annotation; None where there is none. DecodeError, which names it, if it is not what it should
+    be."""
     text = given.get(key)
     if not text:
         return None
     try:
         return decode(text, kind)
+    except DecodeError as error:
+        raise DecodeError(f"metadata.annotations[{key}]: {error}") from error
+
+
+def annotation_or_none(given: Mapping[str, str], key: str, kind: type[T]) -> T | None:
+    """The same for those of which a bad one counts as none."""
+    try:
+        return read_annotation(given, key, kind)
     except DecodeError:
         return None

@@ -11,16 +11,8 @@ from typing import Final
 from koordinator.api.resource_names import MEMORY
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot
-from koordinator.node.kernel_files import (
-    MEMCG_REAPER,
-    MIN_FREE_KBYTES,
-    PAGE_CACHE_LIMIT,
-    SCHED_FEATURES,
-    SCHED_GROUP_IDENTITY,
-    SCHED_IDLE_SAVER,
-    WATERMARK_SCALE_FACTOR,
-    Target,
-)
+from koordinator.node import kernel_files as files
+from koordinator.node.kernel_files import Target
 
 OWNER: Final = "SystemConfig"
 _KIB: Final = 1024
@@ -36,12 +28,12 @@ def decide(snapshot: Snapshot) -> Decision:
         return Decision(None, "the NodeSLO or the Node is not known")
     factor = strategy.min_free_kbytes_factor
     values = {
-        MIN_FREE_KBYTES: None if factor is None else memory.value // _KIB * factor // _FACTOR,
-        WATERMARK_SCALE_FACTOR: strategy.watermark_scale_factor,
-        MEMCG_REAPER: strategy.memcg_reap_background,
-        SCHED_GROUP_IDENTITY: strategy.sched_group_identity_enabled,
-        SCHED_IDLE_SAVER: strategy.sched_idle_saver_wmark,
-        PAGE_CACHE_LIMIT: strategy.page_cache_limit_enabled,
+        files.MIN_FREE_KBYTES: None if factor is None else memory.value // _KIB * factor // _FACTOR,
+        files.WATERMARK_SCALE_FACTOR: strategy.watermark_scale_factor,
+        files.MEMCG_REAPER: strategy.memcg_reap_background,
+        files.SCHED_GROUP_IDENTITY: strategy.sched_group_identity_enabled,
+        files.SCHED_IDLE_SAVER: strategy.sched_idle_saver_wmark,
+        files.PAGE_CACHE_LIMIT: strategy.page_cache_limit_enabled,
     }
     reason = "the NodeSLO's systemStrategy"
     desired = [
@@ -49,6 +41,6 @@ def decide(snapshot: Snapshot) -> Decision:
     ]
     switches = sorted(strategy.sched_features.items())
     desired += [
-        DesiredSetting(OWNER, Target(SCHED_FEATURES, part=name), int(is_on), reason) for name, is_on in switches
+        DesiredSetting(OWNER, Target(files.SCHED_FEATURES, part=name), int(is_on), reason) for name, is_on in switches
     ]
     return Decision(tuple(desired), reason)

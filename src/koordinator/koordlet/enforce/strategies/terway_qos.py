@@ -7,21 +7,21 @@ second; those of the NodeSLO and of annotations are bits per second.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from koordinator.api.meta import WireStruct
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY, ResourceQoS
-from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, bits, class_config, pod_limits
-from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot
+from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY
+from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, class_bandwidth, pod_limits
+from koordinator.koordlet.enforce.strategies.snapshot import Problem, Snapshot, pod_reference
 from koordinator.koordlet.pods.node_pod import NodePod
 
 _NET_CLS: Final = "/sys/fs/cgroup/net_cls"
 """Where the daemon, which has the machine's own folders, looks for cgroups."""
+_DIRECTIONS: Final[tuple[tuple[str, Literal["egress", "ingress"]], ...]] = (("tx", "egress"), ("rx", "ingress"))
 _PRIORITIES: Final = {QoSClass.SYSTEM: 0, QoSClass.LSE: 1, QoSClass.LSR: 1, QoSClass.LS: 1, QoSClass.BE: 2}
 
 
@@ -40,18 +40,11 @@ class _PodEntry(WireStruct):
 
 
 @dataclass(frozen=True, slots=True)
-class TerwayFiles:
-    """The contents of the two files."""
-
-    node: str
-    pods: str
-
-
-@dataclass(frozen=True, slots=True)
 class TerwayDecision:
-    """``files`` None: there must be none."""
+    """The contents of the two files; None: there must be none."""
 
-    files: TerwayFiles | None
+    node: str | None = None
+    pods: str | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -59,43 +52,30 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
     """None while the node has no NodeSLO: then everything stays as it is."""
     if snapshot.policy is None:
         return None
-    strategy = snapshot.policy.resource_qos_strategy
+    strategy = snapshot.resource_qos
     if strategy is None or strategy.policies is None or strategy.policies.network_policy != NETWORK_POLICY_TERWAY:
-        return TerwayDecision(None)
+        return TerwayDecision()
     problems: list[Problem] = []
     system = snapshot.policy.system_strategy
     total = max(system.total_network_bandwidth.value, 0) if system is not None else 0
     lines = [("hw_tx_bps_max", total // BITS), ("hw_rx_bps_max", total // BITS)]
-    for level, name, class_ in (("l1", "lsClass", strategy.ls_class), ("l2", "beClass", strategy.be_class)):
-        lines += _class_lines(level, f"resourceQOSStrategy.{name}.networkQOS", class_, total, problems)
+    for level, name in (("l1", "LS"), ("l2", "BE")):
+        for letters, direction in _DIRECTIONS:
+            given = class_bandwidth(strategy, name, direction, total)
+            problems += map(Problem, given.problems)
+            for bound, amount in (("min", given.request), ("max", given.limit)):
+                lines.append((f"offline_{level}_{letters}_bps_{bound}", amount // BITS))
     node = "".join(f"{name} {value}\n" for name, value in lines)
     pods = {usage.pod.uid: _pod_entry(usage.pod, problems) for usage in snapshot.pods}
     text = msgspec.json.encode(pods, order="sorted").decode()
-    return TerwayDecision(TerwayFiles(node, text), tuple(problems))
-
-
-def _class_lines(
-    level: str, path: str, class_: ResourceQoS | None, total: int, problems: list[Problem]
-) -> Iterator[tuple[str, int]]:
-    config = class_config(class_)
-    for direction, bound, name, value in (
-        ("tx", "min", "egressRequest", config.egress_request),
-        ("tx", "max", "egressLimit", config.egress_limit),
-        ("rx", "min", "ingressRequest", config.ingress_request),
-        ("rx", "max", "ingressLimit", config.ingress_limit),
-    ):
-        amount = 0
-        try:
-            amount = bits(value, total)
-        except ValueError as error:
-            problems.append(Problem(f"{path}.{name}: {error}"))
-        yield f"offline_{level}_{direction}_bps_{bound}", amount // BITS
+    return TerwayDecision(node, text, tuple(problems))
 
 
 def _pod_entry(pod: NodePod, problems: list[Problem]) -> _PodEntry:
     metadata = pod.pod.metadata
     limits = pod_limits(metadata.annotations)
-    problems += [Problem(text, pod.pod) for text in limits.problems]
+    about = pod_reference(metadata.namespace, metadata.name, metadata.uid)
+    problems += [Problem(text, about) for text in limits.problems]
     return _PodEntry(
         pod_name=metadata.name,
         pod_namespace=metadata.namespace,
