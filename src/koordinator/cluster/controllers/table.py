@@ -12,8 +12,10 @@ from koordinator.cluster.controllers.daemon_set.controller import DaemonSetContr
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
+from koordinator.cluster.controllers.node_lifecycle.controller import NodeLifecycleController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
 from koordinator.cluster.controllers.stateful_set.controller import StatefulSetController
+from koordinator.cluster.controllers.taint_eviction.controller import TaintEvictionController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     DeploymentController.name: DeploymentController,
@@ -24,4 +26,6 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     CronJobController.name: CronJobController,
     OrphanedPodController.name: OrphanedPodController,
     FinishedJobController.name: FinishedJobController,
+    NodeLifecycleController.name: NodeLifecycleController,
+    TaintEvictionController.name: TaintEvictionController,
 }

@@ -110,15 +110,18 @@ class Fleet:
     def _assemble(self) -> None:
         clock, random, concurrency = self._clock, self._random, self._concurrency
         timing, find_node = self._scenario.timing, self._node_informer.get
-        self._liveness = Liveness(self._client, timing, find_node, clock=clock, random=random, concurrency=concurrency)
         self._faults = Faults(self._scenario.faults, self.time.elapsed, find_node)
+        self._liveness = Liveness(
+            self._client, timing, find_node, self._faults.is_stopped,
+            clock=clock, random=random, concurrency=concurrency,
+        )  # fmt: skip
         self._reporter = MetricsReporter(
             self._client, timing, self._population, self.time, find_node, self._faults,
             clock=clock, random=random, concurrency=concurrency, has_agent=self._has_agent,
         )  # fmt: skip
         self._runtime = PodRuntime(
             self._client, self._scenario, self._population, self.time, self._pod_informer.get, self._nodes.get,
-            clock=clock, concurrency=concurrency,
+            self._faults.is_stopped, clock=clock, concurrency=concurrency,
         )  # fmt: skip
         self._orphans = Orphans(self._client, self._pods_of, clock=clock)
 

@@ -160,15 +160,17 @@ class Liveness:
         client: Client,
         timing: Timing,
         find_node: Callable[[str], Node | None],
+        is_stopped: Callable[[str], bool],
         *,
         clock: Clock,
         random: Random,
         concurrency: int,
     ) -> None:
-        """``find_node`` gives a node as the API has it, or None."""
+        """``find_node`` gives a node as the API has it, or None; of one that ``is_stopped`` nothing is written."""
         self._client = client
         self._clock = clock
         self._find_node = find_node
+        self._is_stopped = is_stopped
         self._lease_seconds = round(timing.lease_duration.total_seconds())
         self._with_lease: set[str] = set()
         self.leases = Duty(
@@ -203,7 +205,7 @@ class Liveness:
 
     async def _renew_lease(self, name: str) -> None:
         node = self._find_node(name)
-        if node is None:
+        if node is None or self._is_stopped(name):
             return
         lease = lease_document(name, node.metadata.uid, self._lease_seconds, self._clock.now())
         if name not in self._with_lease:
@@ -225,7 +227,7 @@ class Liveness:
 
     async def _heartbeat(self, name: str) -> None:
         node = self._find_node(name)
-        if node is None:
+        if node is None or self._is_stopped(name):
             return
         patch = {"status": {"conditions": conditions(self._clock.now(), node.status.conditions)}}
         try:
