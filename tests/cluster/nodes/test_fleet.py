@@ -158,17 +158,6 @@ def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> N
     assert api.requests.count(ApiRequest("delete", "pods", "web")) == 2
 
 
-def test_pods_of_a_deleted_node_are_removed() -> None:
-    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.put(PODS, pod_document("web", "small-0"))
-        await clock.advance(5)
-        await api.client().delete(NODES, "small-0")
-        await clock.advance(45)
-
-    api = play(script)
-    assert (api.names(PODS), api.names(NODES)) == ([], ["large-0", "medium-0"])
-
-
 def test_a_restart_adopts_nodes_and_running_pods() -> None:
     async def first(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
         api.put(PODS, pod_document("web", "small-0", cpu="4"))

@@ -13,6 +13,7 @@ from koordinator.cluster.controllers.deployment.controller import DeploymentCont
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.node_lifecycle.controller import NodeLifecycleController
+from koordinator.cluster.controllers.pod_garbage.controller import PodGarbageController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
 from koordinator.cluster.controllers.stateful_set.controller import StatefulSetController
 from koordinator.cluster.controllers.taint_eviction.controller import TaintEvictionController
@@ -28,4 +29,5 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     FinishedJobController.name: FinishedJobController,
     NodeLifecycleController.name: NodeLifecycleController,
     TaintEvictionController.name: TaintEvictionController,
+    PodGarbageController.name: PodGarbageController,
 }

@@ -66,16 +66,6 @@ def stopped(pod: Pod, now: datetime) -> Document:
     return _ended(pod, now, {"phase": "Failed"}, exit_code=_TERMINATED_BY_SIGNAL, reason="Error")
 
 
-def orphaned(pod: Pod, now: datetime) -> Document:
-    """The node of the pod is gone; what the pod garbage collector writes before it deletes the pod."""
-    target = {
-        **_condition("DisruptionTarget", True, format_time(now)),
-        "reason": "DeletionByPodGC",
-        "message": "PodGC: node no longer exists",
-    }
-    return _patch(pod, {"phase": "Failed", "conditions": [target]})
-
-
 def _ended(pod: Pod, now: datetime, status: Document, exit_code: int, reason: str) -> Document:
     moment = format_time(now)
     began = format_time(pod.status.start_time or now)
