@@ -13,6 +13,12 @@ from koordinator.cluster.controllers.deployment.controller import DeploymentCont
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.node_lifecycle.controller import NodeLifecycleController
+from koordinator.cluster.controllers.persistent_volume.controller import VolumeBinderController
+from koordinator.cluster.controllers.persistent_volume.protection import (
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
+from koordinator.cluster.controllers.persistent_volume.provisioner import SimulatedProvisionerController
 from koordinator.cluster.controllers.pod_garbage.controller import PodGarbageController
 from koordinator.cluster.controllers.replica_set.controller import ReplicaSetController
 from koordinator.cluster.controllers.stateful_set.controller import StatefulSetController
@@ -30,4 +36,8 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     NodeLifecycleController.name: NodeLifecycleController,
     TaintEvictionController.name: TaintEvictionController,
     PodGarbageController.name: PodGarbageController,
+    VolumeBinderController.name: VolumeBinderController,
+    ClaimProtectionController.name: ClaimProtectionController,
+    VolumeProtectionController.name: VolumeProtectionController,
+    SimulatedProvisionerController.name: SimulatedProvisionerController,
 }

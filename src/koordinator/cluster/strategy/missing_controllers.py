@@ -33,6 +33,7 @@ CONTROLLED: Final = frozenset(
         ("apps", "statefulsets"),
         ("batch", "jobs"),
         ("batch", "cronjobs"),
+        ("", "persistentvolumeclaims"),
     )
 )
 """(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from koordinator.api.document import Document
@@ -80,5 +81,5 @@ class PodGarbageController:
         logger.info("deleted pod %s%s", pod.metadata.key, f": {why}" if why else "")
 
 
-def _orphans(pods: list[Pod]) -> list[tuple[Pod, str]]:
+def _orphans(pods: Sequence[Pod]) -> list[tuple[Pod, str]]:
     return [(pod, "PodGC: node no longer exists") for pod in pods]
