@@ -1,4 +1,4 @@
-"""Nodes that leave service and claims for volumes on ``koord up``, as a person handles them with kubectl."""
+"""Nodes that leave service, claims for volumes and accounts on ``koord up``, as a person handles them with kubectl."""
 
 from __future__ import annotations
 
@@ -107,5 +107,23 @@ def test_a_claim_waits_for_a_volume_that_fits(tmp_path: Path) -> None:
             assert "Terminating" in await kubectl("get", "pv", "disk")
             await kubectl("delete", "pvc", "data", _WAIT)
             await kubectl("wait", "--for=delete", "pv/disk", _WAIT)
+
+    asyncio.run(scenario())
+
+
+def test_a_new_namespace_has_an_account_for_its_pods(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with koord_up(tmp_path, "--nodes=1", "--koordlets=0") as up:
+            kubectl = Kubectl(up)
+            await kubectl("create", "namespace", "team")
+            await kubectl("run", "web", "--image=web", "--namespace=team")
+            await kubectl("wait", "--for=condition=Ready", "pod/web", "--namespace=team", _WAIT)
+            account = "-o=jsonpath={.spec.serviceAccountName} {.spec.containers[0].volumeMounts[0].mountPath}"
+            found = await kubectl("get", "pod", "web", "--namespace=team", account)
+            assert found == "default /var/run/secrets/kubernetes.io/serviceaccount"
+            certificate = "-o=jsonpath={.data.ca\\.crt}"
+            published = await kubectl("get", "configmap", "kube-root-ca.crt", "--namespace=team", certificate)
+            assert published == (up.data / "api" / "pki" / "ca.crt").read_text()
+            await kubectl("delete", "namespace", "team", _WAIT)
 
     asyncio.run(scenario())

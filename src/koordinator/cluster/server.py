@@ -38,6 +38,7 @@ from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
+from koordinator.cluster.service_account_admission import ServiceAccountAdmission
 from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Storage
@@ -45,7 +46,7 @@ from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Admission, Environment, NamespaceLifecycle
 from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
 
@@ -201,12 +202,17 @@ class EmbeddedApi:
             registry=registry,
             clock=self._options.clock,
             random=self._options.random,
-            admission=(NamespaceLifecycle(),),
+            admission=(NamespaceLifecycle(), *self._accounts()),
             webhooks=webhooks,
             quotas=self._quotas,
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
         )
+
+    def _accounts(self) -> tuple[Admission, ...]:
+        if not self._options.workload_controllers:
+            return ()
+        return (ServiceAccountAdmission(self._options.clock, self._options.random),)
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
         """New connections are served a certificate that the clock agrees with, however long the server runs."""

@@ -10,6 +10,7 @@ from koordinator.cluster.controllers.context import ControllerMaker
 from koordinator.cluster.controllers.cron_job.controller import CronJobController
 from koordinator.cluster.controllers.daemon_set.controller import DaemonSetController
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
+from koordinator.cluster.controllers.each_namespace import DefaultAccountController, RootAuthorityController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.node_lifecycle.controller import NodeLifecycleController
@@ -40,4 +41,6 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     ClaimProtectionController.name: ClaimProtectionController,
     VolumeProtectionController.name: VolumeProtectionController,
     SimulatedProvisionerController.name: SimulatedProvisionerController,
+    DefaultAccountController.name: DefaultAccountController,
+    RootAuthorityController.name: RootAuthorityController,
 }

@@ -200,7 +200,7 @@ def test_the_default_class_is_the_newest_and_then_the_first_by_name() -> None:
     assert default_storage_class([]) == ""
 
 
-_OURS = {"annotations": {PROVISIONED_BY: PROVISIONER}, "persistentVolumeReclaimPolicy": "Delete"}
+_OURS: dict[str, Any] = {"annotations": {PROVISIONED_BY: PROVISIONER}, "persistentVolumeReclaimPolicy": "Delete"}
 
 
 @pytest.mark.parametrize(
