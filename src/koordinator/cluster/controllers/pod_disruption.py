@@ -36,7 +36,10 @@ def pod_condition(pod: Pod, type_: str, status: str, now: datetime, **fields: st
 
 def disruption_target(pod: Pod, reason: str, message: str, now: datetime) -> Document | None:
     """The condition that tells the owner of a pod that the cluster ends it; None if the pod has it."""
-    return pod_condition(pod, _DISRUPTION_TARGET, "True", now, reason=reason, message=message)
+    condition = pod_condition(pod, _DISRUPTION_TARGET, "True", now, reason=reason, message=message)
+    if condition is not None and pod.metadata.generation:
+        condition["observedGeneration"] = pod.metadata.generation
+    return condition
 
 
 async def end_pod(client: Client, pod: Pod, status: Document, *, grace_period_seconds: int | None = None) -> None:
