@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from koordinator.api.kinds import DEVICES, LEASES, NAMESPACES, NODES, Kind
-from koordinator.api.node import Node
+from koordinator.api.node import LEASE_NAMESPACE, Node
 from koordinator.api.priority import PriorityClass
 from koordinator.api.resource_names import priority_of_extended
 from koordinator.base.backoff import Backoff, BackoffPolicy
@@ -17,7 +17,6 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.nodes.node_objects import (
     FLEET_ANNOTATION,
-    LEASE_NAMESPACE,
     SimulatedNode,
     conditions,
     is_healthy,

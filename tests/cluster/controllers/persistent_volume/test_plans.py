@@ -240,7 +240,7 @@ def test_how_a_released_volume_is_reclaimed(spec: Document, reason: str) -> None
 
 
 def test_a_temporary_directory_is_deleted() -> None:
-    spec = {"persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": "/tmp/x"}}
+    spec: Document = {"persistentVolumeReclaimPolicy": "Delete", "hostPath": {"path": "/tmp/x"}}
     assert plan_reclaim(volume("v", **spec)) == Reclaim(delete=True)
 
 

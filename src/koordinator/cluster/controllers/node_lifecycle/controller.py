@@ -6,11 +6,11 @@ import asyncio
 from typing import Final
 
 from koordinator.api.kinds import LEASES, NODES, PODS
-from koordinator.api.node import Node
+from koordinator.api.node import LEASE_NAMESPACE, Node
 from koordinator.api.pod import Pod
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.node_lifecycle.health import label_changes, ready_status
-from koordinator.cluster.controllers.node_lifecycle.monitor import LEASE_NAMESPACE, HealthMonitor
+from koordinator.cluster.controllers.node_lifecycle.monitor import HealthMonitor
 from koordinator.cluster.controllers.node_lifecycle.node_writes import NodeWrites
 from koordinator.cluster.controllers.node_lifecycle.taints import LOST, with_lost_taint, with_no_schedule_taints
 from koordinator.cluster.controllers.pod_disruption import NODE_INDEX, by_node

@@ -6,7 +6,7 @@ program sees it, by its own clock, so that a clock of a node that is wrong makes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -49,6 +49,11 @@ def ready_status(node: Node) -> str:
     """That of the Ready condition; Unknown if there is none."""
     condition = ready_condition(node)
     return UNKNOWN if condition is None else condition.status
+
+
+def was_lost(observed: str, current: str) -> bool:
+    """Whether a node that said that it is ready is so no longer; both are of its Ready condition."""
+    return observed == TRUE and current != TRUE
 
 
 def last_sign(before: LifeSign | None, node: Node, renewed: str, now: float, wall: datetime) -> LifeSign:
@@ -94,6 +99,6 @@ _LABEL_PAIRS: Final = (
 )
 
 
-def label_changes(labels: dict[str, str], pairs: Sequence[tuple[str, str]] = _LABEL_PAIRS) -> dict[str, str]:
+def label_changes(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels of before Kubernetes 1.14 that do not say what their successors say."""
-    return {old: labels[new] for new, old in pairs if new in labels and labels.get(old) != labels[new]}
+    return {old: labels[new] for new, old in _LABEL_PAIRS if new in labels and labels.get(old) != labels[new]}

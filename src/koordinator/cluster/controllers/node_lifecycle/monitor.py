@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from koordinator.api.kinds import NODES
-from koordinator.api.node import Lease, Node
+from koordinator.api.node import LEASE_NAMESPACE, Lease, Node
 from koordinator.base.clock import Clock
 from koordinator.cluster.controllers.node_lifecycle.health import (
     TRUE,
@@ -18,8 +18,9 @@ from koordinator.cluster.controllers.node_lifecycle.health import (
     last_sign,
     ready_status,
     unknown_conditions,
+    was_lost,
 )
-from koordinator.cluster.controllers.node_lifecycle.node_writes import NodeWrites, was_lost
+from koordinator.cluster.controllers.node_lifecycle.node_writes import NodeWrites
 from koordinator.cluster.controllers.node_lifecycle.taints import LOST, lost_taints, with_lost_taint
 from koordinator.cluster.controllers.node_lifecycle.zones import (
     EXCLUDED,
@@ -35,7 +36,6 @@ from koordinator.kube.informer import Informer
 
 logger = logging.getLogger(__name__)
 
-LEASE_NAMESPACE: Final = "kube-node-lease"
 _AT_ONCE: Final = 8
 """Nodes that are written side by side."""
 

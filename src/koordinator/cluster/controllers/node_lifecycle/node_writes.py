@@ -11,7 +11,7 @@ from koordinator.api.kinds import NODES, PODS, Kind
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
-from koordinator.cluster.controllers.node_lifecycle.health import FALSE, READY, TRUE
+from koordinator.cluster.controllers.node_lifecycle.health import FALSE, READY
 from koordinator.cluster.controllers.node_lifecycle.taints import taint_patch
 from koordinator.cluster.controllers.pod_disruption import pod_condition
 from koordinator.cluster.controllers.pod_state import is_ready
@@ -67,8 +67,3 @@ class NodeWrites:
                 raise
             return False
         return True
-
-
-def was_lost(observed: str, current: str) -> bool:
-    """Whether a node that said that it is ready is so no longer."""
-    return observed == TRUE and current != TRUE
