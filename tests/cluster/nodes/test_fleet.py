@@ -358,3 +358,15 @@ def test_nothing_is_heard_of_a_stopped_node_until_it_is_back() -> None:
     assert before == meanwhile
     assert after[0] > before[0]
     assert (before[1], after[1]) == ("Pending", "Running")
+
+
+def test_a_pod_of_which_others_say_that_it_is_not_ready_is_reported_ready() -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(5)
+        unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await api.client().patch(PODS, "web", unready, PatchType.STRATEGIC, "default", subresource="status")
+        await clock.advance(1)
+
+    status = play(script).document(PODS, "web", "default")["status"]
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"

@@ -46,6 +46,8 @@ class Step(Enum):
 
     START = "start"
     """Its containers start: Pending becomes Running."""
+    REPORT = "report"
+    """Somebody has written that it is not ready, because nothing was heard of the node: it is."""
     SUCCEED = "succeed"
     """Its work is done."""
     FAIL = "fail"
@@ -96,6 +98,8 @@ def next_step(pod: Pod, times: PodTimes, delays: PodDelays) -> Plan | None:
         return None
     if times.started is None:
         return Plan(Step.START, times.seen + delays.start)
+    if pod_status.is_marked_not_ready(pod):
+        return Plan(Step.REPORT, times.started)
     return _end(pod, times.started, delays)
 
 
@@ -287,6 +291,8 @@ class PodRuntime:
         match step:
             case Step.START:
                 await self._start(pod, times)
+            case Step.REPORT:
+                await self._patch(pod, pod_status.ready(pod, now))
             case Step.SUCCEED:
                 await self._patch(pod, pod_status.succeeded(pod, now))
             case Step.FAIL:

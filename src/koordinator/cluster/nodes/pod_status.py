@@ -41,6 +41,16 @@ def running(pod: Pod, pod_ip: str, host_ip: str, now: datetime) -> Document:
     return _patch(pod, status)
 
 
+def is_marked_not_ready(pod: Pod) -> bool:
+    """Whether the API shows that the pod is not ready."""
+    return any(condition.type == "Ready" and condition.status == "False" for condition in pod.status.conditions)
+
+
+def ready(pod: Pod, now: datetime) -> Document:
+    """The pod is ready, whatever its status says."""
+    return _patch(pod, {"conditions": [_condition("Ready", True, format_time(now))]})
+
+
 def succeeded(pod: Pod, now: datetime) -> Document:
     """All containers have ended with 0."""
     return _ended(pod, now, {"phase": "Succeeded"}, exit_code=0, reason="Completed")
