@@ -15,6 +15,7 @@ from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
 from koordinator.cluster.controllers.node_lifecycle.controller import NodeLifecycleController
 from koordinator.cluster.controllers.persistent_volume.controller import VolumeBinderController
+from koordinator.cluster.controllers.persistent_volume.ephemeral import EphemeralVolumeController
 from koordinator.cluster.controllers.persistent_volume.protection import (
     ClaimProtectionController,
     VolumeProtectionController,
@@ -40,6 +41,7 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     VolumeBinderController.name: VolumeBinderController,
     ClaimProtectionController.name: ClaimProtectionController,
     VolumeProtectionController.name: VolumeProtectionController,
+    EphemeralVolumeController.name: EphemeralVolumeController,
     SimulatedProvisionerController.name: SimulatedProvisionerController,
     DefaultAccountController.name: DefaultAccountController,
     RootAuthorityController.name: RootAuthorityController,

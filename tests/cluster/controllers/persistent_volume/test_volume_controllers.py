@@ -9,6 +9,7 @@ import pytest
 from koordinator.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from koordinator.api.volume import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from koordinator.cluster.controllers.persistent_volume.controller import VolumeBinderController
+from koordinator.cluster.controllers.persistent_volume.ephemeral import EphemeralVolumeController
 from koordinator.cluster.controllers.persistent_volume.protection import (
     ClaimProtectionController,
     VolumeProtectionController,
@@ -150,6 +151,28 @@ async def _protect() -> None:
 
 def test_a_claim_stays_as_long_as_a_pod_uses_it() -> None:
     asynchronous(_protect)()
+
+
+async def _ephemeral() -> None:
+    async with running_controllers(EphemeralVolumeController) as cluster:
+        await add_claim(cluster, "second-scratch", storageClassName="")
+        wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": wanted}
+        volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+        for name in ("first", "second"):
+            spec = {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+            await cluster.create(PODS, name, spec)
+        claim = await cluster.until(PERSISTENT_VOLUME_CLAIMS, "first-scratch", lambda _: True)
+        (owner,) = claim["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "first", True)
+        assert claim["metadata"]["labels"] == {"a": "b"}
+        event = await cluster.event("FailedBinding")
+        text = "ephemeral volume scratch: PVC default/second-scratch was not created for pod default/second"
+        assert event["message"] == text
+
+
+def test_the_claim_of_an_ephemeral_volume_belongs_to_its_pod() -> None:
+    asynchronous(_ephemeral)()
 
 
 async def _lose() -> None:
