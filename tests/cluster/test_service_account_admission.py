@@ -112,3 +112,14 @@ def test_without_controllers_a_pod_needs_no_account() -> None:
             return found
 
     assert "serviceAccountName" not in asyncio.run(main())
+
+
+def test_an_eviction_is_no_pod() -> None:
+    async def main() -> int:
+        async with embedded_api(ServerOptions(workload_controllers=True)) as client:
+            await client.request("POST", _ACCOUNTS, {"metadata": {"name": "default"}})
+            await client.request("POST", _PODS, pod("p"))
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+            return (await client.request("POST", f"{_PODS}/p/eviction", eviction)).status
+
+    assert asyncio.run(main()) == 201

@@ -34,8 +34,8 @@ class ServiceAccountAdmission:
     async def mutate(self, attributes: Attributes) -> None:
         """Raises ApiError 403 for a pod whose account does not exist."""
         target, pod = attributes.target, attributes.obj
-        resource = target.resource
-        if attributes.operation != "CREATE" or (resource.group, resource.plural) != ("", "pods") or pod is None:
+        is_pod = (target.resource.group, target.resource.plural, target.subresource) == ("", "pods", "")
+        if attributes.operation != "CREATE" or not is_pod or pod is None:
             return
         if CONFIG_MIRROR in (pod["metadata"].get("annotations") or {}):
             return
