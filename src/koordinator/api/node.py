@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from koordinator.api.constraints import RequiredText
@@ -69,6 +71,10 @@ class NodeStatus(WireStruct):
 class Node(Object):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+"""Where the leases of nodes are."""
 
 
 class LeaseSpec(WireStruct):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.meta import LabelSelector, LocalObjectReference, Object, ObjectMeta, WireStruct
+from koordinator.api.meta import FreeForm, LabelSelector, LocalObjectReference, Object, ObjectMeta, WireStruct
 from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import Time
 
@@ -133,7 +133,7 @@ class PersistentVolumeClaimVolumeSource(WireStruct):
 
 
 class EphemeralVolumeSource(WireStruct):
-    pass
+    volume_claim_template: FreeForm = {}
 
 
 class CSIVolumeSource(WireStruct):

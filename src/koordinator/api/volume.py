@@ -6,12 +6,13 @@ from typing import Final
 
 import msgspec
 
-from koordinator.api.meta import LabelSelector, Object, ObjectReference, WireStruct
+from koordinator.api.meta import LabelSelector, Object, ObjectMeta, ObjectReference, WireStruct
 from koordinator.api.pod import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
     CinderVolumeSource,
     GCEPersistentDiskVolumeSource,
+    HostPathVolumeSource,
     NodeSelector,
     PortworxVolumeSource,
     ResourceList,
@@ -30,6 +31,10 @@ MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """On a CSINode: the in-tree volume plugins whose work CSI drivers do on the node."""
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 """The provisioner of storage classes whose volumes are made by hand."""
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+"""On a volume: the provisioner that has made it, and is to delete it."""
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+"""On a storage class: ``true`` makes it the one of claims that name none."""
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
@@ -75,7 +80,9 @@ class PersistentVolumeSpec(WireStruct):
     storage_class_name: str = ""
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
+    persistent_volume_reclaim_policy: str = ""
     node_affinity: VolumeNodeAffinity | None = None
+    host_path: HostPathVolumeSource | None = None
     csi: CSIPersistentVolumeSource | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
@@ -93,6 +100,20 @@ class PersistentVolume(Object):
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """The name of the storage class of the claim; empty if none."""
+    return _class_name(claim.metadata, claim.spec.storage_class_name or "")
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """The name of the storage class that the volume is of; empty if none."""
+    return _class_name(volume.metadata, volume.spec.storage_class_name)
+
+
+def _class_name(metadata: ObjectMeta, named: str) -> str:
+    return metadata.annotations.get(BETA_STORAGE_CLASS, named)
+
+
 class TopologySelectorLabelRequirement(WireStruct):
     key: str = ""
     values: list[str] = []
@@ -106,6 +127,7 @@ class StorageClass(Object):
     provisioner: str = ""
     volume_binding_mode: str | None = None
     reclaim_policy: str | None = None
+    allow_volume_expansion: bool = False
     allowed_topologies: list[TopologySelectorTerm] = []
 
 

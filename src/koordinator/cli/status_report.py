@@ -15,13 +15,13 @@ import msgspec
 import psutil
 
 from koordinator.api.kinds import LEASES, NODES, PODS
-from koordinator.api.node import Lease, Node
+from koordinator.api.node import LEASE_NAMESPACE, Lease, Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord, read_record
 from koordinator.cli.data_folder import holder_of
 from koordinator.cli.supervisor import Condition
-from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION, LEASE_NAMESPACE
+from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError

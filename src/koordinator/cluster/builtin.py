@@ -21,6 +21,7 @@ from koordinator.cluster.strategy import (
 )
 from koordinator.cluster.strategy.access_rules import binding, role
 from koordinator.cluster.strategy.certificate_request import CertificateRequestStrategy
+from koordinator.cluster.strategy.claim import ClaimStrategy
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
@@ -44,7 +45,6 @@ from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, resourc
 from koordinator.cluster.strategy.rules import Rules, checked, not_negative, positive
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.service import ServiceStrategy
-from koordinator.cluster.strategy.storage_rules import claim
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
 from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
@@ -111,7 +111,7 @@ def _core() -> list[Resource]:
         check=check_core_event,
     )
     volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
-    claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True, check=claim)
+    claims = ClaimStrategy()
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
     controllers = ObjectStrategy(
         v1,

@@ -45,6 +45,7 @@ from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
+from koordinator.cluster.service_account_admission import ServiceAccountAdmission
 from koordinator.cluster.service_account_tokens import AccountTokens, AccountVerifier, kept_tokens
 from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.database import Connect
@@ -246,7 +247,7 @@ class EmbeddedApi:
             registry=registry,
             clock=self._options.clock,
             random=self._options.random,
-            admission=(NamespaceLifecycle(), *checks),
+            admission=(NamespaceLifecycle(), *checks, *self._accounts()),
             webhooks=webhooks,
             quotas=self._quotas,
             addresses=ServiceAddresses(storage, services, self._options.random),
@@ -254,6 +255,11 @@ class EmbeddedApi:
             workload_controllers=self._options.workload_controllers,
             account_tokens=tokens,
         )
+
+    def _accounts(self) -> tuple[Admission, ...]:
+        if not self._options.workload_controllers:
+            return ()
+        return (ServiceAccountAdmission(self._options.clock, self._options.random),)
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
         """New connections are served a certificate that the clock agrees with, however long the server runs."""

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.api.node import LEASE_NAMESPACE
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.strategy.priority_class import SYSTEM_PRIORITY_CLASSES
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.target import Target
 
-_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_NAMESPACES: Final = ("default", "kube-system", "kube-public", LEASE_NAMESPACE)
 
 
 async def create_system_objects(environment: Environment) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.codec import convert
 from koordinator.api.document import Document
 from koordinator.api.kinds import (
     CSI_NODES,
@@ -18,7 +19,10 @@ from koordinator.api.volume import (
     NO_PROVISIONER,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolumeClaim,
+    StorageClass,
 )
+from koordinator.cluster.controllers.persistent_volume.provisioning import new_volume
 from koordinator.cluster.verbs.target import decode, new_uid
 from koordinator.simulate.in_process_api import InProcessApi
 
@@ -79,27 +83,12 @@ class VolumeLife:
         return True
 
     def _provisioned(self, claim: Document, storage_class: Document, node: str) -> Document:
-        metadata, spec = claim["metadata"], claim["spec"]
-        name, driver = f"pvc-{metadata['uid']}", storage_class["provisioner"]
-        volume: Document = {
-            "metadata": {"name": name, "uid": new_uid(self._api.environment.random)},
-            "spec": {
-                "capacity": dict((spec.get("resources") or {}).get("requests") or {}),
-                "accessModes": spec.get("accessModes") or [],
-                "volumeMode": spec.get("volumeMode") or "Filesystem",
-                "storageClassName": spec["storageClassName"],
-                "claimRef": {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolumeClaim",
-                    "namespace": metadata["namespace"],
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                },
-            },
-            "status": {"phase": "Bound"},
-        }
-        if not driver.startswith(_IN_TREE):
-            volume["spec"]["csi"] = {"driver": driver, "volumeHandle": name}
+        volume = new_volume(convert(claim, PersistentVolumeClaim), convert(storage_class, StorageClass))
+        volume["metadata"]["uid"] = new_uid(self._api.environment.random)
+        volume["status"] = {"phase": "Bound"}
+        driver = storage_class["provisioner"]
+        if driver.startswith(_IN_TREE):
+            del volume["spec"]["csi"]
         if terms := self._topology(driver, node):
             expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in terms.items()]
             required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}

@@ -16,6 +16,7 @@ def test_an_unknown_controller_is_refused_with_those_that_there_are(capsys: pyte
 
 
 _OTHER_NAMES = {
+    "persistentvolumeclaims": "persistentvolume-binder-controller",
     "services": "endpointslice-controller",
     "horizontalpodautoscalers": "horizontal-pod-autoscaler-controller",
 }

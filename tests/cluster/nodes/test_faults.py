@@ -207,7 +207,8 @@ def test_an_annotation_that_is_not_known_is_reported_and_changes_nothing() -> No
     assert event["regarding"]["name"] == NODE
     assert event["note"] == (
         f"annotation {FAULT_ANNOTATION}: 'brokenAgent' is not known and changes nothing; allowed are none, "
-        "agentMissing, agentStopped, usageAboveCapacity, negativeReadings, frozenReadings, clockAhead, clockBehind"
+        "agentMissing, agentStopped, usageAboveCapacity, negativeReadings, frozenReadings, clockAhead, clockBehind, "
+        "nodeStopped"
     )
 
 

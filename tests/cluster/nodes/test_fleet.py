@@ -15,7 +15,9 @@ from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
 from koordinator.cluster.nodes.registration import ForeignNodeError
 from koordinator.cluster.nodes.scenario import default_scenario, parse_scenario, scale
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.kube.errors import ApiStatusError, TransportError
+from koordinator.kube.interface import PatchType
 from tests.cluster.nodes.bound_pods import pod_document
 from tests.cluster.nodes.fleets import nothing, play
 from tests.in_memory_api import NO_FAULT, ApiRequest, Document, InMemoryApi
@@ -154,17 +156,6 @@ def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> N
     api = play(script)
     assert _phase(api, "web") == "Failed"
     assert api.requests.count(ApiRequest("delete", "pods", "web")) == 2
-
-
-def test_pods_of_a_deleted_node_are_removed() -> None:
-    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.put(PODS, pod_document("web", "small-0"))
-        await clock.advance(5)
-        await api.client().delete(NODES, "small-0")
-        await clock.advance(45)
-
-    api = play(script)
-    assert (api.names(PODS), api.names(NODES)) == ([], ["large-0", "medium-0"])
 
 
 def test_a_restart_adopts_nodes_and_running_pods() -> None:
@@ -341,3 +332,41 @@ def test_a_fast_simulation_passes_a_day_in_a_minute() -> None:
     assert max(loads) > 1.5 * min(loads)
     assert _phase(api, "web") == "Running"
     assert api.document(NODE_METRICS, "a-0")["status"]["updateTime"] < "2026-01-01T00:02:00Z"
+
+
+def test_nothing_is_heard_of_a_stopped_node_until_it_is_back() -> None:
+    heard: list[tuple[str, str]] = []
+
+    def now(api: InMemoryApi) -> tuple[str, str]:
+        return api.document(LEASES, "small-0", "kube-node-lease")["spec"]["renewTime"], _phase(api, "web")
+
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await annotate(api, {FAULT_ANNOTATION: "nodeStopped"})
+        api.put(PODS, pod_document("web", "small-0"))
+        heard.append(now(api))
+        await clock.advance(60)
+        heard.append(now(api))
+        await annotate(api, {FAULT_ANNOTATION: None})
+        await clock.advance(15)
+        heard.append(now(api))
+
+    async def annotate(api: InMemoryApi, annotations: dict[str, str | None]) -> None:
+        await api.client().patch(NODES, "small-0", {"metadata": {"annotations": annotations}}, PatchType.MERGE)
+
+    play(script)
+    before, meanwhile, after = heard
+    assert before == meanwhile
+    assert after[0] > before[0]
+    assert (before[1], after[1]) == ("Pending", "Running")
+
+
+def test_a_pod_of_which_others_say_that_it_is_not_ready_is_reported_ready() -> None:
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(5)
+        unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await api.client().patch(PODS, "web", unready, PatchType.STRATEGIC, "default", subresource="status")
+        await clock.advance(1)
+
+    status = play(script).document(PODS, "web", "default")["status"]
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koordinator.api.meta import ObjectMeta
-from koordinator.api.pod import Pod, PodSpec, PodStatus
+from koordinator.api.pod import Pod, PodCondition, PodSpec, PodStatus
 from koordinator.cluster.nodes.pod_runtime import Plan, PodDelays, PodTimes, Step, next_step
 
 _SERVICE = PodDelays(start=2.0, stop=1.0, run=None)
@@ -28,11 +29,17 @@ def _pod(phase: str, *, grace: int | None = None, finalizers: tuple[str, ...] = 
     return Pod(metadata=metadata, spec=PodSpec(**spec), status=PodStatus(phase=phase))
 
 
+def _unready(pod: Pod) -> Pod:
+    conditions = [PodCondition(type="Ready", status="False")]
+    return replace(pod, status=replace(pod.status, conditions=conditions))
+
+
 @pytest.mark.parametrize(
     ("pod", "times", "delays", "expected"),
     [
         pytest.param(_pod("Pending"), _NEW, _SERVICE, Plan(Step.START, 102.0), id="bound"),
         pytest.param(_pod("Running"), _RUNNING, _SERVICE, None, id="service runs for ever"),
+        pytest.param(_unready(_pod("Running")), _RUNNING, _SERVICE, Plan(Step.REPORT, 103.0), id="marked as not ready"),
         pytest.param(
             _pod("Running", restart_policy="Never"), _RUNNING, _BATCH, Plan(Step.SUCCEED, 163.0), id="batch ends"
         ),

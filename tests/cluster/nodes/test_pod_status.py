@@ -71,13 +71,7 @@ def test_a_pod_that_was_stopped_is_never_taken_for_one_that_is_done() -> None:
     assert patch["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
 
 
-def test_an_orphan_carries_the_condition_of_the_garbage_collector() -> None:
-    document = _running()
-    document = _apply(pod_status.orphaned(convert(document, Pod), long_ago()), document)
-    assert _conditions(document)["DisruptionTarget"] == ("True", "DeletionByPodGC")
-
-
 def test_every_patch_names_the_uid() -> None:
     pod = convert(_running(), Pod)
-    for write in (pod_status.succeeded, pod_status.expired, pod_status.stopped, pod_status.orphaned):
+    for write in (pod_status.succeeded, pod_status.expired, pod_status.stopped):
         assert write(pod, long_ago())["metadata"] == {"uid": "u"}

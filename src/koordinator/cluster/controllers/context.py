@@ -24,6 +24,8 @@ class ControllerContext:
     reconcilers: Reconcilers
     clock: Clock
     random: Random
+    authority: str = ""
+    """The certificates that a client of the API server trusts, as PEM; empty if they are not known."""
 
 
 ControllerMaker = Callable[[ControllerContext], Controller]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from koordinator.base import logs
@@ -16,6 +19,7 @@ from koordinator.cluster.controller_selection import add_controllers_flag
 from koordinator.cluster.controllers.program import Dependencies, WorkloadControllers
 from koordinator.cluster.controllers.table import CONTROLLERS
 from koordinator.kube.connect import ClientOptions, connected, user_agent
+from koordinator.kube.connection import resolve
 
 _PROGRAM: Final = "koord-controllers"
 
@@ -50,9 +54,19 @@ async def _run(options: argparse.Namespace, names: Sequence[str], process: Proce
             metrics=process.metrics,
             host=process.host,
             address=parse_listen_address("--bind-address", options.bind_address),
+            authority=await asyncio.to_thread(_authority, options.kubeconfig),
         )
         made = {name: CONTROLLERS[name] for name in names}
         await WorkloadControllers(made, given).run(process.stop)
+
+
+def _authority(kubeconfig: str) -> str:
+    """What the client of this program itself trusts, as PEM; empty if it trusts what the machine does. Raises OSError
+    and KubeconfigError."""
+    tls = resolve(kubeconfig, environment=os.environ).tls
+    if tls is None:
+        return ""
+    return tls.authority.decode() or (Path(tls.authority_file).read_text() if tls.authority_file else "")
 
 
 def _parser() -> argparse.ArgumentParser:

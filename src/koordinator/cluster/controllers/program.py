@@ -39,6 +39,8 @@ class Dependencies:
     """Events name it, together with the controller that recorded them."""
     address: ListenAddress = NOWHERE
     """Serves health, metrics and progress."""
+    authority: str = ""
+    """See ``ControllerContext``."""
 
 
 class WorkloadControllers:
@@ -59,6 +61,7 @@ class WorkloadControllers:
             reconcilers=self._reconcilers,
             clock=given.clock,
             random=given.random,
+            authority=given.authority,
         )
         self._controllers = {name: make(context) for name, make in makers.items()}
         self._servers = Servers(given.metrics, given.clock)

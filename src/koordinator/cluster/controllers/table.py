@@ -11,15 +11,26 @@ from koordinator.cluster.controllers.context import ControllerMaker
 from koordinator.cluster.controllers.cron_job.controller import CronJobController
 from koordinator.cluster.controllers.daemon_set.controller import DaemonSetController
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
+from koordinator.cluster.controllers.each_namespace import DefaultAccountController, RootAuthorityController
 from koordinator.cluster.controllers.endpoints.controller import EndpointsController
 from koordinator.cluster.controllers.endpoints.slice_controller import EndpointSliceController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
+from koordinator.cluster.controllers.node_lifecycle.controller import NodeLifecycleController
+from koordinator.cluster.controllers.persistent_volume.controller import VolumeBinderController
+from koordinator.cluster.controllers.persistent_volume.ephemeral import EphemeralVolumeController
+from koordinator.cluster.controllers.persistent_volume.protection import (
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
+from koordinator.cluster.controllers.persistent_volume.provisioner import SimulatedProvisionerController
+from koordinator.cluster.controllers.pod_garbage.controller import PodGarbageController
 from koordinator.cluster.controllers.replica_set.controller import (
     ReplicaSetController,
     ReplicationControllerController,
 )
 from koordinator.cluster.controllers.stateful_set.controller import StatefulSetController
+from koordinator.cluster.controllers.taint_eviction.controller import TaintEvictionController
 
 CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     DeploymentController.name: DeploymentController,
@@ -34,4 +45,14 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     HorizontalPodAutoscalerController.name: HorizontalPodAutoscalerController,
     EndpointsController.name: EndpointsController,
     EndpointSliceController.name: EndpointSliceController,
+    NodeLifecycleController.name: NodeLifecycleController,
+    TaintEvictionController.name: TaintEvictionController,
+    PodGarbageController.name: PodGarbageController,
+    VolumeBinderController.name: VolumeBinderController,
+    ClaimProtectionController.name: ClaimProtectionController,
+    VolumeProtectionController.name: VolumeProtectionController,
+    EphemeralVolumeController.name: EphemeralVolumeController,
+    SimulatedProvisionerController.name: SimulatedProvisionerController,
+    DefaultAccountController.name: DefaultAccountController,
+    RootAuthorityController.name: RootAuthorityController,
 }

@@ -42,6 +42,10 @@ class Faults:
             self._frozen.pop(name, None)
         return fault
 
+    def is_stopped(self, name: str) -> bool:
+        """Whether the node is as if it had no power."""
+        return self.of(name) is Fault.NODE_STOPPED
+
     def forget(self, name: str) -> None:
         self._frozen.pop(name, None)
 

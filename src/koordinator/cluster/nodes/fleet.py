@@ -17,7 +17,6 @@ from koordinator.base.metrics import Metrics
 from koordinator.cluster.nodes.faults import Faults, said_fault
 from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
-from koordinator.cluster.nodes.orphans import Orphans
 from koordinator.cluster.nodes.paced_time import PacedClock, PacedParts, PacedTime
 from koordinator.cluster.nodes.pod_commands import PODS_WITH_COMMANDS
 from koordinator.cluster.nodes.pod_runtime import PodRuntime
@@ -110,17 +109,19 @@ class Fleet:
     def _assemble(self) -> None:
         clock, random, concurrency = self._clock, self._random, self._concurrency
         timing, find_node = self._scenario.timing, self._node_informer.get
-        self._liveness = Liveness(self._client, timing, find_node, clock=clock, random=random, concurrency=concurrency)
         self._faults = Faults(self._scenario.faults, self.time.elapsed, find_node)
+        self._liveness = Liveness(
+            self._client, timing, find_node, self._faults.is_stopped,
+            clock=clock, random=random, concurrency=concurrency,
+        )  # fmt: skip
         self._reporter = MetricsReporter(
             self._client, timing, self._population, self.time, find_node, self._faults,
             clock=clock, random=random, concurrency=concurrency, has_agent=self._has_agent,
         )  # fmt: skip
         self._runtime = PodRuntime(
             self._client, self._scenario, self._population, self.time, self._pod_informer.get, self._nodes.get,
-            clock=clock, concurrency=concurrency,
+            self._faults.is_stopped, clock=clock, concurrency=concurrency,
         )  # fmt: skip
-        self._orphans = Orphans(self._client, self._pods_of, clock=clock)
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -175,7 +176,6 @@ class Fleet:
             group.create_task(self._liveness.leases.run(), name="leases")
             group.create_task(self._liveness.heartbeats.run(), name="heartbeats")
             group.create_task(self._runtime.run(), name="pods")
-            group.create_task(self._orphans.run(), name="orphans")
             # A report that knows no pods yet would make busy nodes look idle to the scheduler.
             await self._pod_informer.wait_synced()
             group.create_task(self._policies.run(), name="policies of nodes")
@@ -258,25 +258,19 @@ class Fleet:
     def _node_gone(self, node: Node) -> None:
         """The node was deleted: as with a kubelet, it does not come back before the next start."""
         name = node.metadata.name
-        pods = self._pods_of(name)
         if self._nodes.pop(name, None) is not None:
             logger.info("node %s was deleted; it is simulated no longer", name)
             self._liveness.leave(name)
             self._reporter.leave(name)
             if self._agents is not None:
                 self._agents.leave(name)
-            for pod in pods:
+            for pod in self._pods_of(name):
                 self._runtime.forget(pod)
             self._population.remove_node(name)
-        if pods:
-            self._orphans.missing(name)
 
     def _pod_seen(self, pod: Pod) -> None:
-        node = pod.spec.node_name
-        if node in self._nodes:
+        if pod.spec.node_name in self._nodes:
             self._runtime.observe(pod)
-        elif self._node_informer.get(node) is None:
-            self._orphans.missing(node)
 
     def _pods_of(self, node: str) -> Sequence[Pod]:
         return self._pod_informer.by_index(_NODE_INDEX, node)

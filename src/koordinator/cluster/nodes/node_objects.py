@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.api.node import NodeCondition
+from koordinator.api.node import LEASE_NAMESPACE, NodeCondition
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import NVIDIA_GPU
 from koordinator.api.timestamps import format_micro_time, format_time
@@ -19,8 +19,6 @@ Document = dict[str, Any]
 
 FLEET_ANNOTATION: Final = "simulation.koordinator.sh/fleet"
 """On every simulated node: the name of the scenario that it belongs to."""
-
-LEASE_NAMESPACE: Final = "kube-node-lease"
 
 _KUBELET_VERSION: Final = "v1.35.0-simulated"
 _EVICTION_MEMORY: Final = Quantity.parse("100Mi").value

@@ -46,6 +46,8 @@ class Step(Enum):
 
     START = "start"
     """Its containers start: Pending becomes Running."""
+    REPORT = "report"
+    """Somebody has written that it is not ready, because nothing was heard of the node: it is."""
     SUCCEED = "succeed"
     """Its work is done."""
     FAIL = "fail"
@@ -96,6 +98,8 @@ def next_step(pod: Pod, times: PodTimes, delays: PodDelays) -> Plan | None:
         return None
     if times.started is None:
         return Plan(Step.START, times.seen + delays.start)
+    if pod_status.is_marked_not_ready(pod):
+        return Plan(Step.REPORT, times.started)
     return _end(pod, times.started, delays)
 
 
@@ -170,6 +174,10 @@ _ROUNDING: Final = 0.001
 """Seconds since the epoch, as floats, are not exact."""
 
 
+_STOPPED_PAUSE: Final = 2.0
+"""Seconds until a step on a stopped node is tried again."""
+
+
 class PodRuntime:
     """Call ``observe`` and ``forget`` for pods; ``run`` does the rest."""
 
@@ -181,17 +189,20 @@ class PodRuntime:
         time: SimulatedTime,
         find_pod: Callable[[str], Pod | None],
         find_node: Callable[[str], SimulatedNode | None],
+        is_stopped: Callable[[str], bool],
         *,
         clock: Clock,
         concurrency: int,
     ) -> None:
-        """``find_pod`` gives a pod by ``namespace/name`` as the API has it, ``find_node`` a node that is simulated."""
+        """``find_pod`` gives a pod by ``namespace/name`` as the API has it, ``find_node`` a node that is simulated. No
+        step is taken on a node that ``is_stopped``."""
         self._client = client
         self._scenario = scenario
         self._population = population
         self._time = time
         self._find_pod = find_pod
         self._find_node = find_node
+        self._is_stopped = is_stopped
         self._clock = clock
         self._addresses = PodAddresses()
         self._times: dict[str, PodTimes] = {}
@@ -257,6 +268,9 @@ class PodRuntime:
         pod = self._find_pod(key)
         if pod is None or pod.metadata.uid not in self._times:
             return
+        if self._is_stopped(pod.spec.node_name):
+            self._queue.add_after(key, _STOPPED_PAUSE)
+            return
         times = self._times[pod.metadata.uid]
         plan = next_step(pod, times, self._delays[pod.metadata.uid])
         if plan is None:
@@ -277,6 +291,8 @@ class PodRuntime:
         match step:
             case Step.START:
                 await self._start(pod, times)
+            case Step.REPORT:
+                await self._patch(pod, pod_status.ready(pod, now))
             case Step.SUCCEED:
                 await self._patch(pod, pod_status.succeeded(pod, now))
             case Step.FAIL:

@@ -41,6 +41,16 @@ def running(pod: Pod, pod_ip: str, host_ip: str, now: datetime) -> Document:
     return _patch(pod, status)
 
 
+def is_marked_not_ready(pod: Pod) -> bool:
+    """Whether the API shows that the pod is not ready."""
+    return any(condition.type == "Ready" and condition.status == "False" for condition in pod.status.conditions)
+
+
+def ready(pod: Pod, now: datetime) -> Document:
+    """The pod is ready, whatever its status says."""
+    return _patch(pod, {"conditions": [_condition("Ready", True, format_time(now))]})
+
+
 def succeeded(pod: Pod, now: datetime) -> Document:
     """All containers have ended with 0."""
     return _ended(pod, now, {"phase": "Succeeded"}, exit_code=0, reason="Completed")
@@ -64,16 +74,6 @@ def expired(pod: Pod, now: datetime) -> Document:
 def stopped(pod: Pod, now: datetime) -> Document:
     """The containers were ended because the pod is being deleted; never to be taken for work that is done."""
     return _ended(pod, now, {"phase": "Failed"}, exit_code=_TERMINATED_BY_SIGNAL, reason="Error")
-
-
-def orphaned(pod: Pod, now: datetime) -> Document:
-    """The node of the pod is gone; what the pod garbage collector writes before it deletes the pod."""
-    target = {
-        **_condition("DisruptionTarget", True, format_time(now)),
-        "reason": "DeletionByPodGC",
-        "message": "PodGC: node no longer exists",
-    }
-    return _patch(pod, {"phase": "Failed", "conditions": [target]})
 
 
 def _ended(pod: Pod, now: datetime, status: Document, exit_code: int, reason: str) -> Document:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from koordinator.api.kinds import DEVICES, LEASES, NAMESPACES, NODES, Kind
-from koordinator.api.node import Node
+from koordinator.api.node import LEASE_NAMESPACE, Node
 from koordinator.api.priority import PriorityClass
 from koordinator.api.resource_names import priority_of_extended
 from koordinator.base.backoff import Backoff, BackoffPolicy
@@ -17,7 +17,6 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.nodes.node_objects import (
     FLEET_ANNOTATION,
-    LEASE_NAMESPACE,
     SimulatedNode,
     conditions,
     is_healthy,
@@ -160,15 +159,17 @@ class Liveness:
         client: Client,
         timing: Timing,
         find_node: Callable[[str], Node | None],
+        is_stopped: Callable[[str], bool],
         *,
         clock: Clock,
         random: Random,
         concurrency: int,
     ) -> None:
-        """``find_node`` gives a node as the API has it, or None."""
+        """``find_node`` gives a node as the API has it, or None; of one that ``is_stopped`` nothing is written."""
         self._client = client
         self._clock = clock
         self._find_node = find_node
+        self._is_stopped = is_stopped
         self._lease_seconds = round(timing.lease_duration.total_seconds())
         self._with_lease: set[str] = set()
         self.leases = Duty(
@@ -203,7 +204,7 @@ class Liveness:
 
     async def _renew_lease(self, name: str) -> None:
         node = self._find_node(name)
-        if node is None:
+        if node is None or self._is_stopped(name):
             return
         lease = lease_document(name, node.metadata.uid, self._lease_seconds, self._clock.now())
         if name not in self._with_lease:
@@ -225,7 +226,7 @@ class Liveness:
 
     async def _heartbeat(self, name: str) -> None:
         node = self._find_node(name)
-        if node is None:
+        if node is None or self._is_stopped(name):
             return
         patch = {"status": {"conditions": conditions(self._clock.now(), node.status.conditions)}}
         try:

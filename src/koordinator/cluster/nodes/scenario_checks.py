@@ -45,9 +45,11 @@ class Fault(StrEnum):
     """Reports bear a time of an hour from now."""
     CLOCK_BEHIND = "clockBehind"
     """Reports bear a time of an hour ago."""
+    NODE_STOPPED = "nodeStopped"
+    """Nothing is heard of the node any more, neither of its kubelet nor of its agent, and its pods stay as they are."""
 
 
-SILENT: Final = frozenset({Fault.AGENT_MISSING, Fault.AGENT_STOPPED})
+SILENT: Final = frozenset({Fault.AGENT_MISSING, Fault.AGENT_STOPPED, Fault.NODE_STOPPED})
 """Those with which nothing is reported."""
 ALLOWED: Final = ", ".join(Fault)
 

@@ -138,14 +138,24 @@ def _device_request(request: Document) -> None:
         default_each(request, "count", 1)
 
 
+_RECYCLE_IS_DEPRECATED: Final = (
+    "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
+    "Instead, the recommended approach is to use dynamic provisioning."
+)
+
+
 class VolumeStrategy(ObjectStrategy):
     """PersistentVolumes note when their phase last changed.
 
-    The protection finalizers of the real server are left out: no controller here would ever take them away.
+    The protection finalizer is left to the controller that takes it away again: without one, no volume would go.
     """
 
     def __init__(self, table: Table) -> None:
         super().__init__("v1", "PersistentVolume", namespaced=False, table=table, status=True, check=volume)
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        if obj["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
+            context.warnings.append(_RECYCLE_IS_DEPRECATED)
 
     def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"]["lastPhaseTransitionTime"] = format_time(context.now)

@@ -36,6 +36,7 @@ CONTROLLED: Final = frozenset(
         ("batch", "jobs"),
         ("batch", "cronjobs"),
         ("autoscaling", "horizontalpodautoscalers"),
+        ("", "persistentvolumeclaims"),
     )
 )
 """(group, plural) of the kinds that the workload controllers act on; see koordinator.cluster.controllers.table."""

@@ -89,9 +89,11 @@ def claim(obj: Document, old: Document | None) -> list[Cause]:
 
 def _claim_update(obj: Document, old: Document) -> list[Cause]:
     spec, before = copied(obj["spec"]), old["spec"]
-    for given_later in ("volumeName", "storageClassName"):
-        if not before.get(given_later):
-            spec.pop(given_later, None)
+    if not before.get("volumeName"):
+        spec.pop("volumeName", None)
+    if before.get("storageClassName") is None:
+        # The empty name is one: that of no class.
+        spec.pop("storageClassName", None)
     spec.pop("volumeAttributesClassName", None)
     if (old.get("status") or {}).get("phase") == "Bound":
         spec["resources"] = {**spec["resources"], "requests": before["resources"].get("requests")}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.api.volume import DEFAULT_CLASS
 from koordinator.cluster.strategy.table import (
     AGE,
     NAME,
@@ -88,8 +89,7 @@ PERSISTENT_VOLUME_CLAIM = table(
 
 
 def _storage_class_name(obj: Document) -> str:
-    default = "storageclass.kubernetes.io/is-default-class"
-    marked = (obj["metadata"].get("annotations") or {}).get(default) == "true"
+    marked = (obj["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"
     return f"{obj['metadata']['name']} (default)" if marked else obj["metadata"]["name"]
 
 

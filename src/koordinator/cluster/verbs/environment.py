@@ -164,6 +164,11 @@ _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as the real server's generated names."""
 
 
+def random_suffix(random: Random) -> str:
+    """What is added to a base to make a name."""
+    return "".join(random.choices(_NAME_ALPHABET, k=5))
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """One per server."""
@@ -204,7 +209,7 @@ class Environment:
         return new_uid(self.random)
 
     def name_suffix(self) -> str:
-        return "".join(self.random.choices(_NAME_ALPHABET, k=5))
+        return random_suffix(self.random)
 
 
 def timestamp(moment: datetime) -> str:

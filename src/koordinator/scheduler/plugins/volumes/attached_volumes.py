@@ -9,7 +9,14 @@ from types import MappingProxyType
 from typing import Final
 
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
-from koordinator.api.volume import MIGRATED_PLUGINS, CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from koordinator.api.volume import (
+    MIGRATED_PLUGINS,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    VolumeAttachment,
+    class_of_claim,
+)
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.volumes.migration import (
@@ -21,7 +28,6 @@ from koordinator.scheduler.plugins.volumes.migration import (
     translate,
 )
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
-from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
 
 _NOT_MADE_YET: Final = "\0"
 """Begins the handle that stands for the volume of a claim that has none; no real handle does."""

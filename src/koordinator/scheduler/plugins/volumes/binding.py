@@ -17,7 +17,14 @@ from koordinator.api.kinds import (
     STORAGE_CLASSES,
     Kind,
 )
-from koordinator.api.volume import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
+from koordinator.api.volume import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolumeClaim,
+    StorageClass,
+    class_of_claim,
+)
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin, ReservePlugin
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
@@ -41,7 +48,6 @@ from koordinator.scheduler.plugins.volumes.index import CSI_NODE, VolumeIndex
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 from koordinator.scheduler.plugins.volumes.reservation import Reservation
-from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
 
 _REASONS: Final = (
     (WRONG_NODE, Reason("node(s) didn't match PersistentVolume's node affinity", unresolvable=True)),

@@ -19,6 +19,8 @@ from koordinator.api.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    class_of_claim,
+    class_of_volume,
 )
 from koordinator.model.label_selector import EVERYTHING, SelectorError, compile_selector
 from koordinator.scheduler.engine.columns import Mask, Rows
@@ -33,8 +35,6 @@ from koordinator.scheduler.plugins.volumes.volume_lists import (
     VolumeLists,
     affinity_key,
     affinity_of,
-    class_of_claim,
-    class_of_volume,
     hosts_of_volume,
     size_of,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
-from koordinator.api.volume import PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm
+from koordinator.api.volume import PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm, class_of_claim
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.explain.wording import amount_text, some
 from koordinator.scheduler.plugins.unmet_selector import nearest_unmet
@@ -22,7 +22,7 @@ from koordinator.scheduler.plugins.volumes.finder import (
 )
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict
-from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, affinity_of, class_of_claim
+from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, affinity_of
 
 
 def binding_lacks(index: VolumeIndex, volumes: PodVolumes, row: int) -> list[Lack]:

@@ -20,6 +20,7 @@ from koordinator.api.volume import (
     PersistentVolumeClaim,
     StorageClass,
     TopologySelectorTerm,
+    class_of_claim,
 )
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.model.node_selector import NodePredicate
@@ -27,7 +28,7 @@ from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.plugins.volumes.claims import ClaimSearch, PodClaims, affinity_test, bound_key
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.node_tests import NodeTest, hosts_of, volume_predicate
-from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, class_of_claim
+from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE
 
 
 class Provisioning:

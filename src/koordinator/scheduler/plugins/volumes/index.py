@@ -28,6 +28,7 @@ from koordinator.api.volume import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    class_of_volume,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
 from koordinator.scheduler.engine.framework import EventHandler
@@ -41,7 +42,7 @@ from koordinator.scheduler.plugins.volumes.attached_volumes import (
 )
 from koordinator.scheduler.plugins.volumes.node_tests import NodeTests
 from koordinator.scheduler.plugins.volumes.pod_volumes import known_volumes
-from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, class_of_volume, hosts_of_volume, is_free
+from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, hosts_of_volume, is_free
 
 T = TypeVar("T", bound=Object)
 

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import NodeSelector
-from koordinator.api.volume import BETA_STORAGE_CLASS, PersistentVolume, PersistentVolumeClaim
+from koordinator.api.volume import PersistentVolume, class_of_volume
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.plugins.volumes.node_tests import hosts_of, volume_predicate
 
@@ -36,20 +35,6 @@ class Candidate:
     volume: PersistentVolume = field(compare=False)
     passes: NodePredicate | None = field(default=None, compare=False)
     """The node affinity of a volume that is tied to hosts."""
-
-
-def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """The name of the storage class of the claim; empty if none."""
-    return _class_name(claim.metadata, claim.spec.storage_class_name or "")
-
-
-def class_of_volume(volume: PersistentVolume) -> str:
-    """The name of the storage class that the volume is of; empty if none."""
-    return _class_name(volume.metadata, volume.spec.storage_class_name)
-
-
-def _class_name(metadata: ObjectMeta, named: str) -> str:
-    return metadata.annotations.get(BETA_STORAGE_CLASS, named)
 
 
 def hosts_of_volume(volume: PersistentVolume) -> frozenset[str] | None:

@@ -7,7 +7,13 @@ from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
 from koordinator.api.node import Node
-from koordinator.api.volume import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordinator.api.volume import (
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    class_of_claim,
+)
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
@@ -19,7 +25,6 @@ from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZO
 from koordinator.scheduler.plugins.volumes.node_tests import NodeTest
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
-from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
