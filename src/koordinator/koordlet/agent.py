@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
@@ -41,7 +41,8 @@ from koordinator.koordlet.report.audit.pages import AuditPages
 from koordinator.koordlet.report.audit.pages import handler as audit_handler
 from koordinator.koordlet.report.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.report.devices.xpu_files import XPUFiles
-from koordinator.koordlet.report.node_metric_reporter import Measured, NodeMetricReporter
+from koordinator.koordlet.report.node_metric import NodeMetricInput
+from koordinator.koordlet.report.node_metric_reporter import NodeMetricReporter
 from koordinator.koordlet.report.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.report.pod_resources_proxy import PodResourcesProxy
 from koordinator.koordlet.report.resource_metrics import (
@@ -357,18 +358,23 @@ class Agent:
         enforcement: Enforcement,
         monitor: InterferenceMonitor | None,
     ) -> None:
-        def extensions() -> Mapping[str, Mapping[str, Any]]:
-            found = enforcement.suppression.extensions()
-            return found if monitor is None else merged_extensions(found, monitor.extensions())
+        states = self.states
 
-        measured = Measured(
-            numa_nodes=lambda: [node.number for node in observation.info.numa_memory or ()],
-            gpus=observation.gpus,
-            has_cold_pages=lambda: observation.has_cold_pages,
-            forecast=prediction.forecast_prod,
-            extensions=extensions,
-        )
-        reporter = NodeMetricReporter(self._given.client, self.states, self._cache, self._given.clock, measured)
+        def measured() -> NodeMetricInput:
+            slo, suppressed = states.node_slo_spec, enforcement.suppression.extensions()
+            return NodeMetricInput(
+                policy=states.collect_policy,
+                pods=states.pods,
+                host_applications=slo.host_applications if slo else (),
+                numa_nodes=[node.number for node in observation.info.numa_memory or ()],
+                gpus=observation.gpus,
+                has_cold_pages=observation.has_cold_pages,
+                extensions=suppressed if monitor is None else merged_extensions(suppressed, monitor.extensions()),
+            )
+
+        given = self._given
+        forecast = prediction.forecast_prod
+        reporter = NodeMetricReporter(given.client, states, self._cache, given.clock, measured, forecast)
         if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
             reporter.export(self.metrics)
         self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))

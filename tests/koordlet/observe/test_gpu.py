@@ -1,4 +1,4 @@
-"""GPUs by node, pod and container, and in the NodeMetric."""
+"""GPUs by node and pod, and in the NodeMetric."""
 
 from __future__ import annotations
 
@@ -75,8 +75,6 @@ def test_processes_of_containers_and_of_others(tmp_path: Path) -> None:
     found = collector(tmp_path, *processes).collect([pod("a"), pod("gone")])
     assert named(found.node) == {**IDLE, "node_gpu_core_usage 0 GPU-0": 45, "node_gpu_memory_usage 0 GPU-0": 151}
     assert named(found.pods) == {
-        "container_gpu_core_usage containerd://a 0 GPU-0": 40,
-        "container_gpu_memory_usage containerd://a 0 GPU-0": 150,
         "pod_gpu_core_usage a 0 GPU-0": 40,
         "pod_gpu_memory_usage a 0 GPU-0": 150,
     }

@@ -149,8 +149,13 @@ def test_which_memory_counts_as_used(policy: str, has_cold_pages: bool, memory: 
     label = {"host_app_name": "db"}
     node = (kinds.NODE_CPU_USAGE, kinds.NODE_MEMORY_USAGE, kinds.NODE_MEMORY_USAGE_WITH_PAGE_CACHE)
     fill(store, {kind.series(): amount for kind, amount in zip(node, (5.0, 1.0, 2.0), strict=True)})
-    hot = kinds.MEMORY_WITH_HOT_PAGE_USAGE
-    fill(store, {hot["node"].series(): 3.0, hot["host_application"].series(**label): 3.0})
+    fill(
+        store,
+        {
+            kinds.NODE_MEMORY_WITH_HOT_PAGE_USAGE.series(): 3.0,
+            kinds.HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE.series(**label): 3.0,
+        },
+    )
     fill(store, {kinds.HOST_APPLICATION_CPU_USAGE.series(**label): 5.0})
     fill(
         store,

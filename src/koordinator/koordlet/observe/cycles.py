@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.kinds import CONTAINER_CPI, Series
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, PerfEvent, PerfEventError
@@ -47,14 +46,6 @@ class CyclesRound:
 
     counts: list[ContainerCycles] = field(default_factory=list)
     errors: dict[str, PerfEventError] = field(default_factory=dict)
-
-    def samples(self) -> dict[Series, float]:
-        samples: dict[Series, float] = {}
-        for count in self.counts:
-            owner = {"pod_uid": count.pod.uid, "container_id": count.container.id}
-            samples[CONTAINER_CPI.series(**owner, cpi_resource="cycle")] = count.cycles
-            samples[CONTAINER_CPI.series(**owner, cpi_resource="instruction")] = count.instructions
-        return samples
 
     def rows(self) -> Rows:
         for count in self.counts:

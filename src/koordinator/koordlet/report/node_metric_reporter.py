@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.base.clock import Clock
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.observe.prediction.forecast import Forecast
@@ -24,37 +24,32 @@ from koordinator.koordlet.report.node_metric import (
 from koordinator.koordlet.report.resource_metrics import numa_usage_rows, usage_rows
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
-from koordinator.node.nvml import GPU
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a report depends on beside the metric cache, at the moment of the call."""
-
-    forecast: Callable[[Sequence[NodePod]], Forecast]
-    numa_nodes: Callable[[], Sequence[int]] = tuple
-    gpus: Sequence[GPU] = ()
-    has_cold_pages: Callable[[], bool] = bool
-    extensions: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
-    """By uid of a pod."""
 
 
 class NodeMetricReporter:
     """Writes the status of the NodeMetric that koord-manager has made; where there is none, it waits for one."""
 
     def __init__(
-        self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock, measured: Measured
+        self,
+        client: Client,
+        states: StatesInformer,
+        cache: RingMetricCache,
+        clock: Clock,
+        measured: Callable[[], NodeMetricInput],
+        forecast: Callable[[Sequence[NodePod]], Forecast],
     ) -> None:
+        """``measured`` is what a report is made of at the moment of the call, but for the forecast for its pods."""
         self._client = client
         self._states = states
         self._cache = cache
         self._clock = clock
         self._measured = measured
+        self._forecast = forecast
         self._latest: Mapping[str, Any] = {}
         """The part nodeMetric of the last status that was made."""
-        self._said_absent = False
+        self._said = SaidOnce(logger)
         self._last = clock.monotonic()
         """When the last report that succeeded was due; the first is due an interval after the start."""
 
@@ -88,24 +83,12 @@ class NodeMetricReporter:
     async def report(self) -> None:
         """Write the status as of now."""
         metric = self._states.node_metric
-        if metric is None:
-            if not self._said_absent:
-                logger.warning("nothing is reported: this node has no NodeMetric (koord-manager makes it)")
-                self._said_absent = True
-            return
-        self._said_absent = False
-        slo = self._states.node_slo_spec
-        given = NodeMetricInput(
-            policy=self._states.collect_policy,
-            pods=self._states.pods,
-            host_applications=slo.host_applications if slo else (),
-            numa_nodes=self._measured.numa_nodes(),
-            gpus=self._measured.gpus,
-            has_cold_pages=self._measured.has_cold_pages(),
-            extensions=self._measured.extensions(),
-        )
-        now = self._clock.now()
-        given = with_forecast(given, self._measured.forecast(measured_pods(self._cache, given, now)))
+        with self._said.round():
+            if metric is None:
+                self._said.say("nothing is reported: this node has no NodeMetric (koord-manager makes it)")
+                return
+        given, now = self._measured(), self._clock.now()
+        given = with_forecast(given, self._forecast(measured_pods(self._cache, given, now)))
         status = node_metric_status(self._cache, given, now)
         self._latest = status["nodeMetric"]
         try:

@@ -18,9 +18,6 @@ _RETENTIONS: Final = {
     kinds.PODS: _POD_SECONDS,
     kinds.MEMORY: _POD_SECONDS,
     kinds.COLD_PAGES: _NODE_SECONDS,
-    kinds.PRESSURE: _POD_SECONDS,
-    kinds.PERFORMANCE: _POD_SECONDS,
-    kinds.RESCTRL: _POD_SECONDS,
 }
 
 
@@ -36,13 +33,9 @@ def make_metric_cache(options: Options, clock: Clock) -> RingMetricCache:
 
 
 def _retentions(options: Options) -> dict[str, Retention]:
-    collectors = options.collectors
     intervals = {
         kinds.MEMORY: max(options.memory_interval, options.collect_interval),
-        kinds.COLD_PAGES: collectors.cold_pages_interval,
-        kinds.PRESSURE: collectors.pressure_interval,
-        kinds.PERFORMANCE: collectors.cycles_interval,
-        kinds.RESCTRL: collectors.resctrl_interval,
+        kinds.COLD_PAGES: options.collectors.cold_pages_interval,
     }
     return {
         group: Retention(intervals.get(group, options.collect_interval), seconds)

@@ -11,19 +11,18 @@ import logging
 import sqlite3
 from array import array
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from koordinator.api.codec import DecodeError, decode, encode
+from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
-from koordinator.koordlet.observe.metric_cache.samples import MetricCacheError
 
 logger = logging.getLogger(__name__)
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS series (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, labels TEXT NOT NULL,
     UNIQUE (kind, labels));
@@ -32,11 +31,11 @@ CREATE TABLE IF NOT EXISTS rounds (kind_group TEXT NOT NULL, at INTEGER NOT NULL
 CREATE INDEX IF NOT EXISTS rounds_at ON rounds (kind_group, at);
 """
 _ROUNDS_BETWEEN_CLEANUPS: Final = 600
+_KINDS: Final = {kind.name: kind for kind in vars(kinds).values() if isinstance(kind, MetricKind)}
 
 
-def _all_kinds() -> dict[str, MetricKind]:
-    members = (value.values() if isinstance(value, dict) else (value,) for value in vars(kinds).values())
-    return {kind.name: kind for kind in chain.from_iterable(members) if isinstance(kind, MetricKind)}
+class MetricCacheError(KoordinatorError):
+    """There can be no file of samples."""
 
 
 class SQLiteMetricCache(RingMetricCache):
@@ -49,7 +48,6 @@ class SQLiteMetricCache(RingMetricCache):
         self._path = path
         self._kept_rounds = {group: retention.rows for group, retention in retentions.items()}
         self._kept_ms = {group: round(retention.duration * 1000) for group, retention in retentions.items()}
-        self._kinds = _all_kinds()
         self._numbers: dict[Series, int] = {}
         self._pending: list[tuple[int, Mapping[Series, float]]] = []
         self._rounds = 0
@@ -142,7 +140,7 @@ class SQLiteMetricCache(RingMetricCache):
 
     def _known_series(self, database: sqlite3.Connection) -> Iterator[tuple[int, Series]]:
         for number, name, labels in database.execute("SELECT number, kind, labels FROM series"):
-            kind = self._kinds.get(name)
+            kind = _KINDS.get(name)
             values = tuple(decode(labels, list[str]))
             if kind is not None and kind.group in self._kept_ms and len(values) == len(kind.labels):
                 yield number, Series(kind, values)

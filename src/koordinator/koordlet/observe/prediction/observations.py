@@ -11,7 +11,7 @@ from typing import Final
 
 from koordinator.api.priority import PriorityClass
 from koordinator.koordlet.observe.metric_cache import kinds
-from koordinator.koordlet.observe.metric_cache.samples import MetricCache, Samples
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache, Samples
 from koordinator.koordlet.pods.node_pod import NodePod
 
 NODE_MODEL: Final = "__node__"
@@ -43,7 +43,7 @@ class Usage:
 _NOTHING: Final = Usage(0.0, 0.0)
 
 
-def observe(cache: MetricCache, pods: Sequence[NodePod], start: int, end: int) -> dict[str, Usage]:
+def observe(cache: RingMetricCache, pods: Sequence[NodePod], start: int, end: int) -> dict[str, Usage]:
     """Usages by model, of the samples from ``start`` to ``end`` (ms).
 
     A thing without samples is absent: nothing is known of it. A priority class without any pod uses nothing; one of

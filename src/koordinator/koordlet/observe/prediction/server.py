@@ -15,7 +15,7 @@ from koordinator.base.clock import Clock, SteadyTime
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.samples import MetricCache
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.observe.prediction.checkpoints import CheckpointFolder, CheckpointFolderError
 from koordinator.koordlet.observe.prediction.forecast import (
     MIN_PREDICTOR,
@@ -72,7 +72,7 @@ class PredictionServer:
         self,
         options: PredictionOptions,
         folder: Path,
-        cache: MetricCache,
+        cache: RingMetricCache,
         states: StatesLister,
         clock: Clock,
         memory_interval: float = 0.0,
