@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from koordinator.base.clock import SteadyTime
 from koordinator.koordlet.observe.prediction.checkpoints import SavedModel
 from koordinator.koordlet.observe.prediction.observations import Usage
+from koordinator.koordlet.observe.prediction.options import HalfLives
 from koordinator.model.decaying_histogram import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
@@ -30,14 +31,6 @@ class Peak(NamedTuple):
 
     cpu: int
     memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class HalfLives:
-    """After how long a sample counts half."""
-
-    cpu: timedelta = timedelta(hours=12)
-    memory: timedelta = timedelta(hours=24)
 
 
 @dataclass(slots=True)
