@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -13,39 +12,24 @@ from koordinator.api.kinds import DEVICES
 from koordinator.api.meta import Condition
 from koordinator.api.node import Node
 from koordinator.koordlet.report.devices.description import DeviceReport
-
-Document = dict[str, Any]
+from koordinator.koordlet.report.node_object import Document, differing, node_object
 
 
 def new_device(node: Node, report: DeviceReport) -> Document:
-    """The object to create, even of a node without any device; it goes with its Node."""
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
-    return {
-        "apiVersion": DEVICES.api_version,
-        "kind": DEVICES.name,
-        "metadata": {
-            "name": node.metadata.name,
-            "labels": {name: text for name, text in report.labels.items() if text is not None},
-            "annotations": {name: text for name, text in report.annotations.items() if text is not None},
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-        },
-        "spec": {"devices": to_document(report.devices)},
-    }
+    """The object to create, even of a node without any device."""
+    spec = {"devices": to_document(report.devices)}
+    return node_object(DEVICES, node, report.labels, report.annotations, spec=spec)
 
 
 def device_patch(present: Device, report: DeviceReport) -> Document | None:
     """A merge patch; None if the object says it already. A condition that holds as before has been true since then."""
     patch: Document = {}
     metadata = {
-        part: changed
-        for part, wanted, found in (
-            ("labels", report.labels, present.metadata.labels),
-            ("annotations", report.annotations, present.metadata.annotations),
-        )
-        if (changed := {name: text for name, text in wanted.items() if found.get(name) != text})
+        "labels": differing(report.labels, present.metadata.labels),
+        "annotations": differing(report.annotations, present.metadata.annotations),
     }
-    if metadata:
-        patch["metadata"] = metadata
+    if any(metadata.values()):
+        patch["metadata"] = {part: changed for part, changed in metadata.items() if changed}
     known = {(device.type, device.id): device for device in present.spec.devices}
     devices = [_with_times(device, known.get((device.type, device.id))) for device in report.devices]
     if devices != _in_order(present.spec.devices):

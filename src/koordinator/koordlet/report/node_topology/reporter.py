@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
-from koordinator.api.node import Node
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.pods.states import StatesInformer
-from koordinator.koordlet.report.node_topology.description import NodeTopology, TopologyFacts, describe
+from koordinator.koordlet.report.node_object import NodeObject
+from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe
 from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     STATIC,
     CPUManagerStateError,
@@ -21,20 +20,17 @@ from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     parse_cpu_manager_state,
 )
 from koordinator.koordlet.report.node_topology.topology_patch import new_topology, topology_patch
-from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import Client
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology, read_basic_info
 from koordinator.node.errors import MissingFileError
 from koordinator.node.host import Host, read_file
 
 logger = logging.getLogger(__name__)
 
-"""Seconds. Its configuration changes only when it starts anew."""
-
 
 @dataclass(frozen=True, slots=True)
 class TopologyReporting:
-    """Without ``writes``, the topology is kept for the agent only. Without ``asks_kubelet``, what kubelet does with
+    """Without ``writes``, the topology is kept for the agent only. Without ``queries_kubelet``, what kubelet does with
     CPUs counts for nothing."""
 
     writes: bool = True
@@ -53,13 +49,11 @@ class TopologyReporter:
         host: Host,
     ) -> None:
         self._reporting = reporting
-        self._client = client
+        self._object = NodeObject(client, NODE_RESOURCE_TOPOLOGIES)
         self._states = states
         self._info = info
         self._host = host
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
-        self._written: tuple[str, NodeTopology] | None = None
-        """The version of the object that was last written over, and with what."""
         self._said = SaidOnce(logger)
 
     async def report(self) -> None:
@@ -82,37 +76,13 @@ class TopologyReporter:
         )
         topology = describe(facts)
         self._states.set_topology(topology)
-        if self._reporting.writes:
-            await self._write(node, topology)
-
-    async def _write(self, node: Node, wanted: NodeTopology) -> None:
         present = self._states.node_resource_topology
+        if not self._reporting.writes:
+            return
         if present is None:
-            await self._create(node, wanted)
-            return
-        version = present.metadata.resource_version
-        # What was written is seen in the cache a moment later only.
-        patch = None if self._written == (version, wanted) else topology_patch(present, wanted)
-        if patch is None:
-            return
-        logger.info("the NodeResourceTopology is brought up to date: %s", ", ".join(_parts(patch)))
-        try:
-            await self._client.patch(NODE_RESOURCE_TOPOLOGIES, node.metadata.name, patch, PatchType.MERGE)
-        except ApiStatusError as error:
-            if not (error.is_conflict or error.is_not_found):
-                raise
-            logger.debug("the NodeResourceTopology has changed meanwhile: %s", error)
+            await self._object.create(new_topology(node, topology))
         else:
-            self._written = version, wanted
-
-    async def _create(self, node: Node, wanted: NodeTopology) -> None:
-        try:
-            await self._client.create(NODE_RESOURCE_TOPOLOGIES, new_topology(node, wanted))
-        except ApiStatusError as error:
-            if not error.is_already_exists:
-                raise
-        else:
-            logger.info("the NodeResourceTopology is made")
+            await self._object.patch(present.metadata, topology_patch(present, topology))
 
     def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
         """None before the kubelet has returned its configuration."""
@@ -143,9 +113,3 @@ class TopologyReporter:
         if self._basic is None or self._basic[0] is not topology:
             self._basic = topology, read_basic_info(self._host, topology)
         return self._basic[1]
-
-
-def _parts(patch: Mapping[str, Any]) -> list[str]:
-    metadata = patch.get("metadata", {})
-    named = [name for part in ("annotations", "labels") for name in metadata.get(part, {})]
-    return named + [part for part in ("topologyPolicies", "zones") if part in patch]

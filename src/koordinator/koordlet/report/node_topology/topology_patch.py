@@ -10,30 +10,23 @@ from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.labels import MANAGED_BY
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology, Zone
+from koordinator.koordlet.report.node_object import Document, differing, node_object
 from koordinator.koordlet.report.node_topology.description import NodeTopology
 from koordinator.koordlet.report.node_topology.zones import OWN_RESOURCES, merged_zones
-
-Document = dict[str, Any]
 
 _MANAGER: Final = "Koordinator"
 
 
 def new_topology(node: Node, wanted: NodeTopology) -> Document:
-    """The object to create; it goes with its Node."""
-    labels = {name: text for name, text in wanted.labels.items() if text is not None}
-    owner = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
-    return {
-        "apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version,
-        "kind": NODE_RESOURCE_TOPOLOGIES.name,
-        "metadata": {
-            "name": node.metadata.name,
-            "labels": {MANAGED_BY: _MANAGER, **labels},
-            "annotations": {name: _text(document) for name, document in wanted.annotations.items()},
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-        },
-        "topologyPolicies": [wanted.topology_policy],
-        "zones": to_document(wanted.zones),
-    }
+    """The object to create."""
+    return node_object(
+        NODE_RESOURCE_TOPOLOGIES,
+        node,
+        {MANAGED_BY: _MANAGER, **wanted.labels},
+        {name: _text(document) for name, document in wanted.annotations.items()},
+        topologyPolicies=[wanted.topology_policy],
+        zones=to_document(wanted.zones),
+    )
 
 
 def topology_patch(present: NodeResourceTopology, wanted: NodeTopology) -> Document | None:
@@ -47,12 +40,11 @@ def topology_patch(present: NodeResourceTopology, wanted: NodeTopology) -> Docum
         for name, document in wanted.annotations.items()
         if not _says(present.metadata.annotations.get(name), document)
     }
-    labels = {name: text for name, text in wanted.labels.items() if present.metadata.labels.get(name) != text}
     metadata: Document = {}
     patch: Document = {}
     if annotations:
         metadata["annotations"] = annotations
-    if labels:
+    if labels := differing(wanted.labels, present.metadata.labels):
         metadata["labels"] = labels
     if present.topology_policies != [wanted.topology_policy]:
         patch["topologyPolicies"] = [wanted.topology_policy]
