@@ -106,7 +106,7 @@ class Agent:
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
         started = given.clock.now().timestamp()
-        self.metrics.latest("start_time", "the start time of koordlet", (), lambda: [((), started)])
+        self.metrics.value("start_time", "the start time of koordlet", lambda: started)
         self.audit = _audit_log(options, given.clock)
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.base.clock import Clock
 from koordinator.base.said_once import SaidOnce
-from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.observe.prediction.forecast import Forecast
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -66,19 +67,22 @@ class NodeMetricReporter:
 
     def export(self, metrics: AgentMetrics) -> None:
         """Show what the last report said."""
-        for name, part in (("node", "nodeUsage"), ("system", "systemUsage")):
-            metrics.latest(
-                f"node_metric_{name}_usage",
-                f"the {name} usage reported in the NodeMetric",
-                ("resource", "unit"),
-                lambda part=part: usage_rows(self._latest.get(part, {})),  # type: ignore[misc]
-            )
+        for name in ("node", "system"):
+            part = f"{name}Usage"
+            help_text, labels = f"{name} usage reported in the NodeMetric", ("resource", "unit")
+            metrics.latest(f"node_metric_{name}_usage", f"the {help_text}", labels, partial(self._rows, part))
             metrics.latest(
                 f"node_metric_numa_{name}_usage",
-                f"the per-NUMA {name} usage reported in the NodeMetric",
-                ("numa_node_id", "resource", "unit"),
-                lambda part=part: numa_usage_rows(self._latest.get("numaUsages", ()), part),  # type: ignore[misc]
+                f"the per-NUMA {help_text}",
+                ("numa_node_id", *labels),
+                partial(self._numa_rows, part),
             )
+
+    def _rows(self, part: str) -> Rows:
+        return usage_rows(self._latest.get(part, {}))
+
+    def _numa_rows(self, part: str) -> Rows:
+        return numa_usage_rows(self._latest.get("numaUsages", ()), part)
 
     async def report(self) -> None:
         """Write the status as of now."""
