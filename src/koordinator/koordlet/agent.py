@@ -24,8 +24,7 @@ from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.observe.interference import monitor as interference
-from koordinator.koordlet.observe.interference.cpu_waits import CPUWaits
-from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor, InterferenceSources
+from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache.retention import make_metric_cache
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.observation import Observation
@@ -54,7 +53,6 @@ from koordinator.koordlet.report.resource_metrics import (
     export_resources,
     export_usage,
 )
-from koordinator.koordlet.report.suppression import merged_extensions
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
@@ -336,19 +334,9 @@ class Agent:
                 "%s goes by waiting for CPUs alone without PSICollector and CPICollector",
                 features.INTERFERENCE_DETECTION,
             )
-        reader = self._reader(layout)
-        interval = self._options.collectors.interference_interval
-        sources = InterferenceSources(
-            pods=lambda: self.states.pods,
-            pressure=lambda: observation.pressure,
-            cycles=lambda: observation.cycles,
-            usage=self._context.recent_usage,
-            reader=reader,
-            waits=CPUWaits(self._options.host, reader),
-        )
         recorder = self._events.recorder(interference.COMPONENT)
-        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics, interval)
-        self._loops.add(Loop("interference", monitor.observe, interval, 30.0))
+        monitor = InterferenceMonitor(self._context, observation, self._reader(layout), recorder)
+        self._loops.add(monitor.loop)
         return monitor
 
     def _report_node_metric(
@@ -361,7 +349,7 @@ class Agent:
         states = self.states
 
         def measured() -> NodeMetricInput:
-            slo, suppressed = states.node_slo_spec, enforcement.suppression.extensions()
+            slo = states.node_slo_spec
             return NodeMetricInput(
                 policy=states.collect_policy,
                 pods=states.pods,
@@ -369,7 +357,7 @@ class Agent:
                 numa_nodes=[node.number for node in observation.info.numa_memory or ()],
                 gpus=observation.gpus,
                 has_cold_pages=observation.has_cold_pages,
-                extensions=suppressed if monitor is None else merged_extensions(suppressed, monitor.extensions()),
+                extensions=[each.extensions() for each in (enforcement.suppression, monitor) if each is not None],
             )
 
         given = self._given

@@ -172,6 +172,20 @@ def test_which_memory_counts_as_used(policy: str, has_cold_pages: bool, memory: 
     assert status["hostApplicationMetric"] == [{"name": "db", "usage": usage, "priority": "koord-prod", "qos": "LS"}]
 
 
+def test_what_two_parts_say_of_one_pod_is_together() -> None:
+    store = cache()
+    for kind in (kinds.POD_CPU_USAGE, kinds.POD_MEMORY_USAGE):
+        fill(store, {kind.series(pod_uid=uid): 1.0 for uid in ("a", "b", "c")})
+    said = [{"a": {"one": 1}}, {"a": {"two": 2}, "b": {"two": 3}, "gone": {"two": 4}}]
+    given = NodeMetricInput(CollectPolicy(), [pod(uid, uid) for uid in "abc"], extensions=said)
+    reports = node_metric_status(store, given, NOW)["podsMetric"]
+    assert [each.get("extensions") for each in reports] == [
+        {"Object": {"one": 1, "two": 2}},
+        {"Object": {"two": 3}},
+        None,
+    ]
+
+
 def test_the_patch_takes_back_what_is_not_known_any_more() -> None:
     status = node_metric_status(cache(), NodeMetricInput(CollectPolicy(durations=None)), NOW)
     patch = as_merge_patch(status)["status"]

@@ -20,7 +20,7 @@ from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.observe.cold_pages import read_hot_pages
-from koordinator.koordlet.observe.cycles import CyclesCollector, CyclesRound
+from koordinator.koordlet.observe.cycles import CyclesCollector
 from koordinator.koordlet.observe.gpu import GPUCollector
 from koordinator.koordlet.observe.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.observe.node_info import NodeInfo
@@ -63,8 +63,8 @@ class Observation:
         with_huge_pages = options.features.enabled(features.HUGE_PAGE_REPORT)
         self.info = NodeInfo(options.host, metrics, with_huge_pages=with_huge_pages)
         self.advisor = MetricsAdvisor(context, meter, layout, self.info, gpus)
-        self._pressure = PressureCollector(reader, metrics)
-        self._cycles = CyclesCollector(layout, perf_events.CgroupCounter, clock, metrics)
+        self.pressure = PressureCollector(reader, metrics)
+        self.cycles = CyclesCollector(layout, perf_events.CgroupCounter, clock, metrics)
         self._resctrl = ResctrlCollector(options.host, metrics)
         self._said = defaultdict[str, SaidOnce](lambda: SaidOnce(logger))
         """By loop."""
@@ -91,16 +91,6 @@ class Observation:
         return [*loops, Loop("measure", self._measure, options.collect_interval, _DEADLINE)]
 
     @property
-    def pressure(self) -> PressureRound:
-        """What the last round has found."""
-        return self._pressure.latest
-
-    @property
-    def cycles(self) -> CyclesRound:
-        """What was counted last."""
-        return self._cycles.latest
-
-    @property
     def _pods(self) -> list[NodePod]:
         return [pod for pod in self._context.states.pods if not pod.has_finished]
 
@@ -115,10 +105,10 @@ class Observation:
             is_whole.set()
 
     async def _collect_pressure(self) -> None:
-        self._pressure.latest = PressureRound()
+        self.pressure.latest = PressureRound()
         if self._is_missing("pressure", pressure.probe_pods(self._layout)):
             return
-        found = self._pressure.collect(self._pods)
+        found = self.pressure.collect(self._pods)
         self._context.metrics.count_odd_rows(found.odd_rows)
         self._say("pressure", found.errors | {row.path: row for row in found.odd_rows})
 
@@ -127,7 +117,7 @@ class Observation:
         if topology is None:
             return
         cpus = [cpu.cpu for cpu in topology.cpus]
-        found = await self._cycles.collect(self._pods, cpus, options.collectors.cycles_window)
+        found = await self.cycles.collect(self._pods, cpus, options.collectors.cycles_window)
         if found.errors and not found.counts and self._is_missing("cycles", perf_events.probe(options.host)):
             return
         self._say("cycles", found.errors)

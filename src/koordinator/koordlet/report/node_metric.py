@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.nodemetric import (
     AVERAGE,
     P50,
@@ -56,8 +57,8 @@ class NodeMetricInput:
     """Whether the machine measures cold pages, so that the hot-page policy has something to go by."""
     prod_reclaimable: Document = field(default_factory=lambda: {"resource": {}})
     prod_peak: Document | None = None
-    extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By uid of a pod, what its entry says beside usage."""
+    extensions: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    """What several have to say of pods beside their usage: by uid of a pod, by a key of its own."""
 
 
 class _MemoryKinds(NamedTuple):
@@ -248,8 +249,8 @@ def _pods(window: _Window, given: NodeMetricInput, memory: MetricKind) -> list[D
             "priority": node_pod.priority_class.value,
             "qos": node_pod.qos_with_default.value,
         }
-        if node_pod.uid in given.extensions:
-            report["extensions"] = dict(given.extensions[node_pod.uid])
+        if extensions := {key: said for part in given.extensions for key, said in part.get(node_pod.uid, {}).items()}:
+            report["extensions"] = {EXTENSIONS_MEMBER: extensions}
         reports.append(report)
     return reports
 

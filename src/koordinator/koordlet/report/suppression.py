@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY, CPUSET_SUPPRESS_POLICY
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
@@ -67,7 +66,7 @@ class SuppressionReport:
             self._held = _Held(limit, self._held.since)
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """By UID of a best-effort pod; empty unless the kernel has what was decided, and pods would use more."""
+        """By UID of a best-effort pod and by key; empty unless the kernel has what was decided and pods would use more."""
         held = self._held
         if held is None or self._clock.monotonic() - self._tight_at > _REPORTED_SECONDS:
             return {}
@@ -81,9 +80,8 @@ class SuppressionReport:
 
 
 def suppression_extension(policy: str, cores: float, since: str, why: str) -> dict[str, Any]:
-    """The extensions of a best-effort pod that is held down; ``cores`` is what all of them have together."""
-    document = {"policy": policy, "cpus": round(cores, 2), "since": since, "why": why}
-    return {EXTENSIONS_MEMBER: {EXTENSION: document}}
+    """The extension of a best-effort pod that is held down; ``cores`` is what all of them have together."""
+    return {EXTENSION: {"policy": policy, "cpus": round(cores, 2), "since": since, "why": why}}
 
 
 def _limiting(decision: Decision) -> DesiredSetting | None:
@@ -101,12 +99,3 @@ def _cores(value: Value) -> float:
     if isinstance(value, frozenset):
         return float(len(value))
     return value / PERIOD if isinstance(value, int) else 0.0
-
-
-def merged_extensions(*parts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    """What several have to say of pods, by UID; each has a key of its own."""
-    found: dict[str, dict[str, Any]] = {}
-    for uid, extensions in (entry for part in parts for entry in part.items()):
-        members = {**found.get(uid, {}).get(EXTENSIONS_MEMBER, {}), **extensions[EXTENSIONS_MEMBER]}
-        found[uid] = {EXTENSIONS_MEMBER: members}
-    return found
