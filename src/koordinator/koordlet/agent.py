@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
@@ -105,9 +103,10 @@ class Agent:
         """What is served: the given registry, and a second one."""
         started = given.clock.now().timestamp()
         self.metrics.value("start_time", "the start time of koordlet", lambda: started)
-        self.audit = _audit_log(options, given.clock)
+        is_audited = options.features.enabled(features.AUDIT_EVENTS)
+        self.audit = AuditLog(options.folders.audit, options.audit, given.clock) if is_audited else None
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
-        self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
+        self._pages = None if self.audit is None else AuditPages(self.audit, options.audit, given.clock)
         self._connections = ProgramConnections(self.metrics.both, given.clock)
         table = UsageTable(
             options.collect_interval,
@@ -374,21 +373,3 @@ class Agent:
         if self.audit is not None and self._pages is not None:
             self.audit.flush()
             self._pages.drop_expired()
-
-
-def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
-    if not options.features.enabled(features.AUDIT_EVENTS):
-        return None
-    audit = options.audit
-    return AuditLog(str(options.folders.audit), disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
-
-
-def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditPages:
-    audit = options.audit
-    return AuditPages(
-        log,
-        readers=audit.readers,
-        events_per_page=audit.events_per_page,
-        clock=given.clock,
-        make_token=lambda: str(uuid.uuid4()),
-    )

@@ -6,26 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final
 
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError
-from koordinator.node.nvml import GPU, GPUProcess
+from koordinator.node.nvml import GPU, NVML, GPUProcess
 
-_OF_NODE = (kinds.NODE_GPU_CORE_USAGE, kinds.NODE_GPU_MEMORY_USAGE)
-_OF_POD = (kinds.POD_GPU_CORE_USAGE, kinds.POD_GPU_MEMORY_USAGE)
-
-
-class GPULibrary(Protocol):
-    """See ``NVML``."""
-
-    @property
-    def gpus(self) -> Sequence[GPU]: ...
-
-    def processes(self) -> Mapping[GPU, Sequence[GPUProcess]]: ...
+_OF_NODE: Final = (kinds.NODE_GPU_CORE_USAGE, kinds.NODE_GPU_MEMORY_USAGE)
+_OF_POD: Final = (kinds.POD_GPU_CORE_USAGE, kinds.POD_GPU_MEMORY_USAGE)
 
 
 @dataclass(slots=True)
@@ -40,20 +31,15 @@ class GPUUsage:
 class GPUCollector:
     """Finds out whose a process is by the cgroup that it is in. Cgroups are looked into only while GPUs are in use."""
 
-    def __init__(self, library: GPULibrary, reader: CgroupReader) -> None:
-        self._library = library
+    def __init__(self, nvml: NVML, reader: CgroupReader) -> None:
+        self._nvml = nvml
         self._reader = reader
-
-    @property
-    def gpus(self) -> Sequence[GPU]:
-        """The cards of this node."""
-        return self._library.gpus
 
     def collect(self, pods: Iterable[NodePod]) -> GPUUsage:
         """One round. A container that has ended is left out."""
         result = GPUUsage()
         by_process: defaultdict[int, list[GPUProcess]] = defaultdict(list)
-        for gpu, processes in self._library.processes().items():
+        for gpu, processes in self._nvml.processes().items():
             _add(result.node, _OF_NODE, {}, gpu, processes)
             for process in processes:
                 by_process[process.pid].append(process)

@@ -59,7 +59,7 @@ class Observation:
         options, metrics, clock = context.options, context.metrics, context.given.clock
         reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
         gpus = None if nvml is None else GPUCollector(nvml, reader)
-        self.gpus: Sequence[GPU] = () if gpus is None else gpus.gpus
+        self.gpus: Sequence[GPU] = () if nvml is None else nvml.gpus
         with_huge_pages = options.features.enabled(features.HUGE_PAGE_REPORT)
         self.info = NodeInfo(options.host, metrics, with_huge_pages=with_huge_pages)
         self.advisor = MetricsAdvisor(context, meter, layout, self.info, gpus)

@@ -66,7 +66,7 @@ class SuppressionReport:
             self._held = _Held(limit, self._held.since)
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """By UID of a best-effort pod and by key; empty unless the kernel has what was decided and pods would use more."""
+        """By UID of a best-effort pod and key; empty unless the kernel has what was decided and pods would use more."""
         held = self._held
         if held is None or self._clock.monotonic() - self._tight_at > _REPORTED_SECONDS:
             return {}

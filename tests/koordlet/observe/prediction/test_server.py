@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -20,6 +21,7 @@ from koordinator.koordlet.observe.prediction.forecast import MIN_PREDICTOR, Fore
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.observe.prediction.server import PredictionServer
 from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.pods.states import StatesInformer
 from tests.koordlet.observe.prediction.test_forecast import make_node
 from tests.koordlet.observe.prediction.test_observations import pods
 
@@ -53,7 +55,9 @@ class Bench:
         self.cache = RingMetricCache(
             {name: Retention(60.0, 300.0) for name in (kinds.NODE, kinds.PODS, kinds.MEMORY)}, 1 << 20
         )
-        self.server = PredictionServer(options, self.folder, self.cache, self.states, self.clock)
+        self.server = PredictionServer(
+            options, self.folder, self.cache, cast("StatesInformer", self.states), self.clock
+        )
 
     async def run_minutes(self, minutes: int) -> None:
         """Measure, learn, and write once a minute."""
@@ -311,7 +315,9 @@ def test_without_a_node_there_is_no_forecast_and_that_is_said_once(
 
 def test_models_learn_more_often_than_memory_is_measured(bench: Bench) -> None:
     options = PredictionOptions(training_interval=1.0, cold_start=timedelta())
-    server = PredictionServer(options, bench.folder, bench.cache, bench.states, bench.clock, memory_interval=5.0)
+    server = PredictionServer(
+        options, bench.folder, bench.cache, cast("StatesInformer", bench.states), bench.clock, memory_interval=5.0
+    )
     bench.measure()
     asyncio.run(bench.clock.advance(4))
     now = round(bench.clock.now().timestamp() * 1000)

@@ -54,12 +54,6 @@ class Models:
         self._models: dict[str, Model] = {}
         self._time = time
 
-    def __len__(self) -> int:
-        return len(self._models)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._models
-
     @property
     def names(self) -> Iterable[str]:
         return self._models.keys()

@@ -9,11 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+from uuid import uuid4
 
 import msgspec
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.options import AuditOptions
 from koordinator.koordlet.report.audit.log import CURRENT, AuditEvent, AuditLog, rotated_files
 from koordinator.kube.pages import JSON, TEXT, Handler, Request, Response
 
@@ -58,18 +60,12 @@ class AuditPages:
     """Serves pages to a few clients at once; one more replaces the client that began the longest ago."""
 
     def __init__(
-        self,
-        log: AuditLog,
-        *,
-        readers: int,
-        events_per_page: int,
-        clock: Clock,
-        make_token: Callable[[], str],
+        self, log: AuditLog, options: AuditOptions, clock: Clock, make_token: Callable[[], str] = lambda: str(uuid4())
     ) -> None:
         """``make_token`` returns a text that cannot be guessed."""
         self._log = log
-        self._limit = readers
-        self.events_per_page = events_per_page
+        self._limit = options.readers
+        self.events_per_page = options.events_per_page
         self._clock = clock
         self._make_token = make_token
         self._readers: dict[str, _Reader] = {}
