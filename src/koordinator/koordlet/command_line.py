@@ -57,6 +57,12 @@ _CADVISOR: Final = (
     *("storage-driver-user", "update-machine-info-interval"),
 )
 """Flags of a library that the original is linked with."""
+_PROMETHEUS: Final = (
+    *("tsdb-enable-prometheus-metric", "tsdb-stripe-size", "tsdb-wal-segment-size"),
+    *("tsdb-max-block-chunk-segment-size", "tsdb-min-block-duration", "tsdb-max-block-duration"),
+    "tsdb-head-chunks-write-buffer-size",
+)
+_RETENTION: Final = "the retention of samples follows the windows of the NodeMetric"
 _UNUSED: Final[Mapping[str, str]] = {
     **KLOG_FLAGS,
     **dict.fromkeys(_CADVISOR, "there is no cAdvisor in koordlet"),
@@ -64,15 +70,9 @@ _UNUSED: Final[Mapping[str, str]] = {
     "configmap-namespace": "koordlet reads no ConfigMap",
     "report-interval": "the NodeMetric says how often to report",
     "metric-gc-interval-seconds": "old samples are dropped for newer ones",
-    "metric-expire-seconds": "the retention of samples follows the windows of the NodeMetric",
-    "tsdb-retention-duration": "the retention of samples follows the windows of the NodeMetric",
-    "tsdb-enable-prometheus-metric": "the store is not Prometheus'",
-    "tsdb-stripe-size": "the store is not Prometheus'",
-    "tsdb-wal-segment-size": "the store is not Prometheus'",
-    "tsdb-max-block-chunk-segment-size": "the store is not Prometheus'",
-    "tsdb-min-block-duration": "the store is not Prometheus'",
-    "tsdb-max-block-duration": "the store is not Prometheus'",
-    "tsdb-head-chunks-write-buffer-size": "the store is not Prometheus'",
+    "metric-expire-seconds": _RETENTION,
+    "tsdb-retention-duration": _RETENTION,
+    **dict.fromkeys(_PROMETHEUS, "the store is not Prometheus'"),
     "only-evict-by-api": "pods are always evicted through the API server",
     "qos-extension-plugins": "there are no extension plugins",
     "containerd-endpoint": _NO_RUNTIME,
@@ -97,10 +97,7 @@ _HOST: Final = {
 """The flags of the folders of ``Host``, by its fields."""
 
 _SWITCHES: Final = KLOG_SWITCHES | {
-    *_CADVISOR_SWITCHES,
-    "only-evict-by-api",
-    "enable-pod-taskids",
-    "tsdb-enable-prometheus-metric",
+    *(*_CADVISOR_SWITCHES, "only-evict-by-api", "enable-pod-taskids", "tsdb-enable-prometheus-metric")
 }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,7 +15,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.observe.cold_pages import ColdPagesRound, read_hot_pages
-from koordinator.koordlet.observe.cycles import CyclesCollector
+from koordinator.koordlet.observe.cycles import CountCgroup, CyclesCollector
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.pressure import PressureCollector
 from koordinator.koordlet.observe.resctrl import ResctrlCollector
@@ -157,7 +158,7 @@ def cycles(pods: list[NodePod], metrics: AgentMetrics, cpus: int = 2) -> Counts:
     """What was counted, how long it took, and which containers failed."""
     clock = ManualClock()
     layout = CgroupLayout("/cg", CgroupVersion.V1, CgroupDriver.CGROUPFS)
-    collector = CyclesCollector(layout, FakeCounter, clock, metrics)
+    collector = CyclesCollector(layout, cast("CountCgroup", FakeCounter), clock, metrics)
 
     async def run() -> Counts:
         task = asyncio.create_task(collector.collect(pods, range(cpus), window=10))
@@ -188,7 +189,7 @@ def test_where_descriptors_are_few_containers_take_turns(metrics: AgentMetrics) 
 def test_counting_that_is_cancelled_leaves_nothing_open(metrics: AgentMetrics) -> None:
     clock = ManualClock()
     layout = CgroupLayout("/cg", CgroupVersion.V1, CgroupDriver.CGROUPFS)
-    collector = CyclesCollector(layout, FakeCounter, clock, metrics)
+    collector = CyclesCollector(layout, cast("CountCgroup", FakeCounter), clock, metrics)
 
     async def run() -> None:
         task = asyncio.create_task(collector.collect([pod("a")], [0], window=10))

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, PerfEvent, PerfEventError
+from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, CgroupCounter, PerfEvent, PerfEventError
 
 EVENTS: Final = (CYCLES, INSTRUCTIONS)
 _DESCRIPTORS: Final = 4096
 """How many are open at once: a counter takes one for each event and CPU. Containers beyond take turns."""
 
 
-class Counter(Protocol):
-    """See ``CgroupCounter``."""
-
-    def read(self) -> Mapping[PerfEvent, int]: ...
-
-    def close(self) -> None: ...
-
-
-CountCgroup = Callable[[str, Sequence[PerfEvent], Sequence[int]], Counter]
+CountCgroup = Callable[[str, Sequence[PerfEvent], Sequence[int]], CgroupCounter]
 """Begins to count events of a cgroup's folder on CPUs; PerfEventError if the kernel refuses."""
 
 

@@ -14,8 +14,13 @@ from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import Rows
 from koordinator.koordlet.observe.cycles import CyclesRound
 from koordinator.koordlet.observe.interference.cpu_waits import CPUWaits
-from koordinator.koordlet.observe.interference.detection import Finding, InterferenceDetector
-from koordinator.koordlet.observe.interference.readings import LATENCY_SENSITIVE, Indicator, PodReading
+from koordinator.koordlet.observe.interference.detection import (
+    LATENCY_SENSITIVE,
+    Finding,
+    Indicator,
+    InterferenceDetector,
+    PodReading,
+)
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.pods.node_pod import NodePod

@@ -11,6 +11,7 @@ import logging
 import sqlite3
 from array import array
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -95,48 +96,44 @@ class SQLiteMetricCache(RingMetricCache):
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                return self._restored(now)
+                return self._connect(now)
             except (sqlite3.DatabaseError, DecodeError, ValueError) as error:
                 logger.warning("%s cannot be read, and is begun anew: %s", self._path, error)
                 for suffix in ("", "-wal", "-shm"):
                     self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
                 self._numbers.clear()
-                return self._connect()
+                return self._connect(now)
         except (OSError, sqlite3.Error) as error:
             raise MetricCacheError(f"{self._path}: {error}") from error
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, now: int) -> sqlite3.Connection:
+        """The file, whose samples are in memory now; DecodeError or ValueError for one of which they cannot be read."""
         database = sqlite3.connect(self._path)
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(database.close)
             # The file is worth less than the time that waiting for the disk would take.
             database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; {_SCHEMA}")
-            _check_version(database)
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise ValueError(f"it is of version {version}, and {_VERSION} is known")
             database.execute(f"PRAGMA user_version={_VERSION}")
-        except (sqlite3.Error, ValueError):
-            database.close()
-            raise
+            self._restore(database, now)
+            on_error.pop_all()
         return database
 
-    def _restored(self, now: int) -> sqlite3.Connection:
-        database = self._connect()
-        try:
-            with database:
-                self._drop_future_rounds(database, now)
-            by_number = dict(self._known_series(database))
-            self._numbers = {series: number for number, series in by_number.items()}
-            for group, kept in self._kept_ms.items():
-                rows = database.execute(
-                    "SELECT at, series, samples FROM rounds WHERE kind_group = ? AND at BETWEEN ? AND ? ORDER BY at",
-                    (group, now - kept, now),
-                )
-                for at, numbers, values in rows:
-                    known = zip(array("q", numbers), array("d", values), strict=True)
-                    samples = {by_number[number]: value for number, value in known if number in by_number}
-                    super().append(at, samples)
-        except (sqlite3.Error, DecodeError, ValueError):
-            database.close()
-            raise
-        return database
+    def _restore(self, database: sqlite3.Connection, now: int) -> None:
+        with database:
+            self._drop_future_rounds(database, now)
+        by_number = dict(self._known_series(database))
+        self._numbers = {series: number for number, series in by_number.items()}
+        for group, kept in self._kept_ms.items():
+            rows = database.execute(
+                "SELECT at, series, samples FROM rounds WHERE kind_group = ? AND at BETWEEN ? AND ? ORDER BY at",
+                (group, now - kept, now),
+            )
+            for at, numbers, values in rows:
+                known = zip(array("q", numbers), array("d", values), strict=True)
+                super().append(at, {by_number[number]: value for number, value in known if number in by_number})
 
     def _known_series(self, database: sqlite3.Connection) -> Iterator[tuple[int, Series]]:
         for number, name, labels in database.execute("SELECT number, kind, labels FROM series"):
@@ -182,9 +179,3 @@ class SQLiteMetricCache(RingMetricCache):
         self._database.executemany("DELETE FROM series WHERE number = ?", [(number,) for _, number in gone])
         for series, _ in gone:
             del self._numbers[series]
-
-
-def _check_version(database: sqlite3.Connection) -> None:
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version not in (0, _VERSION):
-        raise ValueError(f"it is of version {version}, and {_VERSION} is known")

@@ -21,6 +21,7 @@ from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.node_resource_topology import Zone
 from koordinator.api.resource_names import CPU
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none, node_reservation
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
 from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
@@ -122,11 +123,7 @@ def _cpu_topology(topology: CPUTopology) -> dict[str, Any]:
 
 def _reservation(node: Node, topology: CPUTopology) -> NodeReservation:
     """What the Node's annotation keeps, with its CPUs named; nothing where it cannot be read."""
-    text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
-    try:
-        reservation = decode(text, NodeReservation) if text else NodeReservation()
-    except DecodeError:
-        return NodeReservation()
+    reservation = node_reservation(node)
     cpu = reservation.resources.get(CPU)
     cpus: frozenset[int] = frozenset()
     try:
@@ -156,10 +153,5 @@ def _system_qos(node: Node) -> SystemQoSResource | None:
 
 def _kept(reservation: NodeReservation, system: SystemQoSResource | None) -> frozenset[int]:
     """Those of ``kept_cpus`` of a NodeTopology that the Node's annotations name."""
-    kept = parse_cpu_list(reservation.reserved_cpus)
-    if system is None or system.cpuset_exclusive is False:
-        return kept
-    try:
-        return kept | parse_cpu_list(system.cpuset)
-    except ValueError:
-        return kept
+    exclusive = "" if system is None or system.cpuset_exclusive is False else system.cpuset
+    return parse_cpu_list(reservation.reserved_cpus) | cpu_list_or_none(exclusive)

@@ -13,6 +13,7 @@ from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.quantity import QuantityError, parse_quantity
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none
 from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
 from koordinator.node.cpu_topology import CPUTopology
 
@@ -134,14 +135,7 @@ def parse_cpu_manager_state(content: bytes) -> dict[str, frozenset[int]]:
     except DecodeError as error:
         raise CPUManagerStateError(f"cpu_manager_state: {error}") from error
     by_pod = {
-        uid: frozenset().union(*(_cpus_or_none(text) for text in containers.values()))
+        uid: frozenset().union(*(cpu_list_or_none(text) for text in containers.values()))
         for uid, containers in state.entries.items()
     }
     return {uid: cpus for uid, cpus in by_pod.items() if cpus}
-
-
-def _cpus_or_none(text: str) -> frozenset[int]:
-    try:
-        return parse_cpu_list(text)
-    except ValueError:
-        return frozenset()
