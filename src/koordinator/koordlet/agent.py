@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,7 +40,7 @@ from koordinator.koordlet.report.devices.reporter import DeviceReporter, DeviceS
 from koordinator.koordlet.report.devices.xpu_files import XPUFiles
 from koordinator.koordlet.report.node_metric import NodeMetricInput
 from koordinator.koordlet.report.node_metric_reporter import NodeMetricReporter
-from koordinator.koordlet.report.node_topology.reporter import TopologyReporter, TopologyReporting
+from koordinator.koordlet.report.node_topology.reporter import TopologyReporter
 from koordinator.koordlet.report.pod_resources_proxy import PodResourcesProxy
 from koordinator.koordlet.report.resource_metrics import (
     export_cache,
@@ -70,9 +70,6 @@ logger = logging.getLogger(__name__)
 
 _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
-_EARLY_LOOKS: Final = 10
-_LOOK_AGAIN: Final = 0.2
-"""Seconds."""
 _AUDIT_SECONDS: Final = 5.0
 _CACHE_SECONDS: Final = 5.0
 
@@ -265,63 +262,41 @@ class Agent:
     ) -> Enforcement:
         observation = Observation(self._context, sync_pods, layout, meter, nvml)
         export_reading(self.metrics, meter, observation.advisor)
-        for loop in observation.loops():
-            self._loops.add(loop)
+        loops = observation.loops()
         if self._pages is not None:
-            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
+            loops.append(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if self._options.folders.samples is not None:
-            self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
+            loops.append(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
         monitor = self._detect_interference(layout, observation)
+        if monitor is not None:
+            loops.append(monitor.loop)
         metrics = self._loops.metrics
         enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
-        for loop in enforcement.loops():
-            self._loops.add(loop)
+        loops += enforcement.loops()
         if self._options.topology_interval > 0:
-            self._report_topology_and_devices(observation.info, nvml)
-        prediction = PredictionServer(
-            self._options.prediction,
-            self._options.folders.forecasts,
-            self._cache,
-            self.states,
-            self._given.clock,
-            self._context.table.memory_interval,
-        )
-        prediction.export(self.metrics)
-        for loop in prediction.loops():
-            self._loops.add(loop)
+            loops.append(TopologyReporter(self._context, observation.info).loop)
+            loops += self._device_loops(nvml)
+        prediction = PredictionServer(self._context)
+        loops += prediction.loops()
         if self._options.report:
-            self._report_node_metric(observation, prediction, enforcement, monitor)
+            loops.append(self._node_metric_loop(observation, prediction, enforcement, monitor))
+        for loop in loops:
+            self._loops.add(loop)
         return enforcement
 
-    def _report_topology_and_devices(self, info: NodeInfo, nvml: NVML | None) -> None:
+    def _device_loops(self, nvml: NVML | None) -> Sequence[Loop]:
         options, given = self._options, self._given
-        reporting = TopologyReporting(
-            writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
-            queries_kubelet=options.kubelet.query_configuration,
+        if not options.features.enabled(features.ACCELERATORS):
+            return ()
+        sources = DeviceSources(
+            options.host,
+            XPUFiles(str(options.folders.devices)),
+            nvml,
+            with_rdma=options.features.enabled(features.RDMA_DEVICES),
+            only_files=options.only_device_files,
         )
-        topology = TopologyReporter(reporting, given.client, self.states, info, options.host)
-
-        async def report_topology() -> None:
-            # It needs what other loops read in their first rounds, which begin at the same time as its own. Until then,
-            # containers start on the CPUs that the container runtime gives them, not on those that their pods share.
-            await topology.report()
-            for _ in range(_EARLY_LOOKS):
-                if self.states.topology is not None:
-                    break
-                await given.clock.sleep(_LOOK_AGAIN)
-                await topology.report()
-
-        self._loops.add(Loop("node topology", report_topology, options.topology_interval, 30.0))
-        if options.features.enabled(features.ACCELERATORS):
-            sources = DeviceSources(
-                options.host,
-                XPUFiles(str(options.folders.devices)),
-                nvml,
-                with_rdma=options.features.enabled(features.RDMA_DEVICES),
-                only_files=options.only_device_files,
-            )
-            devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
-            self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
+        devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
+        return (Loop("devices", devices.report, options.topology_interval, 30.0),)
 
     def _detect_interference(self, layout: CgroupLayout, observation: Observation) -> InterferenceMonitor | None:
         """What looks for it; None unless the gate is on."""
@@ -334,17 +309,15 @@ class Agent:
                 features.INTERFERENCE_DETECTION,
             )
         recorder = self._events.recorder(interference.COMPONENT)
-        monitor = InterferenceMonitor(self._context, observation, self._reader(layout), recorder)
-        self._loops.add(monitor.loop)
-        return monitor
+        return InterferenceMonitor(self._context, observation, self._reader(layout), recorder)
 
-    def _report_node_metric(
+    def _node_metric_loop(
         self,
         observation: Observation,
         prediction: PredictionServer,
         enforcement: Enforcement,
         monitor: InterferenceMonitor | None,
-    ) -> None:
+    ) -> Loop:
         states = self.states
 
         def measured() -> NodeMetricInput:
@@ -364,7 +337,7 @@ class Agent:
         reporter = NodeMetricReporter(given.client, states, self._cache, given.clock, measured, forecast)
         if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
             reporter.export(self.metrics)
-        self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+        return Loop("node metric", reporter.report_when_due, 1.0, 60.0)
 
     async def _keep_samples(self) -> None:
         self._cache.flush()

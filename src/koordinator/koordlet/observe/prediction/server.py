@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from koordinator.api.priority import PriorityClass
-from koordinator.base.clock import Clock, SteadyTime
+from koordinator.base.clock import SteadyTime
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.observe.prediction.checkpoints import CheckpointFolder, CheckpointFolderError
 from koordinator.koordlet.observe.prediction.forecast import (
     MIN_PREDICTOR,
@@ -24,9 +23,7 @@ from koordinator.koordlet.observe.prediction.forecast import (
 )
 from koordinator.koordlet.observe.prediction.models import Models
 from koordinator.koordlet.observe.prediction.observations import NODE_MODELS, observe
-from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.model.decaying_histogram import CheckpointError
 
 logger = logging.getLogger(__name__)
@@ -42,24 +39,15 @@ class PredictionServer:
     """Learns from the metric cache. Nothing is learned before the kubelet has listed the pods: until then it is unknown
     which of the kept models are of pods that still run."""
 
-    def __init__(
-        self,
-        options: PredictionOptions,
-        folder: Path,
-        cache: RingMetricCache,
-        states: StatesInformer,
-        clock: Clock,
-        memory_interval: float = 0.0,
-    ) -> None:
-        """Models outlive restarts in ``folder``; ``memory_interval`` is how often pods are measured, in seconds."""
-        self._options = options
-        self._memory_interval = memory_interval
-        self._cache = cache
-        self._states = states
-        self._clock = clock
+    def __init__(self, context: AgentContext) -> None:
+        self._options = options = context.options.prediction
+        self._memory_interval = context.table.memory_interval
+        self._cache = context.cache
+        self._states = context.states
+        self._clock = clock = context.given.clock
         self._models = Models(options.half_lives, SteadyTime(clock))
-        self._path = folder
-        self._folder = CheckpointFolder(folder)
+        self._path = context.options.folders.forecasts
+        self._folder = CheckpointFolder(self._path)
         self._has_restored = False
         self._trained_at = float("-inf")
         """When the models were due last."""
@@ -67,6 +55,7 @@ class PredictionServer:
         """By model, in seconds of the monotonic clock."""
         self._refused = SaidOnce(logger, over=lambda _: "models are written again")
         self._latest = Forecast()
+        self._export(context.metrics)
 
     def loops(self) -> Sequence[Loop]:
         """What is to run, beside each other, as long as the agent does."""
@@ -124,7 +113,19 @@ class PredictionServer:
                 if problems:
                     self._refused.say(f"models outlive no restart: {problems[0]}", about=self._path)
 
-    def export(self, metrics: AgentMetrics) -> None:
+    def forecast_prod(self, pods: Sequence[NodePod]) -> Forecast:
+        """For the prod pods among these; why there is none is said when it changes."""
+        node = self._states.node
+        if node is None:
+            forecast = Forecast(problem="the Node has not been seen yet")
+        else:
+            forecast = forecast_prod(pods, node, self._models.peak, self._options, self._clock.now())
+        if forecast.problem != self._latest.problem:
+            logger.info("forecast: %s", forecast.problem or "there is one now")
+        self._latest = forecast
+        return forecast
+
+    def _export(self, metrics: AgentMetrics) -> None:
         """Show the latest forecast."""
         labels = ("predictor", "resource", "unit")
         metrics.latest(
@@ -150,18 +151,6 @@ class PredictionServer:
             lambda: [((PriorityClass.PROD.value,), 0 if self._latest.reclaimable else 1)],
             external=True,
         )
-
-    def forecast_prod(self, pods: Sequence[NodePod]) -> Forecast:
-        """For the prod pods among these; why there is none is said when it changes."""
-        node = self._states.node
-        if node is None:
-            forecast = Forecast(problem="the Node has not been seen yet")
-        else:
-            forecast = forecast_prod(pods, node, self._models.peak, self._options, self._clock.now())
-        if forecast.problem != self._latest.problem:
-            logger.info("forecast: %s", forecast.problem or "there is one now")
-        self._latest = forecast
-        return forecast
 
     def _due(self, now: float) -> list[str]:
         """The models whose files are the oldest, among those whose files are old enough; new ones first."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 from uuid import uuid4
 
@@ -105,7 +105,7 @@ class AuditPages:
             for path in (f"{self._log.folder}/{CURRENT}", *rotated_files(self._log.folder)):
                 with suppress(FileNotFoundError):
                     descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        return _Reader(descriptors, _lines_of_all(descriptors), self._clock.monotonic())
+        return _Reader(descriptors, chain.from_iterable(map(lines_backwards, descriptors)), self._clock.monotonic())
 
 
 def handler(pages: AuditPages | None) -> Handler:
@@ -155,11 +155,6 @@ def _events(lines: Sequence[bytes]) -> Iterator[AuditEvent]:
         # A line that is not ours is left out.
         with suppress(msgspec.MsgspecError):
             yield msgspec.json.decode(line, type=AuditEvent)
-
-
-def _lines_of_all(descriptors: Sequence[int]) -> Iterator[bytes]:
-    for descriptor in descriptors:
-        yield from lines_backwards(descriptor)
 
 
 def lines_backwards(descriptor: int) -> Iterator[bytes]:

@@ -152,17 +152,24 @@ def _xpu_topology(topology: XPUTopology) -> DeviceTopology:
         numa_node = int(topology.node_id) if topology.node_id else -1
     except ValueError:
         numa_node = 0
-    return DeviceTopology(
-        socket_id=_UNKNOWN_SOCKET, node_id=numa_node, pcie_id=topology.pcie_id, bus_id=topology.bus_id
-    )
+    return _topology(numa_node, topology.pcie_id, topology.bus_id)
+
+
+def _topology(numa_node: int, root: str, address: str) -> DeviceTopology:
+    return DeviceTopology(socket_id=_UNKNOWN_SOCKET, node_id=numa_node, pcie_id=root, bus_id=address)
 
 
 def _condition(status: XPUStatus, now: datetime) -> Condition:
-    if status.healthy:
-        ok = ("True", "DeviceHealthy", "device is healthy")
-    else:
-        ok = ("False", _reason(status.error_code), status.error_message or "device is unhealthy")
-    return Condition(type=HEALTHY_CONDITION, status=ok[0], reason=ok[1], message=ok[2], last_transition_time=now)
+    reason, message = "DeviceHealthy", "device is healthy"
+    if not status.healthy:
+        reason, message = _reason(status.error_code), status.error_message or "device is unhealthy"
+    return _as_condition(HEALTHY_CONDITION, status.healthy, reason, message, now)
+
+
+def _as_condition(kind: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:
+    return Condition(
+        type=kind, status="True" if holds else "False", reason=reason, message=message, last_transition_time=now
+    )
 
 
 def _reason(code: str) -> str:
@@ -203,12 +210,7 @@ def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
 def _gpu(card: GPU, placement: PciPlacement | None, failure: GPUFailure | None, now: datetime) -> DeviceInfo:
     topology = None
     if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
-        topology = DeviceTopology(
-            socket_id=_UNKNOWN_SOCKET,
-            node_id=placement.numa_node,
-            pcie_id=placement.root,
-            bus_id=card.bus_id,
-        )
+        topology = _topology(placement.numa_node, placement.root, card.bus_id)
     resources = {GPU_CORE: _WHOLE, GPU_MEMORY_RATIO: _WHOLE}
     if card.memory is not None:
         resources[GPU_MEMORY] = Quantity.from_value(card.memory, Format.BINARY_SI)
@@ -235,15 +237,7 @@ def _gpu_conditions(card: GPU, failure: GPUFailure | None, now: datetime) -> lis
             f"the driver does not report the memory of this GPU ({card.memory_problem}): "
             "pods can be given shares of it in percent, not in bytes"
         )
-        conditions.append(
-            Condition(
-                type=MEMORY_CONDITION,
-                status="False",
-                reason="NotReported",
-                message=message,
-                last_transition_time=now,
-            )
-        )
+        conditions.append(_as_condition(MEMORY_CONDITION, False, "NotReported", message, now))
     return conditions
 
 
@@ -266,12 +260,7 @@ def _rdma(card: RDMADevice) -> DeviceInfo:
         minor=card.minor,
         health=card.healthy,
         resources={RDMA_RESOURCE: _WHOLE},
-        topology=DeviceTopology(
-            socket_id=_UNKNOWN_SOCKET,
-            node_id=card.placement.numa_node,
-            pcie_id=card.placement.root,
-            bus_id=card.placement.address,
-        ),
+        topology=_topology(card.placement.numa_node, card.placement.root, card.placement.address),
         vf_groups=[VirtualFunctionGroup(vfs=functions)] if functions else [],
     )
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
+from typing import Final
 
 from koordinator.node.cpu_topology import CPUTopology, LogicalCPU
+
+_PartOf = Callable[[LogicalCPU], int]
+_CORE: Final[_PartOf] = attrgetter("core")
+_LEVELS: Final[Sequence[_PartOf]] = (attrgetter("socket"), attrgetter("numa_node"), _CORE)
 
 
 def take_packed(topology: CPUTopology, count: int) -> frozenset[int]:
@@ -17,8 +24,8 @@ def take_packed(topology: CPUTopology, count: int) -> frozenset[int]:
         raise ValueError(f"{count} CPUs are wanted, and there are {len(topology.cpus)}")
     free = set(topology.cpus)
     needed = max(count, 0)
-    for part_of in (_socket, _numa_node, _core):
-        whole = _sizes(topology.cpus, part_of)
+    for part_of in _LEVELS:
+        whole = Counter(map(part_of, topology.cpus))
         for part in _in_order(free, part_of):
             cpus = [cpu for cpu in free if part_of(cpu) == part]
             if len(cpus) == whole[part] <= needed:
@@ -28,35 +35,13 @@ def take_packed(topology: CPUTopology, count: int) -> frozenset[int]:
     return frozenset(cpu.cpu for cpu in topology.cpus if cpu not in free)
 
 
-_PartOf = Callable[[LogicalCPU], int]
-
-
-def _socket(cpu: LogicalCPU) -> int:
-    return cpu.socket
-
-
-def _numa_node(cpu: LogicalCPU) -> int:
-    return cpu.numa_node
-
-
-def _core(cpu: LogicalCPU) -> int:
-    return cpu.core
-
-
-def _sizes(cpus: Iterable[LogicalCPU], part_of: _PartOf) -> dict[int, int]:
-    sizes: dict[int, int] = {}
-    for cpu in cpus:
-        sizes[part_of(cpu)] = sizes.get(part_of(cpu), 0) + 1
-    return sizes
-
-
 def _in_order(free: Collection[LogicalCPU], part_of: _PartOf) -> list[int]:
     """Parts that have free CPUs; NUMA nodes in the order of their sockets, cores in that of their NUMA nodes."""
-    sizes = [_sizes(free, level) for level in (_socket, _numa_node, _core)]
+    sizes = [Counter(map(level, free)) for level in _LEVELS]
 
     def place(cpu: LogicalCPU) -> tuple[int, ...]:
         key: tuple[int, ...] = ()
-        for level, size in zip((_socket, _numa_node, _core), sizes, strict=True):
+        for level, size in zip(_LEVELS, sizes, strict=True):
             key += (size[level(cpu)], level(cpu))
             if level is part_of:
                 break
@@ -66,5 +51,5 @@ def _in_order(free: Collection[LogicalCPU], part_of: _PartOf) -> list[int]:
 
 
 def _single(free: Collection[LogicalCPU]) -> list[LogicalCPU]:
-    places = {core: place for place, core in enumerate(_in_order(free, _core))}
+    places = {core: place for place, core in enumerate(_in_order(free, _CORE))}
     return sorted(free, key=lambda cpu: (places[cpu.core], cpu.cpu))

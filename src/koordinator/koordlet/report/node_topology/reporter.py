@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Final
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.observe.node_info import NodeInfo
-from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.node_object import NodeObject
 from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe
 from koordinator.koordlet.report.node_topology.kubelet_cpus import (
@@ -20,41 +22,46 @@ from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     parse_cpu_manager_state,
 )
 from koordinator.koordlet.report.node_topology.topology_patch import new_topology, topology_patch
-from koordinator.kube.interface import Client
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology, read_basic_info
 from koordinator.node.errors import MissingFileError
-from koordinator.node.host import Host, read_file
+from koordinator.node.host import read_file
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyReporting:
-    """Without ``writes``, the topology is kept for the agent only. Without ``queries_kubelet``, what kubelet does with
-    CPUs counts for nothing."""
-
-    writes: bool = True
-    queries_kubelet: bool = True
+_EARLY_LOOKS: Final = 10
+_LOOK_AGAIN: Final = 0.2
+"""Seconds."""
 
 
 class TopologyReporter:
-    """Call ``report`` every few seconds. What cannot be determined is left as it was reported before."""
+    """What cannot be determined is left as it was reported before. Without the gate NodeTopologyReport the topology is
+    kept for the agent only; where the kubelet's configuration is not queried, what kubelet does with CPUs counts for
+    nothing."""
 
-    def __init__(
-        self,
-        reporting: TopologyReporting,
-        client: Client,
-        states: StatesInformer,
-        info: NodeInfo,
-        host: Host,
-    ) -> None:
-        self._reporting = reporting
-        self._object = NodeObject(client, NODE_RESOURCE_TOPOLOGIES)
-        self._states = states
+    def __init__(self, context: AgentContext, info: NodeInfo) -> None:
+        self._options = options = context.options
+        self._writes = options.features.enabled(features.NODE_TOPOLOGY_REPORT)
+        self._clock = context.given.clock
+        self._object = NodeObject(context.given.client, NODE_RESOURCE_TOPOLOGIES)
+        self._states = context.states
         self._info = info
-        self._host = host
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
         self._said = SaidOnce(logger)
+
+    @property
+    def loop(self) -> Loop:
+        return Loop("node topology", self._report_early, self._options.topology_interval, 30.0)
+
+    async def _report_early(self) -> None:
+        # It needs what other loops read in their first rounds, which begin at the same time as its own. Until then,
+        # containers start on the CPUs that the container runtime gives them, not on those that their pods share.
+        await self.report()
+        for _ in range(_EARLY_LOOKS):
+            if self._states.topology is not None:
+                break
+            await self._clock.sleep(_LOOK_AGAIN)
+            await self.report()
 
     async def report(self) -> None:
         """One round; an error of the node, of kubelet or of the API server ends it."""
@@ -77,7 +84,7 @@ class TopologyReporter:
         topology = describe(facts)
         self._states.set_topology(topology)
         present = self._states.node_resource_topology
-        if not self._reporting.writes:
+        if not self._writes:
             return
         if present is None:
             await self._object.create(new_topology(node, topology))
@@ -86,7 +93,7 @@ class TopologyReporter:
 
     def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
         """None before the kubelet has returned its configuration."""
-        if not self._reporting.queries_kubelet:
+        if not self._options.kubelet.query_configuration:
             return KubeletCPUs()
         configuration = self._states.kubelet_configuration
         if configuration is None:
@@ -98,7 +105,7 @@ class TopologyReporter:
         return known
 
     def _allocated_by_kubelet(self) -> Mapping[str, frozenset[int]]:
-        path = f"{self._host.var_lib_kubelet}/cpu_manager_state"
+        path = f"{self._options.host.var_lib_kubelet}/cpu_manager_state"
         try:
             return parse_cpu_manager_state(read_file(path))
         except MissingFileError as error:
@@ -111,5 +118,5 @@ class TopologyReporter:
     def _basic_info(self, topology: CPUTopology) -> CPUBasicInfo:
         """Read when the topology was read anew: /proc/cpuinfo of a large machine is long."""
         if self._basic is None or self._basic[0] is not topology:
-            self._basic = topology, read_basic_info(self._host, topology)
+            self._basic = topology, read_basic_info(self._options.host, topology)
         return self._basic[1]
