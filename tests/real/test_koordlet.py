@@ -94,7 +94,8 @@ def _start(real: EnforcedNode, log: Path, *arguments: str) -> subprocess.Popen[b
     environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
     # It would take back the quota of best-effort pods that the fixture has set.
     observing = (f"--kubeconfig={real.kubeconfig}", "--observe-only", "--runtime-hooks-addr=", *arguments)
-    command = [sys.executable, "-m", "koordinator.koordlet", *observing]
+    forecasts = f"--prediction-checkpoint-filepath={log.parent}/forecasts"
+    command = [sys.executable, "-m", "koordinator.koordlet", forecasts, *observing]
     with log.open("wb") as stderr:
         return subprocess.Popen(command, env=environment, stderr=stderr)
 
