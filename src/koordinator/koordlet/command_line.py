@@ -9,7 +9,6 @@ from typing import Final
 
 import koordinator
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.option_flags import OptionFlags
@@ -95,6 +94,28 @@ _HOST: Final = {
     "var_lib_kubelet": ("var-lib-kubelet-dir", "The machine's /var/lib/kubelet, for kubelet's own state."),
 }
 """The flags of the folders of ``Host``, by its fields."""
+_OWN: Final = {
+    "forecasts": (
+        *(PREDICTION, "prediction-checkpoint-filepath", "/prediction-checkpoints"),
+        "Where what was learned is kept over restarts.",
+    ),
+    "audit": (options.AUDIT, "audit-log-dir", "/var/log/koordlet", "Where it is written (gate AuditEvents)."),
+    "devices": (
+        *(options.MEASURING, "xpu-device-infos-dir", "/var/run/koordlet/xpu-device-infos/"),
+        "Where koord-device-daemon and others say which accelerators there are (gate Accelerators).",
+    ),
+    "pod_resources": (
+        *(options.MEASURING, "pod-resources-proxy-path", "/var/run/koordlet/pod-resources"),
+        "Where kubelet's pod-resources API is served, with devices of koord-scheduler (gate PodResourcesProxy).",
+    ),
+    "samples": (
+        options.MEASURING,
+        "tsdb-path",
+        "/metric-data/",
+        "Where the copy of --metric-cache-backend=sqlite is kept.",
+    ),
+}
+"""The headings, flags and defaults of the folders of ``Folders``, by its fields."""
 
 _SWITCHES: Final = KLOG_SWITCHES | {
     *(*_CADVISOR_SWITCHES, "only-evict-by-api", "enable-pod-taskids", "tsdb-enable-prometheus-metric")
@@ -114,7 +135,16 @@ class _Flags:
             field: groups[options.FOLDERS].string(name, f"{getattr(host, field)}/", text, placeholder="folder")
             for field, (name, text) in _HOST.items()
         }
-        self._own_folders(groups)
+        self.own = {
+            field: groups[title].string(name, default, text, placeholder="folder")
+            for field, (title, name, default, text) in _OWN.items()
+        }
+        self.cache_backend = groups[options.MEASURING].string(
+            "metric-cache-backend",
+            _MEMORY,
+            "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path.",
+            allowed=(_MEMORY, _SQLITE),
+        )
         serving = groups[options.SERVING]
         self.addr = serving.listen_address(
             "addr", _ADDRESS, "Where /metrics is served: HOST:PORT, :PORT for every address, 0 for nowhere."
@@ -126,48 +156,11 @@ class _Flags:
         self.gates = self.set.group("Feature").feature_gates(self.features)
         self.unused = UnusedFlags(self.set, _UNUSED, _SWITCHES)
 
-    def _own_folders(self, groups: Mapping[str, FlagGroup]) -> None:
-        def folder(title: str, name: str, default: str, text: str) -> Flag[str]:
-            return groups[title].string(name, default, text, placeholder="folder")
-
-        self.forecasts = folder(
-            PREDICTION,
-            "prediction-checkpoint-filepath",
-            "/prediction-checkpoints",
-            "Where what was learned is kept over restarts.",
-        )
-        self.audit = folder(
-            options.AUDIT, "audit-log-dir", "/var/log/koordlet", "Where it is written (gate AuditEvents)."
-        )
-        self.devices = folder(
-            options.MEASURING,
-            "xpu-device-infos-dir",
-            "/var/run/koordlet/xpu-device-infos/",
-            "Where koord-device-daemon and others say which accelerators there are (gate Accelerators).",
-        )
-        self.pod_resources = folder(
-            options.MEASURING,
-            "pod-resources-proxy-path",
-            "/var/run/koordlet/pod-resources",
-            "Where kubelet's pod-resources API is served, with devices of koord-scheduler (gate PodResourcesProxy).",
-        )
-        self.cache_backend = groups[options.MEASURING].string(
-            "metric-cache-backend",
-            _MEMORY,
-            "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path.",
-            allowed=(_MEMORY, _SQLITE),
-        )
-        self.samples = folder(options.MEASURING, "tsdb-path", "/metric-data/", "The folder of that copy.")
-
     def folders(self, given: FlagValues) -> Folders:
         """Those of koordlet itself."""
-        return Folders(
-            forecasts=Path(given[self.forecasts]),
-            audit=Path(given[self.audit]),
-            pod_resources=Path(given[self.pod_resources]),
-            devices=Path(given[self.devices]),
-            samples=Path(given[self.samples]) if given[self.cache_backend] == _SQLITE else None,
-        )
+        keeps_samples = given[self.cache_backend] == _SQLITE
+        paths = {field: Path(given[flag]) for field, flag in self.own.items() if field != "samples" or keeps_samples}
+        return Folders(**paths)
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:

@@ -27,7 +27,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.loops import LoopMetrics
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, UnknownCgroupError
 from koordinator.node.errors import FileError
-from koordinator.node.host import list_subfolders
+from koordinator.node.host import subfolders_or_none
 from koordinator.node.inotify import Created, FolderEvent, FolderWatcher, InotifyError, Overflow, Written
 from koordinator.node.kernel_files import CPU_SHARES
 
@@ -104,7 +104,7 @@ class PodLifecycleEvents:
                 if self._watch(watcher.watch, folder):
                     if self._layout.driver is CgroupDriver.SYSTEMD:
                         self._watch(watcher.watch_file, f"{folder}/{self._weight}")
-                    for name in filter(self._is_pod, _subfolders(folder)):
+                    for name in filter(self._is_pod, subfolders_or_none(folder) or ()):
                         self._watch(watcher.watch, f"{folder}/{name}")
             await self._clock.sleep(_FOLDER_SECONDS)
 
@@ -155,7 +155,9 @@ class PodLifecycleEvents:
             if self._is_pod(event.name):
                 self._pod_appeared.set()
                 folder = f"{event.folder}/{event.name}"
-                if self._watch(watcher.watch, folder) and any(map(self._is_container, _subfolders(folder))):
+                if self._watch(watcher.watch, folder) and any(
+                    map(self._is_container, subfolders_or_none(folder) or ())
+                ):
                     # The runtime was faster than we.
                     self._container_appeared.set()
         elif isinstance(event, Created) and self._is_container(event.name):
@@ -187,11 +189,3 @@ def _is_known(of_layout: Callable[[str], object], name: str) -> bool:
     except UnknownCgroupError:
         return False
     return True
-
-
-def _subfolders(folder: str) -> Sequence[str]:
-    """None where the folder is not there any more."""
-    try:
-        return list_subfolders(folder)
-    except FileError:
-        return ()

@@ -77,7 +77,9 @@ class StatesInformer:
         self._topology: NodeTopology | None = None
         self.kubelet_configuration: KubeletConfiguration | None = None
         """As the kubelet last said it; None until then, and where it is not queried."""
-        self._slos.add_handlers(name="NodeSLO", on_add=self._new_node_slo, on_update=self._changed_node_slo)
+        self._slos.add_handlers(
+            name="NodeSLO", on_add=self._new_node_slo, on_update=lambda _, node_slo: self._new_node_slo(node_slo)
+        )
         self._nodes.add_handlers(name="Node", on_add=self._new_node, on_update=self._changed_node)
 
     @property
@@ -195,10 +197,6 @@ class StatesInformer:
         old, new = before.metadata, node.metadata
         if (old.labels, old.annotations) != (new.labels, new.annotations):
             self._new_node(node)
-
-    def _changed_node_slo(self, before: NodeSLO, node_slo: NodeSLO) -> None:
-        if before.spec != node_slo.spec:
-            self._new_node_slo(node_slo)
 
     def _new_node_slo(self, node_slo: NodeSLO, initial: bool = False) -> None:
         try:

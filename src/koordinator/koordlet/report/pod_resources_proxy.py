@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from koordinator.api import codec
 from koordinator.api.annotations import DEVICE_ALLOCATED
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import NVIDIA_GPU, RDMA
@@ -19,9 +20,8 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
 from koordinator.base.served_connections import ProgramConnections
-from koordinator.koordlet.enforce.hooks.gpu_environment import AllocatedDevice, AllocatedDevices
+from koordinator.koordlet.enforce.hooks.gpu_environment import AllocatedDevice
 from koordinator.koordlet.enforce.hooks.registration import RegistrationError, clear_socket
-from koordinator.koordlet.enforce.strategies.snapshot import annotation_or_none
 from koordinator.node import grpc_messages
 from koordinator.node.container_runtime import UnaryCalls
 from koordinator.node.grpc_messages import GrpcError
@@ -34,6 +34,8 @@ SOCKET: Final = "kubelet.sock"
 _SERVICE: Final = "/v1.PodResourcesLister"
 _SECONDS: Final = 10.0
 _RETRY: Final = 5.0
+_RESOURCES: Final = {"gpu": NVIDIA_GPU, "rdma": RDMA}
+"""By the type of device."""
 # The numbers of the fields, from k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
 _POD, _CONTAINER, _DEVICES = 1, 3, 2
 _NAME, _NAMESPACE, _RESOURCE_NAME, _DEVICE_ID = 1, 2, 1, 2
@@ -96,14 +98,19 @@ def allocations(pods: Sequence[Pod]) -> dict[tuple[str, str], Devices]:
     nothing."""
     found: dict[tuple[str, str], Devices] = {}
     for pod in pods:
-        # The webhook rejects what cannot be read for its author.
-        given = annotation_or_none(pod.metadata.annotations, DEVICE_ALLOCATED, AllocatedDevices)
-        if given is not None:
-            found[pod.metadata.namespace, pod.metadata.name] = {
-                resource: [identifier for device in devices for identifier in _identifiers(device)]
-                for resource, devices in ((NVIDIA_GPU, given.gpu), (RDMA, given.rdma))
-                if devices
-            }
+        annotation = pod.metadata.annotations.get(DEVICE_ALLOCATED)
+        if not annotation:
+            continue
+        try:
+            by_type = codec.decode(annotation, dict[str, list[AllocatedDevice]])
+        except codec.DecodeError as error:
+            logger.debug("pod %s: metadata.annotations[%s]: %s", pod.metadata.key, DEVICE_ALLOCATED, error)
+            continue
+        found[pod.metadata.namespace, pod.metadata.name] = {
+            _RESOURCES[kind]: [identifier for device in devices for identifier in _identifiers(device)]
+            for kind, devices in by_type.items()
+            if kind in _RESOURCES
+        }
     return found
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY, CPUSET_SUPPRESS_POLICY
@@ -25,14 +23,6 @@ _REPORTED_SECONDS: Final = 60.0
 """For how long it is reported that they did: as often as most nodes report."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What is desired for the limit of best-effort pods, and since when it holds."""
-
-    limit: DesiredSetting
-    since: datetime
-
-
 class SuppressionReport:
     """Call ``observe`` with each decision of CPU suppress, before or after the executor applies it.
 
@@ -43,7 +33,9 @@ class SuppressionReport:
     def __init__(self, executor: Executor, clock: Clock) -> None:
         self._executor = executor
         self._clock = clock
-        self._held: _Held | None = None
+        self._limit: DesiredSetting | None = None
+        """What is desired for the limit of best-effort pods, and since when it holds."""
+        self._since = clock.now()
         self._tight_at = -math.inf
         """When they last used what they may (monotonic)."""
         self._pods: Sequence[str] = ()
@@ -58,24 +50,22 @@ class SuppressionReport:
         limit = _limiting(decision)
         if limit is not None and sum([usage.cpu or 0.0 for usage in pods]) >= _TIGHT * _cores(limit.value):
             self._tight_at = self._clock.monotonic()
-        if limit is None:
-            self._held = None
-        elif self._held is None or (self._held.limit.target, self._held.limit.value) != (limit.target, limit.value):
-            self._held = _Held(limit, self._clock.now())
-        else:
-            self._held = _Held(limit, self._held.since)
+        held = self._limit
+        if limit is not None and (held is None or (held.target, held.value) != (limit.target, limit.value)):
+            self._since = self._clock.now()
+        self._limit = limit
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """By UID of a best-effort pod and key; empty unless the kernel has what was decided and pods would use more."""
-        held = self._held
+        held = self._limit
         if held is None or self._clock.monotonic() - self._tight_at > _REPORTED_SECONDS:
             return {}
-        found = self._executor.explain(held.limit.target)
+        found = self._executor.explain(held.target)
         if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
             return {}
         value = found.setting.value
         policy = CPUSET_SUPPRESS_POLICY if isinstance(value, frozenset) else CFS_QUOTA_SUPPRESS_POLICY
-        extension = suppression_extension(policy, _cores(value), format_time(held.since), held.limit.reason)
+        extension = suppression_extension(policy, _cores(value), format_time(self._since), held.reason)
         return dict.fromkeys(self._pods, extension)
 
 

@@ -24,10 +24,8 @@ class MetricKind:
         """The series with these labels. ValueError unless they are exactly the labels of the kind."""
         if tuple(labels) == self.labels:
             return Series(self, tuple(labels.values()))
-        if unknown := [name for name in labels if name not in self.labels]:
-            raise ValueError(f"property {unknown[0]} is not registered in metric {self.name}")
-        if missing := [name for name in self.labels if name not in labels]:
-            raise ValueError(f"property set of metric {self.name} is not full: {', '.join(missing)} is missing")
+        if labels.keys() != set(self.labels):
+            raise ValueError(f"metric {self.name} has the labels {list(self.labels)}, not {list(labels)}")
         return Series(self, tuple(labels[name] for name in self.labels))
 
 
