@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -55,8 +55,8 @@ class NodeMetricInput:
     gpus: Sequence[GPU] = ()
     has_cold_pages: bool = False
     """Whether the machine measures cold pages, so that the hot-page policy has something to go by."""
-    prod_reclaimable: Document = field(default_factory=lambda: {"resource": {}})
-    prod_peak: Document | None = None
+    forecast: Forecast = field(default_factory=Forecast)
+    """What prod pods will leave unused, and what they will use at most, where that is known."""
     extensions: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     """What several have to say of pods beside their usage: by uid of a pod, by a key of its own."""
 
@@ -91,17 +91,6 @@ def measured_pods(cache: RingMetricCache, given: NodeMetricInput, now: datetime)
     return [pod for pod in given.pods if window.has_samples(pod, kinds.POD_CPU_USAGE, memory)]
 
 
-def with_forecast(given: NodeMetricInput, forecast: Forecast) -> NodeMetricInput:
-    """What prod pods will leave unused, and what they will use at most, where that is known."""
-    reclaimable = forecast.reclaimable.get(MIN_PREDICTOR)
-    peak = forecast.peak.get(MIN_PREDICTOR)
-    return replace(
-        given,
-        prod_reclaimable={"resource": {} if reclaimable is None else {"resources": reclaimable.quantities()}},
-        prod_peak=None if peak is None else {"resource": {"resources": peak.quantities()}},
-    )
-
-
 def node_metric_status(cache: RingMetricCache, given: NodeMetricInput, now: datetime) -> Document:
     """The status to write. What has no samples in its window is ``{}``, or left out of its list."""
     memory = _memory_kinds(given)
@@ -122,10 +111,12 @@ def node_metric_status(cache: RingMetricCache, given: NodeMetricInput, now: date
         "nodeMetric": info,
         "podsMetric": _pods(window, given, memory.pod),
         "hostApplicationMetric": _host_applications(window, given.host_applications, memory.host_application),
-        "prodReclaimableMetric": given.prod_reclaimable,
+        "prodReclaimableMetric": {"resource": {}},
     }
-    if given.prod_peak is not None:
-        status["prodPeakMetric"] = given.prod_peak
+    if reclaimable := given.forecast.reclaimable.get(MIN_PREDICTOR):
+        status["prodReclaimableMetric"] = {"resource": {"resources": reclaimable.quantities()}}
+    if peak := given.forecast.peak.get(MIN_PREDICTOR):
+        status["prodPeakMetric"] = {"resource": {"resources": peak.quantities()}}
     return status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,6 @@ from koordinator.koordlet.report.node_metric import (
     as_merge_patch,
     measured_pods,
     node_metric_status,
-    with_forecast,
 )
 from koordinator.koordlet.report.resource_metrics import numa_usage_rows, usage_rows
 from koordinator.kube.errors import ApiStatusError
@@ -92,7 +92,7 @@ class NodeMetricReporter:
                 self._said.say("nothing is reported: this node has no NodeMetric (koord-manager makes it)")
                 return
         given, now = self._measured(), self._clock.now()
-        given = with_forecast(given, self._forecast(measured_pods(self._cache, given, now)))
+        given = replace(given, forecast=self._forecast(measured_pods(self._cache, given, now)))
         status = node_metric_status(self._cache, given, now)
         self._latest = status["nodeMetric"]
         try:
