@@ -21,7 +21,6 @@ from koordinator.koordlet.enforce.cleanup import SECONDS, Cleanup, CleanupError,
 from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
-from koordinator.koordlet.observe.interference import monitor as interference
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache.retention import make_metric_cache
 from koordinator.koordlet.observe.node_info import NodeInfo
@@ -267,7 +266,7 @@ class Agent:
             loops.append(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if self._options.folders.samples is not None:
             loops.append(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        monitor = self._detect_interference(layout, observation)
+        monitor = self._detect_interference(observation)
         if monitor is not None:
             loops.append(monitor.loop)
         metrics = self._loops.metrics
@@ -298,7 +297,7 @@ class Agent:
         devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
         return (Loop("devices", devices.report, options.topology_interval, 30.0),)
 
-    def _detect_interference(self, layout: CgroupLayout, observation: Observation) -> InterferenceMonitor | None:
+    def _detect_interference(self, observation: Observation) -> InterferenceMonitor | None:
         """What looks for it; None unless the gate is on."""
         gates = self._options.features
         if not gates.enabled(features.INTERFERENCE_DETECTION):
@@ -308,8 +307,7 @@ class Agent:
                 "%s goes by waiting for CPUs alone without PSICollector and CPICollector",
                 features.INTERFERENCE_DETECTION,
             )
-        recorder = self._events.recorder(interference.COMPONENT)
-        return InterferenceMonitor(self._context, observation, self._reader(layout), recorder)
+        return InterferenceMonitor(self._context, observation)
 
     def _node_metric_loop(
         self,

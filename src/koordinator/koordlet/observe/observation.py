@@ -57,7 +57,7 @@ class Observation:
         self._sync_pods = sync_pods
         self._layout = layout
         options, metrics, clock = context.options, context.metrics, context.given.clock
-        reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+        self.reader = reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
         gpus = None if nvml is None else GPUCollector(nvml, reader)
         self.gpus: Sequence[GPU] = () if nvml is None else nvml.gpus
         with_huge_pages = options.features.enabled(features.HUGE_PAGE_REPORT)

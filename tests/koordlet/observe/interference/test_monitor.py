@@ -28,7 +28,6 @@ from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.observe.usage_table import UsageTable
 from koordinator.koordlet.options import Folders, Options
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
-from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.pressure import Pressure, Stall
@@ -63,7 +62,9 @@ class Node:
         self.machine, self.clock, self.recorded = FakeMachine(root), ManualClock(), Recorded()
         self.states = SimpleNamespace(pods=[node_pod("web", "LS", "web-5d8"), node_pod("job", "BE")])
         self.observation = SimpleNamespace(
-            pressure=SimpleNamespace(latest=PressureRound()), cycles=SimpleNamespace(latest=CyclesRound())
+            pressure=SimpleNamespace(latest=PressureRound()),
+            cycles=SimpleNamespace(latest=CyclesRound()),
+            reader=CgroupReader(self.machine.layout(CgroupVersion.V2), 4096),
         )
         self.cache = RingMetricCache({kinds.PODS: Retention(400, 1)}, 10_000_000)
         self.metrics = AgentMetrics(Metrics(), "node-1")
@@ -73,14 +74,10 @@ class Node:
             options=Options("node-1", self.machine.host, NOWHERE, Folders.under(root)),
             metrics=self.metrics,
             given=SimpleNamespace(clock=self.clock),
+            events=SimpleNamespace(recorder=lambda component: self.recorded),
         )
         self.waited = 0.0
-        self.monitor = InterferenceMonitor(
-            cast("AgentContext", context),
-            cast("Observation", self.observation),
-            CgroupReader(self.machine.layout(CgroupVersion.V2), 4096),
-            cast("EventRecorder", self.recorded),
-        )
+        self.monitor = InterferenceMonitor(cast("AgentContext", context), cast("Observation", self.observation))
 
     def rounds(
         self, count: int, *, stall: float | None = 1.0, job_cores: float = 0.5, wait: float | None = None

@@ -24,13 +24,11 @@ from koordinator.koordlet.observe.interference.detection import (
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.kube.events import EventRecorder
-from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError, OddRowError
 
 logger = logging.getLogger(__name__)
 
-COMPONENT: Final = "koordlet-interference"
+_COMPONENT: Final = "koordlet-interference"
 EXTENSION: Final = "interference"
 """The key among the extensions of a pod in the NodeMetric."""
 _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Indicator.IO}
@@ -39,21 +37,19 @@ _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Ind
 class InterferenceMonitor:
     """``observe`` is one round, in the loop ``loop``."""
 
-    def __init__(
-        self, context: AgentContext, observation: Observation, reader: CgroupReader, events: EventRecorder
-    ) -> None:
+    def __init__(self, context: AgentContext, observation: Observation) -> None:
         """Goes by the pressure and the cycles of ``observation``; where the kernel has no pressure of pods, by how long
         their threads wait for a CPU."""
         self._states = context.states
         self._usage = context.recent_usage
         self._observation = observation
-        self._reader = reader
-        self._waits = CPUWaits(context.options.host, reader)
+        self._reader = observation.reader
+        self._waits = CPUWaits(context.options.host, observation.reader)
         self._interval = context.options.collectors.interference_interval
         self._metrics = metrics = context.metrics
         self._said = SaidOnce(logger)
         self._odd_rows: list[OddRowError] = []
-        self._events = events
+        self._events = context.events.recorder(_COMPONENT)
         self._clock = context.given.clock
         self._detector = InterferenceDetector()
         self._cycles: CyclesRound | None = None
