@@ -28,6 +28,7 @@ from koordinator.base.flags import FlagValues
 
 T = TypeVar("T")
 
+_SHORTEST_INTERVAL: Final = 0.1
 _FLAG: Final = "flag"
 _GROUP: Final = "group"
 
@@ -104,6 +105,12 @@ def seconds(name: str, default: float, help_text: str, *, minimum: float | None 
         timedelta.total_seconds,
         under=under,
     )
+
+
+def interval(name: str, default: float, help_text: str, *, under: str = "") -> float:
+    """The seconds between two rounds of measuring, as a Go duration of 100 ms or more: to measure more often would
+    take a core."""
+    return seconds(name, default, help_text, minimum=_SHORTEST_INTERVAL, under=under)
 
 
 def group(title: str, options: Callable[[], T]) -> T:

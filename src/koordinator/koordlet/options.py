@@ -8,7 +8,7 @@ from typing import Final
 
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import NOWHERE, ListenAddress
-from koordinator.base.option_flags import group, integer, number, seconds, switch, text
+from koordinator.base.option_flags import group, integer, interval, number, seconds, switch, text
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION, PredictionOptions
@@ -25,8 +25,6 @@ FOLDERS: Final = "Folders of the machine"
 SERVING: Final = "Serving and logging"
 TITLES: Final = (CLUSTER, KUBELET, MEASURING, MEASURING_RARELY, PREDICTION, ENFORCING, HOOKS, AUDIT, FOLDERS, SERVING)
 """The headings of the help text, in their order."""
-_SHORTEST: Final = 0.1
-"""Seconds: to measure more often would take a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +49,27 @@ class KubeletOptions:
 class CollectorOptions:
     """When what is measured more rarely is measured, in seconds; feature gates switch all but ``resctrl`` on."""
 
-    pressure_interval: float = seconds(
-        "psi-collector-interval", 10.0, "How often the pressure of pods is read (gate PSICollector).", minimum=_SHORTEST
+    pressure_interval: float = interval(
+        "psi-collector-interval", 10.0, "How often the pressure of pods is read (gate PSICollector)."
     )
-    interference_interval: float = seconds(
+    interference_interval: float = interval(
         "interference-interval",
         10.0,
         "How often pods are compared with what is normal for them (gate InterferenceDetection).",
-        minimum=_SHORTEST,
     )
-    cycles_interval: float = seconds(
-        "cpi-collector-interval",
-        60.0,
-        "How often cycles and instructions are counted (gate CPICollector).",
-        minimum=_SHORTEST,
+    cycles_interval: float = interval(
+        "cpi-collector-interval", 60.0, "How often cycles and instructions are counted (gate CPICollector)."
     )
-    cycles_window: float = seconds("collect-cpi-timewindow", 10.0, "For how long they are counted.", minimum=_SHORTEST)
-    cold_pages_interval: float = seconds(
-        "coldpage-collector-interval", 5.0, "How often cold pages are read (gate ColdPageCollector).", minimum=_SHORTEST
+    cycles_window: float = interval("collect-cpi-timewindow", 10.0, "For how long they are counted.")
+    cold_pages_interval: float = interval(
+        "coldpage-collector-interval", 5.0, "How often cold pages are read (gate ColdPageCollector)."
     )
     with_resctrl: bool = switch(
         "enable-resctrl-collector", False, "Measure caches and memory bandwidth (gate ResctrlCollector, too)."
     )
-    resctrl_interval: float = seconds(
-        "resctrl-collector-interval", 10.0, "How often they are measured.", minimum=_SHORTEST
-    )
-    storage_interval: float = seconds(
-        "collect-node-storage-info-interval",
-        1.0,
-        "How often disks and mounts are read (gate BlkIOReconcile).",
-        minimum=_SHORTEST,
+    resctrl_interval: float = interval("resctrl-collector-interval", 10.0, "How often they are measured.")
+    storage_interval: float = interval(
+        "collect-node-storage-info-interval", 1.0, "How often disks and mounts are read (gate BlkIOReconcile)."
     )
 
 
@@ -175,15 +164,11 @@ class Options:
     burst: int = integer("kube-api-burst", 30, "Requests at once.", under=CLUSTER)
     report: bool = switch("enable-node-metric-report", True, "Report the NodeMetric.", under=CLUSTER)
     kubelet: KubeletOptions = group(KUBELET, KubeletOptions)
-    collect_interval: float = seconds(
-        "collect-res-used-interval", 1.0, "How often CPU and memory are measured.", minimum=_SHORTEST, under=MEASURING
+    collect_interval: float = interval(
+        "collect-res-used-interval", 1.0, "How often CPU and memory are measured.", under=MEASURING
     )
-    node_info_interval: float = seconds(
-        "collect-node-cpu-info-interval",
-        60.0,
-        "How often the topology of the CPUs is read.",
-        minimum=_SHORTEST,
-        under=MEASURING,
+    node_info_interval: float = interval(
+        "collect-node-cpu-info-interval", 60.0, "How often the topology of the CPUs is read.", under=MEASURING
     )
     topology_interval: float = seconds(
         "node-topology-sync-interval",
