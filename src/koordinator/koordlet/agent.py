@@ -22,7 +22,7 @@ from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
-from koordinator.koordlet.observe.metric_cache.retention import make_metric_cache
+from koordinator.koordlet.observe.metric_cache.ring import make_metric_cache
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.server import PredictionServer

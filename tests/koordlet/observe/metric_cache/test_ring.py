@@ -70,7 +70,7 @@ def test_labels_that_a_kind_has_not() -> None:
 
 
 def test_a_group_that_nothing_keeps() -> None:
-    with pytest.raises(ValueError, match="memory"):
+    with pytest.raises(KeyError, match="memory"):
         cache().append(0, {HOST_APPLICATION_MEMORY_USAGE.series(host_app_name="a"): 1.0})
     with pytest.raises(ValueError, match="one round are of one group"):
         cache().append(0, {CPU: 1.0, pod("a"): 1.0})

@@ -15,12 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from koordinator.base.clock import Clock
+from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
+from koordinator.koordlet.options import Options
 
 logger = logging.getLogger(__name__)
 
 _VALUE_BYTES: Final = 8
 _FEWEST_ROWS: Final = 16
+_NODE_SECONDS: Final = 1830.0
+"""The longest window of the default policy, and a little."""
+_POD_SECONDS: Final = 330.0
+"""The window over which pods are averaged, and a little."""
 _NAN: Final = math.nan
 _Number = TypeVar("_Number", int, float)
 
@@ -89,7 +96,7 @@ class RingMetricCache:
         replaced."""
         if not samples:
             return
-        group = self._group(next(iter(samples)).kind)
+        group = self._groups[next(iter(samples)).kind.group]
         if {series.kind.group for series in samples} != {group.name}:
             raise ValueError(f"samples of one round are of one group: {group.name}")
         group.begin_row(at)
@@ -102,28 +109,22 @@ class RingMetricCache:
     def select(self, kind: MetricKind, start: int, end: int, **labels: str) -> Samples:
         """The samples of one series whose time (ms) is in the window, both ends included. ValueError unless the labels
         are exactly those of the kind."""
-        return self._group(kind).samples(kind.series(**labels), start, end)
+        return self._groups[kind.group].samples(kind.series(**labels), start, end)
 
     def averages(self, kind: MetricKind, start: int, end: int, values: Iterable[str]) -> list[float]:
         """The means in the window of many series of a kind with one label, by its values; those without samples are
         left out."""
-        return self._group(kind).averages([Series(kind, (value,)) for value in values], start, end)
+        return self._groups[kind.group].averages([Series(kind, (value,)) for value in values], start, end)
 
     def newest(self, kind: MetricKind) -> int | None:
         """When the group of the kind was measured last (ms); None before the first time."""
-        return self._group(kind).newest
+        return self._groups[kind.group].newest
 
     def flush(self) -> None:
         """Write what was appended since the last time, where samples are kept elsewhere, too: not here."""
 
     def close(self) -> None:
         """Write what is left."""
-
-    def _group(self, kind: MetricKind) -> _Group:
-        try:
-            return self._groups[kind.group]
-        except KeyError:
-            raise ValueError(f"nothing keeps samples of the group {kind.group} (metric {kind.name})") from None
 
     def _free_space(self, group: _Group) -> bool:
         """Whether one more column of the group fits into the budget, after thinning out what is there."""
@@ -138,6 +139,24 @@ class RingMetricCache:
                 largest.stride,
             )
         return True
+
+
+def make_metric_cache(options: Options, clock: Clock) -> RingMetricCache:
+    """In memory, with a copy on disk if the options name a folder."""
+    memory_interval = max(options.memory_interval, options.collect_interval)
+    retentions = {
+        kinds.NODE: Retention(options.collect_interval, _NODE_SECONDS),
+        kinds.PODS: Retention(options.collect_interval, _POD_SECONDS),
+        kinds.MEMORY: Retention(memory_interval, _POD_SECONDS),
+        kinds.COLD_PAGES: Retention(options.collectors.cold_pages_interval, _NODE_SECONDS),
+    }
+    if options.folders.samples is None:
+        return RingMetricCache(retentions, options.cache_bytes)
+    # A megabyte, which few nodes need.
+    from koordinator.koordlet.observe.metric_cache.sqlite import SQLiteMetricCache
+
+    file = options.folders.samples / "samples.sqlite"
+    return SQLiteMetricCache(retentions, options.cache_bytes, file, round(clock.now().timestamp() * 1000))
 
 
 class _Group:
