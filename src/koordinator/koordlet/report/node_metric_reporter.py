@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.quantity import Quantity
 from koordinator.base.clock import Clock
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
@@ -22,7 +23,6 @@ from koordinator.koordlet.report.node_metric import (
     measured_pods,
     node_metric_status,
 )
-from koordinator.koordlet.report.resource_metrics import numa_usage_rows, usage_rows
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 
@@ -79,10 +79,12 @@ class NodeMetricReporter:
             )
 
     def _rows(self, part: str) -> Rows:
-        return usage_rows(self._latest.get(part, {}))
+        return _usage_rows(self._latest.get(part, {}))
 
     def _numa_rows(self, part: str) -> Rows:
-        return numa_usage_rows(self._latest.get("numaUsages", ()), part)
+        for usage in self._latest.get("numaUsages", ()):
+            for labels, value in _usage_rows(usage[part]):
+                yield (str(usage["numaNodeID"]), *labels), value
 
     async def report(self) -> None:
         """Write the status as of now."""
@@ -103,3 +105,12 @@ class NodeMetricReporter:
             if not error.is_not_found:
                 raise
             logger.info("the NodeMetric was deleted: nothing to report to")
+
+
+def _usage_rows(usage: Mapping[str, Any]) -> Rows:
+    """CPU and memory of a usage as a NodeMetric has it."""
+    resources = usage.get("resources", {})
+    if "cpu" in resources:
+        yield ("cpu", "core"), Quantity.parse(resources["cpu"]).milli / 1000
+    if "memory" in resources:
+        yield ("memory", "byte"), Quantity.parse(resources["memory"]).value

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.node import Node
-from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.enforce.plugins import Plugins
@@ -21,7 +19,6 @@ from koordinator.node.features import Undetermined, Works, probe_machine
 from koordinator.node.host import Host
 
 _UNITS: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
-_USAGE_UNITS: Final = (("cpu", "core"), ("memory", "byte"))
 _OF_CONTAINER: Final = ("resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
 
 
@@ -169,19 +166,3 @@ def _container_rows(states: StatesInformer, kind: str) -> Rows:
             for resource in _UNITS:
                 if resource in own:
                     yield (resource, unit, *owner), own[resource].value
-
-
-def usage_rows(usage: Mapping[str, Any]) -> Rows:
-    """CPU and memory of a usage as a NodeMetric has it."""
-    resources = usage.get("resources", {})
-    for resource, unit in _USAGE_UNITS:
-        if resource in resources:
-            amount = Quantity.parse(resources[resource])
-            yield (resource, unit), amount.milli / 1000 if resource == "cpu" else amount.value
-
-
-def numa_usage_rows(usages: Sequence[Mapping[str, Any]], part: str) -> Rows:
-    """As ``usage_rows``, for one part (nodeUsage or systemUsage) of each NUMA node."""
-    for usage in usages:
-        for labels, value in usage_rows(usage[part]):
-            yield (str(usage["numaNodeID"]), *labels), value
