@@ -25,10 +25,9 @@ from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.options import Folders, KubeletOptions, Options
 from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.pods.states import StatesInformer
-from koordinator.koordlet.report.node_topology.description import NodeTopology
+from koordinator.koordlet.report.node_topology.description import NodeTopology, topology_patch
 from koordinator.koordlet.report.node_topology.kubelet_cpus import CPUManagerStateError
 from koordinator.koordlet.report.node_topology.reporter import TopologyReporter
-from koordinator.koordlet.report.node_topology.topology_patch import topology_patch
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.kubelet import Kubelet, kubelet_configuration
 from tests.in_memory_api import InMemoryApi

@@ -11,8 +11,7 @@ from koordinator.api.kinds import DEVICES
 from koordinator.base.clock import Clock
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.pods.states import StatesInformer
-from koordinator.koordlet.report.devices.description import Inventory, describe_devices
-from koordinator.koordlet.report.devices.device_patch import device_patch, new_device
+from koordinator.koordlet.report.devices.description import Inventory, describe_devices, device_patch, new_device
 from koordinator.koordlet.report.devices.xpu_files import XPUFiles
 from koordinator.koordlet.report.node_object import NodeObject
 from koordinator.kube.interface import Client

@@ -13,7 +13,7 @@ from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.report.node_object import NodeObject
-from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe
+from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe, new_topology, topology_patch
 from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     STATIC,
     CPUManagerStateError,
@@ -21,7 +21,6 @@ from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     kubelet_cpus,
     parse_cpu_manager_state,
 )
-from koordinator.koordlet.report.node_topology.topology_patch import new_topology, topology_patch
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology, read_basic_info
 from koordinator.node.errors import MissingFileError
 from koordinator.node.host import read_file
