@@ -18,8 +18,7 @@ from koordinator.api.node import Node
 from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
 from koordinator.api.quantity import Format, Quantity
-from koordinator.koordlet.observe.prediction.models import Peak
-from koordinator.koordlet.observe.prediction.observations import SYSTEM_MODEL, node_item_model
+from koordinator.koordlet.observe.prediction.models import SYSTEM_MODEL, Peak, node_item_model
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.pods.node_pod import NodePod
 

@@ -21,8 +21,7 @@ from koordinator.koordlet.observe.prediction.forecast import (
     Forecast,
     forecast_prod,
 )
-from koordinator.koordlet.observe.prediction.models import Models
-from koordinator.koordlet.observe.prediction.observations import NODE_MODELS, observe
+from koordinator.koordlet.observe.prediction.models import NODE_MODELS, Models, observe
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.decaying_histogram import CheckpointError
 

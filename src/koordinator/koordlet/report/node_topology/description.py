@@ -26,8 +26,7 @@ from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none, n
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_object import Document, differing, node_object
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
-from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
-from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
+from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs, take_packed
 from koordinator.koordlet.report.node_topology.zones import OWN_RESOURCES, merged_zones, zones_of
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology
 from koordinator.node.memory import NUMANodeMemory
