@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,9 +35,7 @@ from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.koordlet.report.audit.pages import AuditPages
 from koordinator.koordlet.report.audit.pages import handler as audit_handler
-from koordinator.koordlet.report.devices.reporter import DeviceReporter, DeviceSources
-from koordinator.koordlet.report.devices.xpu_files import XPUFiles
-from koordinator.koordlet.report.node_metric import NodeMetricInput
+from koordinator.koordlet.report.devices.reporter import DeviceReporter
 from koordinator.koordlet.report.node_metric_reporter import NodeMetricReporter
 from koordinator.koordlet.report.node_topology.reporter import TopologyReporter
 from koordinator.koordlet.report.pod_resources_proxy import PodResourcesProxy
@@ -274,28 +272,16 @@ class Agent:
         loops += enforcement.loops()
         if self._options.topology_interval > 0:
             loops.append(TopologyReporter(self._context, observation.info).loop)
-            loops += self._device_loops(nvml)
+            if self._options.features.enabled(features.ACCELERATORS):
+                loops.append(DeviceReporter(self._context, nvml).loop)
         prediction = PredictionServer(self._context)
         loops += prediction.loops()
         if self._options.report:
-            loops.append(self._node_metric_loop(observation, prediction, enforcement, monitor))
+            extensions = [each.extensions for each in (enforcement.suppression, monitor) if each is not None]
+            loops.append(NodeMetricReporter(self._context, observation, prediction.forecast_prod, extensions).loop)
         for loop in loops:
             self._loops.add(loop)
         return enforcement
-
-    def _device_loops(self, nvml: NVML | None) -> Sequence[Loop]:
-        options, given = self._options, self._given
-        if not options.features.enabled(features.ACCELERATORS):
-            return ()
-        sources = DeviceSources(
-            options.host,
-            XPUFiles(str(options.folders.devices)),
-            nvml,
-            with_rdma=options.features.enabled(features.RDMA_DEVICES),
-            only_files=options.only_device_files,
-        )
-        devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
-        return (Loop("devices", devices.report, options.topology_interval, 30.0),)
 
     def _detect_interference(self, observation: Observation) -> InterferenceMonitor | None:
         """What looks for it; None unless the gate is on."""
@@ -308,34 +294,6 @@ class Agent:
                 features.INTERFERENCE_DETECTION,
             )
         return InterferenceMonitor(self._context, observation)
-
-    def _node_metric_loop(
-        self,
-        observation: Observation,
-        prediction: PredictionServer,
-        enforcement: Enforcement,
-        monitor: InterferenceMonitor | None,
-    ) -> Loop:
-        states = self.states
-
-        def measured() -> NodeMetricInput:
-            slo = states.node_slo_spec
-            return NodeMetricInput(
-                policy=states.collect_policy,
-                pods=states.pods,
-                host_applications=slo.host_applications if slo else (),
-                numa_nodes=[node.number for node in observation.info.numa_memory or ()],
-                gpus=observation.gpus,
-                has_cold_pages=observation.has_cold_pages,
-                extensions=[each.extensions() for each in (enforcement.suppression, monitor) if each is not None],
-            )
-
-        given = self._given
-        forecast = prediction.forecast_prod
-        reporter = NodeMetricReporter(given.client, states, self._cache, given.clock, measured, forecast)
-        if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
-            reporter.export(self.metrics)
-        return Loop("node metric", reporter.report_when_due, 1.0, 60.0)
 
     async def _keep_samples(self) -> None:
         self._cache.flush()

@@ -10,13 +10,14 @@ from typing import Any
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.quantity import Quantity
-from koordinator.base.clock import Clock
+from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
+from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.forecast import Forecast
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.node_metric import (
     NodeMetricInput,
     as_merge_patch,
@@ -24,7 +25,7 @@ from koordinator.koordlet.report.node_metric import (
     node_metric_status,
 )
 from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import PatchType
 
 logger = logging.getLogger(__name__)
 
@@ -34,27 +35,33 @@ class NodeMetricReporter:
 
     def __init__(
         self,
-        client: Client,
-        states: StatesInformer,
-        cache: RingMetricCache,
-        clock: Clock,
-        measured: Callable[[], NodeMetricInput],
+        context: AgentContext,
+        observation: Observation,
         forecast: Callable[[Sequence[NodePod]], Forecast],
+        extensions: Sequence[Callable[[], Mapping[str, Mapping[str, Any]]]],
     ) -> None:
-        """``measured`` is what a report is made of at the moment of the call, but for the forecast for its pods."""
-        self._client = client
-        self._states = states
-        self._cache = cache
-        self._clock = clock
-        self._measured = measured
+        """``extensions`` say what else there is to report of pods, by UID and key."""
+        self._client = context.given.client
+        self._states = context.states
+        self._cache = context.cache
+        self._clock = clock = context.given.clock
+        self._observation = observation
         self._forecast = forecast
+        self._extensions = extensions
         self._latest: Mapping[str, Any] = {}
         """The part nodeMetric of the last status that was made."""
         self._said = SaidOnce(logger)
         self._last = clock.monotonic()
         """When the last report that succeeded was due; the first is due an interval after the start."""
 
-    async def report_when_due(self) -> None:
+        if context.options.features.enabled(features.NODE_METRIC_PROM_METRICS):
+            self._export(context.metrics)
+
+    @property
+    def loop(self) -> Loop:
+        return Loop("node metric", self._report_when_due, 1.0, 60.0)
+
+    async def _report_when_due(self) -> None:
         """Report if the interval of the NodeMetric's policy has passed since the last report that succeeded.
 
         Errors are those of the API server; who calls this tries again soon.
@@ -65,7 +72,7 @@ class NodeMetricReporter:
         await self.report()
         self._last = now
 
-    def export(self, metrics: AgentMetrics) -> None:
+    def _export(self, metrics: AgentMetrics) -> None:
         """Show what the last report said."""
         for name in ("node", "system"):
             part = f"{name}Usage"
@@ -93,7 +100,7 @@ class NodeMetricReporter:
             if metric is None:
                 self._said.say("nothing is reported: this node has no NodeMetric (koord-manager makes it)")
                 return
-        given, now = self._measured(), self._clock.now()
+        given, now = self._input(), self._clock.now()
         given = replace(given, forecast=self._forecast(measured_pods(self._cache, given, now)))
         status = node_metric_status(self._cache, given, now)
         self._latest = status["nodeMetric"]
@@ -105,6 +112,19 @@ class NodeMetricReporter:
             if not error.is_not_found:
                 raise
             logger.info("the NodeMetric was deleted: nothing to report to")
+
+    def _input(self) -> NodeMetricInput:
+        """What there is at this moment, but for the forecast."""
+        slo, observation = self._states.node_slo_spec, self._observation
+        return NodeMetricInput(
+            policy=self._states.collect_policy,
+            pods=self._states.pods,
+            host_applications=slo.host_applications if slo else (),
+            numa_nodes=[node.number for node in observation.info.numa_memory or ()],
+            gpus=observation.gpus,
+            has_cold_pages=observation.has_cold_pages,
+            extensions=[said() for said in self._extensions],
+        )
 
 
 def _usage_rows(usage: Mapping[str, Any]) -> Rows:

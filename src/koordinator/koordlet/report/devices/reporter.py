@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from koordinator.api.kinds import DEVICES
-from koordinator.base.clock import Clock
+from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
-from koordinator.koordlet.pods.states import StatesInformer
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.report.devices.description import Inventory, describe_devices, device_patch, new_device
 from koordinator.koordlet.report.devices.xpu_files import XPUFiles
 from koordinator.koordlet.report.node_object import NodeObject
-from koordinator.kube.interface import Client
 from koordinator.node.errors import NodeError
 from koordinator.node.host import Host
 from koordinator.node.nvml import GPU, NVML
@@ -57,23 +57,32 @@ class DeviceSources:
 
 
 class DeviceReporter:
-    """Call ``report`` every few seconds. The states informer must follow the Device."""
+    """The states informer must follow the Device."""
 
-    def __init__(
-        self, client: Client, states: StatesInformer, take_inventory: Callable[[], Inventory], clock: Clock
-    ) -> None:
-        self._object = NodeObject(client, DEVICES)
-        self._states = states
-        self._take_inventory = take_inventory
-        self._clock = clock
+    def __init__(self, context: AgentContext, nvml: NVML | None) -> None:
+        self._options = options = context.options
+        self._object = NodeObject(context.given.client, DEVICES)
+        self._states = context.states
+        self._clock = context.given.clock
+        self._sources = DeviceSources(
+            options.host,
+            XPUFiles(str(options.folders.devices)),
+            nvml,
+            with_rdma=options.features.enabled(features.RDMA_DEVICES),
+            only_files=options.only_device_files,
+        )
         self._said = SaidOnce(logger)
+
+    @property
+    def loop(self) -> Loop:
+        return Loop("devices", self.report, self._options.topology_interval, 30.0)
 
     async def report(self) -> None:
         """One round; errors are those of the API server."""
         node, present = self._states.node, self._states.device
         if node is None:
             return
-        report = describe_devices(self._take_inventory(), self._clock.now())
+        report = describe_devices(self._sources.take(), self._clock.now())
         with self._said.round():
             for problem in report.problems:
                 self._said.say(f"a device that was found: {problem}")
