@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from koordinator.api.codec import DecodeError, decode, encode
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
@@ -54,7 +55,7 @@ class SQLiteMetricCache(RingMetricCache):
         self._rounds = 0
         self._was_set_back = False
         """Whether the clock was set back since the last flush."""
-        self._failing = False
+        self._said = SaidOnce(logger)
         self._database = self._open(now)
 
     def append(self, at: int, samples: Mapping[Series, float]) -> None:
@@ -69,23 +70,25 @@ class SQLiteMetricCache(RingMetricCache):
         pending, self._pending = self._pending, []
         if not pending:
             return
-        try:
-            with self._database:
-                self._database.executemany(
-                    "INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(at, samples) for at, samples in pending]
-                )
-                if self._was_set_back:
-                    self._drop_future_rounds(self._database, pending[-1][0])
-                self._rounds += len(pending)
-                if self._rounds >= _ROUNDS_BETWEEN_CLEANUPS:
-                    self._rounds = 0
-                    self._clean_up()
-            self._was_set_back = self._failing = False
-        except sqlite3.Error as error:
-            self._numbers.clear()
-            if not self._failing:
-                logger.warning("%s: samples are kept in memory only: %s", self._path, error)
-            self._failing = True
+        with self._said.round():
+            try:
+                with self._database:
+                    self._write(pending)
+                self._was_set_back = False
+            except sqlite3.Error as error:
+                self._numbers.clear()
+                self._said.say(f"{self._path}: samples are kept in memory only: {error}", about=self._path)
+
+    def _write(self, pending: Sequence[tuple[int, Mapping[Series, float]]]) -> None:
+        self._database.executemany(
+            "INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(at, samples) for at, samples in pending]
+        )
+        if self._was_set_back:
+            self._drop_future_rounds(self._database, pending[-1][0])
+        self._rounds += len(pending)
+        if self._rounds >= _ROUNDS_BETWEEN_CLEANUPS:
+            self._rounds = 0
+            self._clean_up()
 
     def close(self) -> None:
         """Write what is left."""
