@@ -27,8 +27,7 @@ from random import Random
 from typing import Any, Final
 
 from koordinator.api.qos import QoSClass
-from koordinator.koordlet.observe.interference.detection import InterferenceDetector
-from koordinator.koordlet.observe.interference.readings import Indicator, PodReading
+from koordinator.koordlet.observe.interference.detection import Indicator, InterferenceDetector, PodReading
 
 KINDS: Final = ("cpu", "memory", "io")
 _SECONDS: Final = 10

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from koordinator.base.clock import ManualClock, SteadyTime
 from koordinator.koordlet.observe.prediction.forecast import Amount
-from koordinator.koordlet.observe.prediction.models import HalfLives, Models
-from koordinator.koordlet.observe.prediction.observations import Usage
+from koordinator.koordlet.observe.prediction.models import Models, Usage
+from koordinator.koordlet.observe.prediction.options import HalfLives
 
 Trace = NDArray[np.float64]
 """One value a minute: cores, or GiB."""

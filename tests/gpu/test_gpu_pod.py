@@ -130,6 +130,7 @@ def test_half_a_gpu_is_allocated_and_its_usage_reported(tmp_path: Path) -> None:
                     f"--kubeconfig={kubeconfig}",
                     "--feature-gates=Accelerators=true",
                     "--kubelet-insecure-tls",
+                    f"--prediction-checkpoint-filepath={tmp_path}/forecasts",
                 )
                 agent = (sys.executable, "-m", "koordinator.koordlet", *arguments, "--addr=0")
                 with running(tmp_path / "koordlet.log", *agent, NODE_NAME=NODE, agent_mode="hostMode"):

@@ -82,9 +82,12 @@ class EnforcedNode:
         return {"NODE_NAME": self.name, "agent_mode": "hostMode"}
 
     def koordlet_command(self, folder: Path) -> list[str]:
-        """Its socket and its registration must not be those of a koordlet that the machine may have."""
-        command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
-        return [*command, f"--runtime-hooks-addr={folder}/hooks.sock", f"--runtime-hooks-config-path={folder}/hooks.d"]
+        """Its socket, its registration and its forecasts must not be those of a koordlet that the machine may have."""
+        return [
+            *(sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"),
+            *(f"--runtime-hooks-addr={folder}/hooks.sock", f"--runtime-hooks-config-path={folder}/hooks.d"),
+            f"--prediction-checkpoint-filepath={folder}/forecasts",
+        ]
 
     @contextmanager
     def original(self, programs: RealPrograms, folder: Path, *arguments: str, name: str = "") -> Iterator[None]:

@@ -108,8 +108,7 @@ class Agent:
         self.log = folder / "log"
         (self.port,) = free_ports(1)
         address = f"--addr=127.0.0.1:{self.port}"
-        forecasts = f"--prediction-checkpoint-filepath={folder}/forecasts"
-        self._process = node.start_koordlet(self.log, address, forecasts, *_FAST, *flags)
+        self._process = node.start_koordlet(self.log, address, *_FAST, *flags)
 
     def rounds(self) -> float:
         """How often pods were compared with what is normal for them."""

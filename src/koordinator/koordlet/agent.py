@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
@@ -23,10 +21,8 @@ from koordinator.koordlet.enforce.cleanup import SECONDS, Cleanup, CleanupError,
 from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
-from koordinator.koordlet.observe.interference import monitor as interference
-from koordinator.koordlet.observe.interference.cpu_waits import CPUWaits
-from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor, InterferenceSources
-from koordinator.koordlet.observe.metric_cache.retention import make_metric_cache
+from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
+from koordinator.koordlet.observe.metric_cache.ring import make_metric_cache
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.server import PredictionServer
@@ -39,10 +35,9 @@ from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.koordlet.report.audit.pages import AuditPages
 from koordinator.koordlet.report.audit.pages import handler as audit_handler
-from koordinator.koordlet.report.devices.reporter import DeviceReporter, DeviceSources
-from koordinator.koordlet.report.devices.xpu_files import XPUFiles
-from koordinator.koordlet.report.node_metric_reporter import Measured, NodeMetricReporter
-from koordinator.koordlet.report.node_topology.reporter import TopologyReporter, TopologyReporting
+from koordinator.koordlet.report.devices.reporter import DeviceReporter
+from koordinator.koordlet.report.node_metric_reporter import NodeMetricReporter
+from koordinator.koordlet.report.node_topology.reporter import TopologyReporter
 from koordinator.koordlet.report.pod_resources_proxy import PodResourcesProxy
 from koordinator.koordlet.report.resource_metrics import (
     export_cache,
@@ -53,7 +48,6 @@ from koordinator.koordlet.report.resource_metrics import (
     export_resources,
     export_usage,
 )
-from koordinator.koordlet.report.suppression import merged_extensions
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
@@ -73,9 +67,6 @@ logger = logging.getLogger(__name__)
 
 _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
-_EARLY_LOOKS: Final = 10
-_LOOK_AGAIN: Final = 0.2
-"""Seconds."""
 _AUDIT_SECONDS: Final = 5.0
 _CACHE_SECONDS: Final = 5.0
 
@@ -105,10 +96,11 @@ class Agent:
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
         started = given.clock.now().timestamp()
-        self.metrics.latest("start_time", "the start time of koordlet", (), lambda: [((), started)])
-        self.audit = _audit_log(options, given.clock)
+        self.metrics.value("start_time", "the start time of koordlet", lambda: started)
+        is_audited = options.features.enabled(features.AUDIT_EVENTS)
+        self.audit = AuditLog(options.folders.audit, options.audit, given.clock) if is_audited else None
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
-        self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
+        self._pages = None if self.audit is None else AuditPages(self.audit, options.audit, given.clock)
         self._connections = ProgramConnections(self.metrics.both, given.clock)
         table = UsageTable(
             options.collect_interval,
@@ -267,65 +259,31 @@ class Agent:
     ) -> Enforcement:
         observation = Observation(self._context, sync_pods, layout, meter, nvml)
         export_reading(self.metrics, meter, observation.advisor)
-        for loop in observation.loops():
-            self._loops.add(loop)
+        loops = observation.loops()
         if self._pages is not None:
-            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
+            loops.append(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if self._options.folders.samples is not None:
-            self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        monitor = self._detect_interference(layout, observation)
+            loops.append(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
+        monitor = self._detect_interference(observation)
+        if monitor is not None:
+            loops.append(monitor.loop)
         metrics = self._loops.metrics
         enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
-        for loop in enforcement.loops():
-            self._loops.add(loop)
+        loops += enforcement.loops()
         if self._options.topology_interval > 0:
-            self._report_topology_and_devices(observation.info, nvml)
-        prediction = PredictionServer(
-            self._options.prediction,
-            self._options.folders.forecasts,
-            self._cache,
-            self.states,
-            self._given.clock,
-            self._context.table.memory_interval,
-        )
-        prediction.export(self.metrics)
-        for loop in prediction.loops():
-            self._loops.add(loop)
+            loops.append(TopologyReporter(self._context, observation.info).loop)
+            if self._options.features.enabled(features.ACCELERATORS):
+                loops.append(DeviceReporter(self._context, nvml).loop)
+        prediction = PredictionServer(self._context)
+        loops += prediction.loops()
         if self._options.report:
-            self._report_node_metric(observation, prediction, enforcement, monitor)
+            extensions = [each.extensions for each in (enforcement.suppression, monitor) if each is not None]
+            loops.append(NodeMetricReporter(self._context, observation, prediction.forecast_prod, extensions).loop)
+        for loop in loops:
+            self._loops.add(loop)
         return enforcement
 
-    def _report_topology_and_devices(self, info: NodeInfo, nvml: NVML | None) -> None:
-        options, given = self._options, self._given
-        reporting = TopologyReporting(
-            writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
-            queries_kubelet=options.kubelet.query_configuration,
-        )
-        topology = TopologyReporter(reporting, given.client, self.states, info, options.host)
-
-        async def report_topology() -> None:
-            # It needs what other loops read in their first rounds, which begin at the same time as its own. Until then,
-            # containers start on the CPUs that the container runtime gives them, not on those that their pods share.
-            await topology.report()
-            for _ in range(_EARLY_LOOKS):
-                if self.states.topology is not None:
-                    break
-                await given.clock.sleep(_LOOK_AGAIN)
-                await topology.report()
-
-        self._loops.add(Loop("node topology", report_topology, options.topology_interval, 30.0))
-        if options.features.enabled(features.ACCELERATORS):
-            sources = DeviceSources(
-                options.host,
-                XPUFiles(str(options.folders.devices)),
-                nvml,
-                with_rdma=options.features.enabled(features.RDMA_DEVICES),
-                only_files=options.only_device_files,
-            )
-            devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
-            self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
-
-    def _detect_interference(self, layout: CgroupLayout, observation: Observation) -> InterferenceMonitor | None:
+    def _detect_interference(self, observation: Observation) -> InterferenceMonitor | None:
         """What looks for it; None unless the gate is on."""
         gates = self._options.features
         if not gates.enabled(features.INTERFERENCE_DETECTION):
@@ -335,43 +293,7 @@ class Agent:
                 "%s goes by waiting for CPUs alone without PSICollector and CPICollector",
                 features.INTERFERENCE_DETECTION,
             )
-        reader = self._reader(layout)
-        interval = self._options.collectors.interference_interval
-        sources = InterferenceSources(
-            pods=lambda: self.states.pods,
-            pressure=lambda: observation.pressure,
-            cycles=lambda: observation.cycles,
-            usage=self._context.recent_usage,
-            reader=reader,
-            waits=CPUWaits(self._options.host, reader),
-        )
-        recorder = self._events.recorder(interference.COMPONENT)
-        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics, interval)
-        self._loops.add(Loop("interference", monitor.observe, interval, 30.0))
-        return monitor
-
-    def _report_node_metric(
-        self,
-        observation: Observation,
-        prediction: PredictionServer,
-        enforcement: Enforcement,
-        monitor: InterferenceMonitor | None,
-    ) -> None:
-        def extensions() -> Mapping[str, Mapping[str, Any]]:
-            found = enforcement.suppression.extensions()
-            return found if monitor is None else merged_extensions(found, monitor.extensions())
-
-        measured = Measured(
-            numa_nodes=lambda: [node.number for node in observation.info.numa_memory or ()],
-            gpus=observation.gpus,
-            has_cold_pages=lambda: observation.has_cold_pages,
-            forecast=prediction.forecast_prod,
-            extensions=extensions,
-        )
-        reporter = NodeMetricReporter(self._given.client, self.states, self._cache, self._given.clock, measured)
-        if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
-            reporter.export(self.metrics)
-        self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+        return InterferenceMonitor(self._context, observation)
 
     async def _keep_samples(self) -> None:
         self._cache.flush()
@@ -380,21 +302,3 @@ class Agent:
         if self.audit is not None and self._pages is not None:
             self.audit.flush()
             self._pages.drop_expired()
-
-
-def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
-    if not options.features.enabled(features.AUDIT_EVENTS):
-        return None
-    audit = options.audit
-    return AuditLog(str(options.folders.audit), disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
-
-
-def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditPages:
-    audit = options.audit
-    return AuditPages(
-        log,
-        readers=audit.readers,
-        events_per_page=audit.events_per_page,
-        clock=given.clock,
-        make_token=lambda: str(uuid.uuid4()),
-    )

@@ -56,6 +56,15 @@ class AgentMetrics:
         kind = "counter" if name.endswith("_total") else "gauge"
         self._register(_Latest(name, help_text, kind, ("node", *labels), self._node_name, rows), external)
 
+    def value(self, name: str, help_text: str, read: Callable[[], float | None]) -> None:
+        """As ``latest``, of one series without labels; of none while ``read`` returns None."""
+
+        def rows() -> Rows:
+            value = read()
+            return () if value is None else [((), value)]
+
+        self.latest(name, help_text, (), rows)
+
     def counter(
         self, name: str, help_text: str, labels: Sequence[str], expiry: Expiry | None = None
     ) -> CounterByLabels:

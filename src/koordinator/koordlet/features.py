@@ -6,10 +6,8 @@ from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 
-_OFF: Final = (
-    "HamiCoreVGPUMonitor",
-    "Libpfm4",
-)
+WITHOUT_EFFECT: Final = ("HamiCoreVGPUMonitor", "Libpfm4")
+"""Gates of features that are not built yet, or that nothing goes by yet; switching one on is said at the start."""
 
 NODE_TOPOLOGY_REPORT: Final = "NodeTopologyReport"
 
@@ -106,8 +104,4 @@ def make_features() -> FeatureGates:
     gates |= {
         name: Feature(default=is_on, stage=Stage.BETA if is_on else Stage.ALPHA) for name, is_on in ENFORCING.items()
     }
-    return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
-
-
-WITHOUT_EFFECT: Final = frozenset(_OFF)
-"""Gates of features that are not built yet, or that nothing goes by yet; switching one on is said at the start."""
+    return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *WITHOUT_EFFECT)})

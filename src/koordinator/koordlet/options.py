@@ -1,67 +1,125 @@
-"""The options of koordlet: the command line and the environment, read."""
+"""The options of koordlet, with the flags that set them: the Go original's, with its defaults."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import NOWHERE, ListenAddress
+from koordinator.base.option_flags import group, integer, interval, number, seconds, switch, text
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.features import make_features
-from koordinator.koordlet.observe.prediction.options import PredictionOptions
+from koordinator.koordlet.observe.prediction.options import PREDICTION, PredictionOptions
 from koordinator.node.host import Host
+
+CLUSTER: Final = "Cluster"
+KUBELET: Final = "Kubelet"
+MEASURING: Final = "Measuring"
+MEASURING_RARELY: Final = "Measuring more rarely"
+ENFORCING: Final = "Enforcing quality of service"
+HOOKS: Final = "Hooks of starting pods"
+AUDIT: Final = "Audit log"
+FOLDERS: Final = "Folders of the machine"
+SERVING: Final = "Serving and logging"
+TITLES: Final = (CLUSTER, KUBELET, MEASURING, MEASURING_RARELY, PREDICTION, ENFORCING, HOOKS, AUDIT, FOLDERS, SERVING)
+"""The headings of the help text, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
     """How the kubelet is queried. Intervals are in seconds; with one that is not above 0 it never is."""
 
-    address_type: str = "InternalIP"
-    sync_interval: float = 10.0
-    sync_timeout: float = 3.0
-    insecure: bool = False
-    """Plain HTTP on the read-only port."""
-    read_only_port: int = 10255
-    query_configuration: bool = True
+    address_type: str = text(
+        "kubelet-preferred-address-type", "InternalIP", "Which address of the Node the kubelet is queried at."
+    )
+    sync_interval: float = seconds("kubelet-sync-interval", 10.0, "How often the kubelet is queried for its pods.")
+    sync_timeout: float = seconds("kubelet-sync-timeout", 3.0, "How long a response of the kubelet may take.")
+    insecure: bool = switch("kubelet-insecure-tls", False, "Query the kubelet's read-only port, over plain HTTP.")
+    read_only_port: int = integer(
+        "kubelet-read-only-port", 10255, "Kubelet's read-only port.", minimum=1, maximum=65535
+    )
+    query_configuration: bool = switch(
+        "disable-query-kubelet-config", True, "Do not query the kubelet's configuration (/configz).", negated=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorOptions:
     """When what is measured more rarely is measured, in seconds; feature gates switch all but ``resctrl`` on."""
 
-    pressure_interval: float = 10.0
-    cycles_interval: float = 60.0
-    cycles_window: float = 10.0
-    cold_pages_interval: float = 5.0
-    with_resctrl: bool = False
-    resctrl_interval: float = 10.0
-    storage_interval: float = 1.0
-    interference_interval: float = 10.0
+    pressure_interval: float = interval(
+        "psi-collector-interval", 10.0, "How often the pressure of pods is read (gate PSICollector)."
+    )
+    interference_interval: float = interval(
+        "interference-interval",
+        10.0,
+        "How often pods are compared with what is normal for them (gate InterferenceDetection).",
+    )
+    cycles_interval: float = interval(
+        "cpi-collector-interval", 60.0, "How often cycles and instructions are counted (gate CPICollector)."
+    )
+    cycles_window: float = interval("collect-cpi-timewindow", 10.0, "For how long they are counted.")
+    cold_pages_interval: float = interval(
+        "coldpage-collector-interval", 5.0, "How often cold pages are read (gate ColdPageCollector)."
+    )
+    with_resctrl: bool = switch(
+        "enable-resctrl-collector", False, "Measure caches and memory bandwidth (gate ResctrlCollector, too)."
+    )
+    resctrl_interval: float = interval("resctrl-collector-interval", 10.0, "How often they are measured.")
+    storage_interval: float = interval(
+        "collect-node-storage-info-interval", 1.0, "How often disks and mounts are read (gate BlkIOReconcile)."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
     """The bounds of the audit log; events above ``verbosity`` are left out, none at 0 or less."""
 
-    verbosity: int = 3
-    disk_bytes: int = 16 << 20
-    readers: int = 4
-    events_per_page: int = 2048
+    verbosity: int = integer("audit-verbose", 3, "How much is written, from 1 up; 0 or less writes everything.")
+    disk_bytes: int = integer("audit-max-disk-space-mb", 16, "MiB that it may take.", minimum=1, unit=1 << 20)
+    readers: int = integer("audit-max-concurrent-readers", 4, "How many may page through /events at once.", minimum=1)
+    events_per_page: int = integer(
+        "audit-max-events-limit", 2048, "How many events one page of /events may have.", minimum=1
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class EnforcementOptions:
     """How often each strategy decides, in seconds (not above 0: never), and what may be done about it."""
 
-    reconcile_interval: float = 1.0
-    cpu_suppress_interval: float = 1.0
-    cpu_evict_interval: float = 1.0
-    memory_evict_interval: float = 1.0
-    cpu_evict_cool_down: float = 20.0
-    memory_evict_cool_down: float = 4.0
-    reassert_interval: float = 60.0
-    observe_only: bool = False
+    reconcile_interval: float = integer(
+        "reconcile-interval-seconds",
+        1,
+        "How often CPU burst, memory, disks, caches and sysctls are reconciled, in seconds.",
+    )
+    cpu_suppress_interval: float = integer(
+        "cpu-suppress-interval-seconds", 1, "How often best-effort pods get a new budget, in seconds."
+    )
+    cpu_evict_interval: float = integer(
+        "cpu-evict-interval-seconds", 1, "How often evictions for CPU are decided, in seconds."
+    )
+    memory_evict_interval: float = integer(
+        "memory-evict-interval-seconds", 1, "How often evictions for memory are decided, in seconds."
+    )
+    cpu_evict_cool_down: float = integer(
+        "cpu-evict-cool-time-seconds", 20, "The pause after an eviction for CPU, in seconds."
+    )
+    memory_evict_cool_down: float = integer(
+        "memory-evict-cool-time-seconds", 4, "The pause after an eviction for memory, in seconds."
+    )
+    reassert_interval: float = integer(
+        "resource-force-update-seconds",
+        60,
+        "After how long a file is read again that was written already, in seconds.",
+    )
+    observe_only: bool = switch(
+        "observe-only",
+        False,
+        "Change nothing on this node and answer no hooks: log what would be written and who would be evicted."
+        " What is measured is reported as usual.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +153,64 @@ class Options:
     folders: Folders
     profiles: ListenAddress = NOWHERE
     """Where profiles of koordlet are served."""
-    kubeconfig: str = ""
-    qps: float = 20.0
-    burst: int = 30
-    kubelet: KubeletOptions = field(default_factory=KubeletOptions)
-    collect_interval: float = 1.0
-    node_info_interval: float = 60.0
-    topology_interval: float = 3.0
-    """Of the Device, too."""
-    only_device_files: bool = False
+    kubeconfig: str = text(
+        "kubeconfig",
+        "",
+        "How to reach the cluster; without it, KUBECONFIG, ~/.kube/config or the service account of the pod.",
+        placeholder="file",
+        under=CLUSTER,
+    )
+    qps: float = number("kube-api-qps", 20.0, "Requests a second; 0 or less: no limit.", under=CLUSTER)
+    burst: int = integer("kube-api-burst", 30, "Requests at once.", under=CLUSTER)
+    report: bool = switch("enable-node-metric-report", True, "Report the NodeMetric.", under=CLUSTER)
+    kubelet: KubeletOptions = group(KUBELET, KubeletOptions)
+    collect_interval: float = interval(
+        "collect-res-used-interval", 1.0, "How often CPU and memory are measured.", under=MEASURING
+    )
+    node_info_interval: float = interval(
+        "collect-node-cpu-info-interval", 60.0, "How often the topology of the CPUs is read.", under=MEASURING
+    )
+    topology_interval: float = seconds(
+        "node-topology-sync-interval",
+        3.0,
+        "How often the NodeResourceTopology and the Device are brought up to date; 0 or less: never.",
+        under=MEASURING,
+    )
+    only_device_files: bool = switch(
+        "xpu-enforce-collect-from-device-infos",
+        False,
+        "Report no GPU that is in no file of --xpu-device-infos-dir.",
+        under=MEASURING,
+    )
     memory_interval: float = 5.0
     """Of the memory of pods, containers and host applications; at least ``collect_interval`` counts."""
-    with_page_cache: bool = False
-    collectors: CollectorOptions = field(default_factory=CollectorOptions)
-    prediction: PredictionOptions = field(default_factory=PredictionOptions)
-    audit: AuditOptions = field(default_factory=AuditOptions)
-    enforcement: EnforcementOptions = field(default_factory=EnforcementOptions)
+    with_page_cache: bool = switch(
+        "enable-pagecache-collector",
+        False,
+        "Measure memory with page cache, too, for policies that select it.",
+        under=MEASURING,
+    )
+    cache_bytes: int = integer(
+        "tsdb-max-bytes",
+        100 << 20,
+        "What all samples may take in memory; where more would be needed, every second one is kept.",
+        minimum=1 << 20,
+        under=MEASURING,
+    )
+    collectors: CollectorOptions = group(MEASURING_RARELY, CollectorOptions)
+    prediction: PredictionOptions = group(PREDICTION, PredictionOptions)
+    enforcement: EnforcementOptions = group(ENFORCING, EnforcementOptions)
+    cleanup: bool = switch(
+        "cleanup",
+        False,
+        "Take back what koordlet enforces on this node, and end. To remove koordlet, stop it and run this with the"
+        " same flags.",
+        under=ENFORCING,
+    )
     hooks: HookOptions = field(default_factory=HookOptions)
-    report: bool = True
-    cleanup: bool = False
-    """Take back what is enforced, and end."""
-    cache_bytes: int = 100 << 20
+    audit: AuditOptions = group(AUDIT, AuditOptions)
+    verbosity: int = integer("v", 0, "How much is logged, from 0 up.", under=SERVING)
     nice: int = 0
-    verbosity: int = 0
     features: FeatureGates = field(default_factory=make_features)
     remarks: tuple[str, ...] = ()
     """What of the command line will not have the expected effect, in sentences."""

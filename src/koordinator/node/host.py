@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from koordinator.node.errors import MalformedFileError, MissingFileError, UnreadableFileError, file_error
+from koordinator.node.errors import FileError, MalformedFileError, MissingFileError, UnreadableFileError, file_error
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """No kernel file that we read is larger; ``/proc/stat`` of a machine with 4,096 CPUs has a quarter of a MiB."""
@@ -120,6 +120,14 @@ def list_subfolders(path: str) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError as error:
         raise file_error(path, error) from error
+
+
+def subfolders_or_none(path: str) -> list[str] | None:
+    """As ``list_subfolders``; None where the folder is not there, or cannot be listed."""
+    try:
+        return list_subfolders(path)
+    except FileError:
+        return None
 
 
 def read_optional_integer(path: str) -> int | None:

@@ -13,6 +13,7 @@ from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.enforce.decision_report import account_for_writes
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.enforce.executor.executor import Executor
+from koordinator.koordlet.options import AuditOptions
 from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.host import Host
@@ -29,7 +30,7 @@ def audited(folder: Path, *, observe_only: bool) -> str:
     shares = Path(host.cgroup) / "cpu/kubepods/pod1/cpu.shares"
     shares.parent.mkdir(parents=True)
     shares.write_text("2\n")
-    log = AuditLog(str(folder / "audit"), disk_bytes=1 << 20, verbosity=9, clock=clock, zone=UTC)
+    log = AuditLog(folder / "audit", AuditOptions(verbosity=9, disk_bytes=1 << 20), clock, UTC)
     account = account_for_writes(AgentMetrics(Metrics(), "n"), log, observe_only=observe_only)
     files = MachineFiles()
     codec = KernelFileCodec(host, layout, 4096)

@@ -93,7 +93,8 @@ class MeasuredMachine:
         """The samples of the round."""
         asyncio.run(self.clock.advance(seconds))
         self.cache.last = {}
-        self.advisor.measure()
+        for _ in self.advisor.steps():
+            pass
         return self.cache.last
 
     def show_pods(self, *pods: NodePod, applications: Sequence[HostApplicationSpec] = ()) -> None:

@@ -1,4 +1,4 @@
-"""GPUs by node, pod and container, and in the NodeMetric."""
+"""GPUs by node and pod, and in the NodeMetric."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from koordinator.koordlet.observe.gpu import GPUCollector
 from koordinator.koordlet.observe.metric_cache import kinds
@@ -16,7 +17,7 @@ from koordinator.koordlet.report.node_metric import NodeMetricInput, node_metric
 from koordinator.model.node_metric import CollectPolicy
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.nvml import GPU, GPUProcess
+from koordinator.node.nvml import GPU, NVML, GPUProcess
 from tests.koordlet.observe.measured_machine import pod
 from tests.node.machine import FakeMachine
 
@@ -41,7 +42,7 @@ def collector(root: Path, *processes: GPUProcess, pids: str = "7\n8\n") -> GPUCo
     """The container of pod a has the processes 7 and 8."""
     machine = FakeMachine(root)
     machine.write("/sys/fs/cgroup/a/c/cgroup.procs", pids)
-    return GPUCollector(FakeGPUs(*processes), CgroupReader(machine.layout(CgroupVersion.V2), 4096))
+    return GPUCollector(cast("NVML", FakeGPUs(*processes)), CgroupReader(machine.layout(CgroupVersion.V2), 4096))
 
 
 def named(samples: Mapping[Series, float]) -> dict[str, float]:
@@ -66,7 +67,7 @@ def test_a_card_that_cannot_be_measured_has_no_samples(tmp_path: Path) -> None:
     cards = FakeGPUs()
     cards.measurable = CARDS[1:]
     machine = FakeMachine(tmp_path)
-    found = GPUCollector(cards, CgroupReader(machine.layout(CgroupVersion.V2), 4096)).collect([])
+    found = GPUCollector(cast("NVML", cards), CgroupReader(machine.layout(CgroupVersion.V2), 4096)).collect([])
     assert set(named(found.node)) == {"node_gpu_core_usage 1 GPU-1", "node_gpu_memory_usage 1 GPU-1"}
 
 
@@ -75,8 +76,6 @@ def test_processes_of_containers_and_of_others(tmp_path: Path) -> None:
     found = collector(tmp_path, *processes).collect([pod("a"), pod("gone")])
     assert named(found.node) == {**IDLE, "node_gpu_core_usage 0 GPU-0": 45, "node_gpu_memory_usage 0 GPU-0": 151}
     assert named(found.pods) == {
-        "container_gpu_core_usage containerd://a 0 GPU-0": 40,
-        "container_gpu_memory_usage containerd://a 0 GPU-0": 150,
         "pod_gpu_core_usage a 0 GPU-0": 40,
         "pod_gpu_memory_usage a 0 GPU-0": 150,
     }

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,8 +14,8 @@ from koordinator.api.host_application import HostApplicationSpec
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent_metrics import AgentMetrics
-from koordinator.koordlet.observe.cold_pages import ColdPagesCollector, ColdPagesRound
-from koordinator.koordlet.observe.cycles import CyclesCollector
+from koordinator.koordlet.observe.cold_pages import ColdPagesRound, read_hot_pages
+from koordinator.koordlet.observe.cycles import CountCgroup, CyclesCollector
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.pressure import PressureCollector
 from koordinator.koordlet.observe.resctrl import ResctrlCollector
@@ -63,14 +64,13 @@ def pressure_collector(machine: FakeMachine, metrics: AgentMetrics) -> PressureC
 def test_pressure_of_a_pod_and_its_container(machine: FakeMachine, metrics: AgentMetrics) -> None:
     write_pressure(machine, "a")
     write_pressure(machine, "a/c", cpu=SOME)
-    samples = named(pressure_collector(machine, metrics).collect([pod("a")]).samples())
-    assert samples["pod_psi a cpu 10 some"] == 1.5
-    assert samples["pod_psi a mem 10 full"] == 0.5
-    assert samples["pod_psi_cpu_full_supported a"] == 1
-    assert samples["container_psi a containerd://a io 10 some"] == 1.5
-    assert samples["container_psi a containerd://a cpu 10 full"] == 0
-    assert samples["container_psi_cpu_full_supported a containerd://a"] == 0
-    assert len(samples) == 14
+    of_pod, of_container = pressure_collector(machine, metrics).collect([pod("a")]).pressures
+    assert (of_pod.container, of_container.container) == (None, pod("a").containers[0])
+    assert of_pod.pressures["cpu"].some.avg10 == of_container.pressures["io"].some.avg10 == 1.5
+    full = of_pod.pressures["memory"].full
+    assert full is not None
+    assert full.avg10 == 0.5
+    assert of_container.pressures["cpu"].full is None
 
 
 def test_pressure_as_it_is_exported(machine: FakeMachine, metrics: AgentMetrics) -> None:
@@ -151,28 +151,29 @@ class FakeCounter:
         FakeCounter.opened -= 1
 
 
-def cycles(pods: list[NodePod], metrics: AgentMetrics, cpus: int = 2) -> tuple[dict[str, float], float, set[str]]:
-    """The samples, how long it took, and which containers failed."""
+Counts = tuple[list[tuple[str, int, int]], float, set[str]]
+
+
+def cycles(pods: list[NodePod], metrics: AgentMetrics, cpus: int = 2) -> Counts:
+    """What was counted, how long it took, and which containers failed."""
     clock = ManualClock()
     layout = CgroupLayout("/cg", CgroupVersion.V1, CgroupDriver.CGROUPFS)
-    collector = CyclesCollector(layout, FakeCounter, clock, metrics)
+    collector = CyclesCollector(layout, cast("CountCgroup", FakeCounter), clock, metrics)
 
-    async def run() -> tuple[dict[str, float], float, set[str]]:
+    async def run() -> Counts:
         task = asyncio.create_task(collector.collect(pods, range(cpus), window=10))
         while not task.done():
             await clock.advance(1)
         found = await task
-        return named(found.samples()), clock.monotonic(), set(found.errors)
+        counts = [(each.container.id, each.cycles, each.instructions) for each in found.counts]
+        return counts, clock.monotonic(), set(found.errors)
 
     return asyncio.run(run())
 
 
 def test_cycles_and_instructions_of_one_window(metrics: AgentMetrics) -> None:
-    samples, seconds, failed = cycles([pod("a"), pod("refused")], metrics)
-    assert samples == {
-        "container_cpi a containerd://a cycle": 3000,
-        "container_cpi a containerd://a instruction": 1500,
-    }
+    counts, seconds, failed = cycles([pod("a"), pod("refused")], metrics)
+    assert counts == [("containerd://a", 3000, 1500)]
     assert failed == {"containerd://refused"}
     assert 10 <= seconds < 13
     assert FakeCounter.opened == 0
@@ -180,15 +181,15 @@ def test_cycles_and_instructions_of_one_window(metrics: AgentMetrics) -> None:
 
 
 def test_where_descriptors_are_few_containers_take_turns(metrics: AgentMetrics) -> None:
-    samples, seconds, _ = cycles([pod(str(number)) for number in range(3)], metrics, cpus=2048)
-    assert len(samples) == 6
+    counts, seconds, _ = cycles([pod(str(number)) for number in range(3)], metrics, cpus=2048)
+    assert len(counts) == 3
     assert 30 <= seconds < 36
 
 
 def test_counting_that_is_cancelled_leaves_nothing_open(metrics: AgentMetrics) -> None:
     clock = ManualClock()
     layout = CgroupLayout("/cg", CgroupVersion.V1, CgroupDriver.CGROUPFS)
-    collector = CyclesCollector(layout, FakeCounter, clock, metrics)
+    collector = CyclesCollector(layout, cast("CountCgroup", FakeCounter), clock, metrics)
 
     async def run() -> None:
         task = asyncio.create_task(collector.collect([pod("a")], [0], window=10))
@@ -213,15 +214,18 @@ def test_caches_and_bandwidth_by_class(machine: FakeMachine, metrics: AgentMetri
     machine.write("/sys/fs/resctrl/schemata", "L3:0=fff\nMB:0=100\n")
     write_resctrl(machine, "BE", "4096\n")
     write_resctrl(machine, "LS", "Unavailable\n")
-    found = ResctrlCollector(machine.host, metrics).collect()
-    assert named(found.samples()) == {
-        "resctrl_resource_llc BE 0": 4096,
-        "resctrl_resource_mb BE 0 mbm_local_bytes": 10,
-        "resctrl_resource_mb BE 0 mbm_total_bytes": 20,
-        "resctrl_resource_mb LS 0 mbm_local_bytes": 10,
-        "resctrl_resource_mb LS 0 mbm_total_bytes": 20,
-    }
-    assert 'koordlet_resctrl_llc_occupancy{cache_id="0",node="node-1",qos="BE"} 4096.0' in exported(metrics)
+    collector = ResctrlCollector(machine.host, metrics)
+    collector.collect()
+    assert exported(metrics) == [
+        'koordlet_resctrl_llc_occupancy{cache_id="0",node="node-1",qos="BE"} 4096.0',
+        *(
+            f'koordlet_resctrl_memory_bandwidth{{cache_id="0",mb_type="{kind}",node="node-1",qos="{qos}"}} {size}'
+            for qos in ("LS", "BE")
+            for kind, size in (("mbm_local_bytes", 10.0), ("mbm_total_bytes", 20.0))
+        ),
+    ]
+    collector.collect(is_there=False)
+    assert exported(metrics) == []
 
 
 @pytest.mark.parametrize("schemata", ["L3:0=fff\n", "L3CODE:0=fff\nL3DATA:0=fff\nMB:0=100\n", ""])
@@ -230,7 +234,8 @@ def test_what_is_monitored_does_not_depend_on_what_is_shared_out(
 ) -> None:
     machine.write("/sys/fs/resctrl/schemata", schemata)
     write_resctrl(machine, "BE", "4096\n")
-    assert ResctrlCollector(machine.host, metrics).collect().samples()
+    ResctrlCollector(machine.host, metrics).collect()
+    assert len(exported(metrics)) == 3
 
 
 def idle_page_stats(cold: int) -> str:
@@ -248,22 +253,17 @@ def cold_pages(machine: FakeMachine, version: CgroupVersion = CgroupVersion.V1) 
     amounts = {a: (100, 150), a.containers["containerd://a"]: (10, 10), nginx: (1000, 1000)}
     for row, memory in amounts.items():
         row.memory, row.memory_at = MemoryUsage(*memory), 1
-    return ColdPagesCollector(layout).collect(table)
+    return read_hot_pages(layout, table)
 
 
 def test_cold_pages_of_everything(machine: FakeMachine) -> None:
-    for folder, cold in (("", 5), ("a/", 10), ("a/c/", 20), ("nginx/", 30)):
+    for folder, cold in (("", 5), ("a/", 10), ("nginx/", 30)):
         machine.write(f"/sys/fs/cgroup/memory/{folder}memory.idle_page_stats", idle_page_stats(cold))
     found = cold_pages(machine)
     assert isinstance(found, ColdPagesRound)
     assert named(found.samples) == {
-        "node_memory_cold_page_size": 20,
         "node_memory_with_hot_page_usage": 60,
-        "pod_memory_cold_page_size a": 40,
         "pod_memory_with_hot_page_usage a": 110,
-        "container_memory_cold_page_size containerd://a": 80,
-        "container_memory_with_hot_page_usage containerd://a": 0,
-        "host_application_memory_cold_page_size nginx": 120,
         "host_application_memory_with_hot_page_usage nginx": 880,
     }
 
@@ -273,8 +273,8 @@ def test_cold_pages_that_cannot_be_read_cost_their_cgroup_only(machine: FakeMach
     machine.write("/sys/fs/cgroup/memory/a/memory.idle_page_stats", "short\n")
     found = cold_pages(machine)
     assert isinstance(found, ColdPagesRound)
-    assert set(named(found.samples)) == {"node_memory_cold_page_size", "node_memory_with_hot_page_usage"}
-    assert len(found.errors) == 3
+    assert set(named(found.samples)) == {"node_memory_with_hot_page_usage"}
+    assert len(found.errors) == 2
 
 
 def test_cold_pages_are_unavailable_on_version_2(machine: FakeMachine) -> None:

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from koordinator.api.codec import convert
 from koordinator.api.host_application import CgroupPath, HostApplicationSpec
 from koordinator.api.pod import Pod
-from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.usage_table import (
     BestEffortRow,
     CgroupRow,
     NodeRow,
-    RowSeries,
     UsageTable,
 )
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
@@ -37,8 +35,7 @@ NGINX = HostApplicationSpec(name="nginx", priority="koord-prod", qos="LS")
 
 def row(*readings: tuple[float, int, int, int]) -> CgroupRow:
     """After readings, each at a second with nanoseconds of CPU, periods and throttled periods."""
-    series = RowSeries(kinds.NODE_CPU_USAGE.series(), kinds.NODE_MEMORY_USAGE.series(), None)
-    made = CgroupRow("a", series)
+    made = CgroupRow("a")
     for at, *counters in readings:
         made.read(CPUCounters(*counters), at, LIFETIME)
     return made
@@ -153,7 +150,7 @@ def test_the_pool_of_huge_pages_is_the_systems_and_nobodys_usage() -> None:
     found = table(made, 1, (0.0, 2))
     found.pods["0"].numa_memory = {8: 1}
     samples = named(found.node_samples() | found.system_samples())
-    assert (samples["node_memory_usage"], samples["node_huge_pages"], samples["sys_memory_usage"]) == (4, 48, 50)
+    assert (samples["node_memory_usage"], samples["sys_memory_usage"]) == (4, 50)
     assert (samples["node_numa_memory_usage 8"], samples["sys_numa_memory_usage 8"]) == (1, 24 * 2048 * 1024)
 
 

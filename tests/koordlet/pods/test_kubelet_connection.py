@@ -76,8 +76,8 @@ async def layout_after(boot: Boot, seconds: float) -> CgroupLayout | None:
 def test_nothing_is_assumed_before_the_kubelet_is_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert run(layout_after(Boot(tmp_path), 100)) is None
     texts = [record.getMessage() for record in caplog.records]
-    waiting = "waiting for kubelet, which has made no cgroups yet: connection refused"
-    assert texts == ["kubelet does not say how it is configured: connection refused", *[waiting] * 4]
+    unknown = "kubelet does not say how it is configured: connection refused"
+    assert texts == [unknown, *[f"waiting for kubelet, which has made no cgroups yet: {unknown}"] * 4]
 
 
 def test_what_the_kubelet_says_is_known_before_it_has_made_anything(tmp_path: Path) -> None:

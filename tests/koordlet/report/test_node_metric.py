@@ -149,8 +149,13 @@ def test_which_memory_counts_as_used(policy: str, has_cold_pages: bool, memory: 
     label = {"host_app_name": "db"}
     node = (kinds.NODE_CPU_USAGE, kinds.NODE_MEMORY_USAGE, kinds.NODE_MEMORY_USAGE_WITH_PAGE_CACHE)
     fill(store, {kind.series(): amount for kind, amount in zip(node, (5.0, 1.0, 2.0), strict=True)})
-    hot = kinds.MEMORY_WITH_HOT_PAGE_USAGE
-    fill(store, {hot["node"].series(): 3.0, hot["host_application"].series(**label): 3.0})
+    fill(
+        store,
+        {
+            kinds.NODE_MEMORY_WITH_HOT_PAGE_USAGE.series(): 3.0,
+            kinds.HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE.series(**label): 3.0,
+        },
+    )
     fill(store, {kinds.HOST_APPLICATION_CPU_USAGE.series(**label): 5.0})
     fill(
         store,
@@ -165,6 +170,20 @@ def test_which_memory_counts_as_used(policy: str, has_cold_pages: bool, memory: 
     usage = {"resources": {"cpu": "5", "memory": memory}}
     assert status["nodeMetric"]["nodeUsage"] == usage
     assert status["hostApplicationMetric"] == [{"name": "db", "usage": usage, "priority": "koord-prod", "qos": "LS"}]
+
+
+def test_what_two_parts_say_of_one_pod_is_together() -> None:
+    store = cache()
+    for kind in (kinds.POD_CPU_USAGE, kinds.POD_MEMORY_USAGE):
+        fill(store, {kind.series(pod_uid=uid): 1.0 for uid in ("a", "b", "c")})
+    said = [{"a": {"one": 1}}, {"a": {"two": 2}, "b": {"two": 3}, "gone": {"two": 4}}]
+    given = NodeMetricInput(CollectPolicy(), [pod(uid, uid) for uid in "abc"], extensions=said)
+    reports = node_metric_status(store, given, NOW)["podsMetric"]
+    assert [each.get("extensions") for each in reports] == [
+        {"Object": {"one": 1, "two": 2}},
+        {"Object": {"two": 3}},
+        None,
+    ]
 
 
 def test_the_patch_takes_back_what_is_not_known_any_more() -> None:

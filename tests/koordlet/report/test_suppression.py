@@ -12,7 +12,7 @@ import pytest
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.strategies.cpu_suppress import OWNER, decide
-from koordinator.koordlet.report.suppression import SuppressionReport, merged_extensions
+from koordinator.koordlet.report.suppression import SuppressionReport
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 from tests.koordlet.enforce.executor.fake_kernel import FakeKernel
 from tests.koordlet.enforce.strategies.qos_fixtures import BEST_EFFORT, best_effort, pod_usage, snapshot, suppression
@@ -70,7 +70,7 @@ class Node:
     @property
     def reported(self) -> dict[str, Any]:
         """By UID."""
-        return {uid: each["Object"]["suppression"] for uid, each in self.report.extensions().items()}
+        return {uid: each["suppression"] for uid, each in self.report.extensions().items()}
 
 
 def test_a_limit_that_stays_keeps_its_time() -> None:
@@ -143,8 +143,3 @@ def test_cpus_are_counted_where_cpus_are_taken_away() -> None:
     node.round(4.0, {"cpuSuppressPolicy": "cpuset"})
     (found,) = node.reported.values()
     assert (found["policy"], found["cpus"]) == ("cpuset", 4)
-
-
-def test_what_two_parts_say_of_one_pod_is_together() -> None:
-    first, second = {"a": {"Object": {"one": 1}}}, {"a": {"Object": {"two": 2}}, "b": {"Object": {"two": 3}}}
-    assert merged_extensions(first, second) == {"a": {"Object": {"one": 1, "two": 2}}, "b": {"Object": {"two": 3}}}

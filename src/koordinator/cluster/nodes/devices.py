@@ -15,8 +15,7 @@ from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.registration import persistently
-from koordinator.koordlet.report.devices.description import Inventory, describe_devices
-from koordinator.koordlet.report.devices.device_patch import device_patch, new_device
+from koordinator.koordlet.report.devices.description import Inventory, describe_devices, device_patch, new_device
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.node.nvml import GPU

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITHOUT_PAGE_CACHE
 from koordinator.api.qos import QoSClass
 from koordinator.api.timestamps import format_time
@@ -120,7 +121,7 @@ def _suppression(held: HeldDown | None, now: str) -> Document:
     milli = (round(cores * 1000) for cores in (held.capacity, held.others, held.system))
     capacity, others, system = milli
     why = str(Budget(capacity, threshold.percent, threshold.least_percent, others, 0, system))
-    return {"extensions": suppression_extension(threshold.policy, held.cores, now, why)}
+    return {"extensions": {EXTENSIONS_MEMBER: suppression_extension(threshold.policy, held.cores, now, why)}}
 
 
 def _aggregates(ring: SampleRing, rows: Rows, policy: CollectPolicy, time: float) -> list[list[Document]] | None:

@@ -1,16 +1,18 @@
-"""Memory that nothing has touched for a while, and what is used without it."""
+"""What is used without the memory that nothing has touched for a while."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from koordinator.koordlet.observe.metric_cache.kinds import MEMORY_COLD_PAGE_SIZE, MEMORY_WITH_HOT_PAGE_USAGE, Series
-from koordinator.koordlet.observe.usage_table import NEVER, CgroupRow, UsageTable
+from koordinator.koordlet.observe.metric_cache import kinds
+from koordinator.koordlet.observe.metric_cache.kinds import Series
+from koordinator.koordlet.observe.usage_table import NEVER, UsageTable
 from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_meter import MemoryUsage
 from koordinator.node.errors import FileError, Unavailable
 from koordinator.node.kidled import read_cold_bytes
-
-_ROOT = ""
+from koordinator.node.memory import MachineMemory
 
 
 @dataclass(slots=True)
@@ -21,42 +23,29 @@ class ColdPagesRound:
     errors: dict[str, FileError] = field(default_factory=dict)
 
 
-class ColdPagesCollector:
-    """What cgroups use is taken from the usage table."""
-
-    def __init__(self, layout: CgroupLayout) -> None:
-        self._layout = layout
-
-    def collect(self, table: UsageTable) -> ColdPagesRound | Unavailable:
-        """One round over what has a known use of memory; Unavailable on cgroup version 2."""
-        result = ColdPagesRound()
-        cold = self._cold(_ROOT, result)
-        if isinstance(cold, Unavailable):
-            return cold
-        if cold is not None and table.node.at != NEVER:
-            self._add(result, "node", {}, cold, table.node.memory.usage_with_page_cache)
-        for uid, pod in table.pods.items():
-            self._cgroup(result, "pod", {"pod_uid": uid}, pod)
-            for identifier, container in pod.containers.items():
-                self._cgroup(result, "container", {"container_id": identifier}, container)
-        for name, application in table.host_applications.items():
-            self._cgroup(result, "host_application", {"host_app_name": name}, application)
-        return result
-
-    def _cgroup(self, result: ColdPagesRound, level: str, label: dict[str, str], row: CgroupRow) -> None:
-        cold = None if row.memory_at == NEVER else self._cold(row.cgroup, result)
-        if isinstance(cold, int):
-            self._add(result, level, label, cold, row.memory.usage_with_page_cache)
-
-    def _cold(self, folder: str, result: ColdPagesRound) -> int | Unavailable | None:
+def read_hot_pages(layout: CgroupLayout, table: UsageTable) -> ColdPagesRound | Unavailable:
+    """One round over what has a known use of memory, which is the table's; Unavailable on cgroup version 2."""
+    result = ColdPagesRound()
+    for series, folder, memory in _measured(table):
         try:
-            return read_cold_bytes(self._layout, folder)
+            cold = read_cold_bytes(layout, folder)
         except FileError as error:
             result.errors[error.path] = error
-            return None
-
-    @staticmethod
-    def _add(result: ColdPagesRound, level: str, label: dict[str, str], cold: int, used: int) -> None:
-        result.samples[MEMORY_COLD_PAGE_SIZE[level].series(**label)] = cold
+            continue
+        if isinstance(cold, Unavailable):
+            return cold
         # The two are read one after the other, so that more may be cold than was used.
-        result.samples[MEMORY_WITH_HOT_PAGE_USAGE[level].series(**label)] = max(used - cold, 0)
+        result.samples[series] = max(memory.usage_with_page_cache - cold, 0)
+    return result
+
+
+def _measured(table: UsageTable) -> Iterable[tuple[Series, str, MemoryUsage | MachineMemory]]:
+    """The relative folder of each, and what it uses."""
+    if table.node.at != NEVER:
+        yield kinds.NODE_MEMORY_WITH_HOT_PAGE_USAGE.series(), "", table.node.memory
+    for uid, pod in table.pods.items():
+        if pod.memory_at != NEVER:
+            yield Series(kinds.POD_MEMORY_WITH_HOT_PAGE_USAGE, (uid,)), pod.cgroup, pod.memory
+    for name, row in table.host_applications.items():
+        if row.memory_at != NEVER:
+            yield Series(kinds.HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE, (name,)), row.cgroup, row.memory

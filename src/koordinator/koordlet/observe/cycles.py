@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.kinds import CONTAINER_CPI, Series
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_layout import CgroupLayout
-from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, PerfEvent, PerfEventError
+from koordinator.node.perf_events import CYCLES, INSTRUCTIONS, CgroupCounter, PerfEvent, PerfEventError
 
 EVENTS: Final = (CYCLES, INSTRUCTIONS)
 _DESCRIPTORS: Final = 4096
 """How many are open at once: a counter takes one for each event and CPU. Containers beyond take turns."""
 
 
-class Counter(Protocol):
-    """See ``CgroupCounter``."""
-
-    def read(self) -> Mapping[PerfEvent, int]: ...
-
-    def close(self) -> None: ...
-
-
-CountCgroup = Callable[[str, Sequence[PerfEvent], Sequence[int]], Counter]
+CountCgroup = Callable[[str, Sequence[PerfEvent], Sequence[int]], CgroupCounter]
 """Begins to count events of a cgroup's folder on CPUs; PerfEventError if the kernel refuses."""
 
 
@@ -47,14 +38,6 @@ class CyclesRound:
 
     counts: list[ContainerCycles] = field(default_factory=list)
     errors: dict[str, PerfEventError] = field(default_factory=dict)
-
-    def samples(self) -> dict[Series, float]:
-        samples: dict[Series, float] = {}
-        for count in self.counts:
-            owner = {"pod_uid": count.pod.uid, "container_id": count.container.id}
-            samples[CONTAINER_CPI.series(**owner, cpi_resource="cycle")] = count.cycles
-            samples[CONTAINER_CPI.series(**owner, cpi_resource="instruction")] = count.instructions
-        return samples
 
     def rows(self) -> Rows:
         for count in self.counts:

@@ -33,7 +33,7 @@ _CGROUPS_IN_A_STEP: Final = 32
 
 
 class MetricsAdvisor:
-    """Call ``measure`` at a fixed interval."""
+    """Go through ``steps`` at a fixed interval."""
 
     def __init__(
         self,
@@ -71,11 +71,6 @@ class MetricsAdvisor:
         """Files that the last round could not read."""
         self.seconds = 0.0
         """How long it took to read."""
-
-    def measure(self) -> None:
-        """One round, as ``steps``."""
-        for _ in self.steps():
-            pass
 
     def steps(self) -> Iterator[None]:
         """One round, in steps between which others may have their turn; what the round has found is the table's when it

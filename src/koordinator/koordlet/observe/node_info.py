@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from koordinator.base.said_once import SaidOnce
-from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.agent_metrics import AgentMetrics, CounterByLabels
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cpu_topology import CPUTopology, read_cpu_topology
-from koordinator.node.errors import FileError, OddRowError
+from koordinator.node.errors import FileError, OddRowError, Skipped
 from koordinator.node.host import Host
 from koordinator.node.memory import NUMANodeMemory, read_numa_memory
 
@@ -37,38 +38,34 @@ class NodeInfo:
 
     def refresh(self) -> None:
         """Read CPUs and NUMA nodes."""
-        odd: list[OddRowError] = []
-        with self._said.round():
-            try:
-                self.topology = read_cpu_topology(self._host, odd.append)
-            except FileError as error:
-                self._cpu_status.inc(_FAILED)
-                self._said.say(f"the topology of the CPUs stays as it was: {error}", error.path)
-            else:
-                self._cpu_status.inc(_SUCCEEDED)
-            try:
-                self.numa_memory = read_numa_memory(self._host, odd.append, with_huge_pages=self._with_huge_pages)
-            except FileError as error:
-                self._numa_status.inc(_FAILED)
-                self._said.say(f"the NUMA nodes stay as they were: {error}", error.path)
-            else:
-                self._numa_status.inc(_SUCCEEDED)
-            self._report(self._said, odd)
+        with self._round(self._said) as odd:
+            with self._counted(self._cpu_status, self._said, "the topology of the CPUs stays as it was"):
+                self.topology = read_cpu_topology(self._host, odd)
+            with self._counted(self._numa_status, self._said, "the NUMA nodes stay as they were"):
+                self.numa_memory = read_numa_memory(self._host, odd, with_huge_pages=self._with_huge_pages)
 
     def refresh_storage(self) -> None:
         """Read disks and what is mounted."""
-        odd: list[OddRowError] = []
-        with self._said_of_storage.round():
-            try:
-                self.block_devices = read_block_devices(self._host, odd.append)
-            except FileError as error:
-                self._storage_status.inc(_FAILED)
-                self._said_of_storage.say(f"the disks stay as they were: {error}", error.path)
-            else:
-                self._storage_status.inc(_SUCCEEDED)
-            self._report(self._said_of_storage, odd)
+        said = self._said_of_storage
+        with self._round(said) as odd, self._counted(self._storage_status, said, "the disks stay as they were"):
+            self.block_devices = read_block_devices(self._host, odd)
 
-    def _report(self, said: SaidOnce, odd: Sequence[OddRowError]) -> None:
-        self._metrics.count_odd_rows(odd)
-        for row in odd:
-            said.say(f"left out: {row}", row.path)
+    @contextmanager
+    def _round(self, said: SaidOnce) -> Iterator[Skipped]:
+        """Gives what takes the rows that are left out."""
+        odd: list[OddRowError] = []
+        with said.round():
+            yield odd.append
+            self._metrics.count_odd_rows(odd)
+            for row in odd:
+                said.say(f"left out: {row}", row.path)
+
+    @contextmanager
+    def _counted(self, status: CounterByLabels, said: SaidOnce, stays: str) -> Iterator[None]:
+        try:
+            yield
+        except FileError as error:
+            status.inc(_FAILED)
+            said.say(f"{stays}: {error}", error.path)
+        else:
+            status.inc(_SUCCEEDED)

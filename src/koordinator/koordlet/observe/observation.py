@@ -19,14 +19,13 @@ from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
-from koordinator.koordlet.observe.cold_pages import ColdPagesCollector
-from koordinator.koordlet.observe.cycles import CyclesCollector, CyclesRound
+from koordinator.koordlet.observe.cold_pages import read_hot_pages
+from koordinator.koordlet.observe.cycles import CyclesCollector
 from koordinator.koordlet.observe.gpu import GPUCollector
-from koordinator.koordlet.observe.metric_cache.kinds import Series
 from koordinator.koordlet.observe.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.pressure import PressureCollector, PressureRound
-from koordinator.koordlet.observe.resctrl import ResctrlCollector, ResctrlRound
+from koordinator.koordlet.observe.resctrl import ResctrlCollector
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node import kidled, perf_events, pressure, resctrl
 from koordinator.node.cgroup_layout import CgroupLayout
@@ -58,15 +57,14 @@ class Observation:
         self._sync_pods = sync_pods
         self._layout = layout
         options, metrics, clock = context.options, context.metrics, context.given.clock
-        reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+        self.reader = reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
         gpus = None if nvml is None else GPUCollector(nvml, reader)
-        self.gpus: Sequence[GPU] = () if gpus is None else gpus.gpus
+        self.gpus: Sequence[GPU] = () if nvml is None else nvml.gpus
         with_huge_pages = options.features.enabled(features.HUGE_PAGE_REPORT)
         self.info = NodeInfo(options.host, metrics, with_huge_pages=with_huge_pages)
         self.advisor = MetricsAdvisor(context, meter, layout, self.info, gpus)
-        self._pressure = PressureCollector(reader, metrics)
-        self._cycles = CyclesCollector(layout, perf_events.CgroupCounter, clock, metrics)
-        self._cold_pages = ColdPagesCollector(layout)
+        self.pressure = PressureCollector(reader, metrics)
+        self.cycles = CyclesCollector(layout, perf_events.CgroupCounter, clock, metrics)
         self._resctrl = ResctrlCollector(options.host, metrics)
         self._said = defaultdict[str, SaidOnce](lambda: SaidOnce(logger))
         """By loop."""
@@ -93,16 +91,6 @@ class Observation:
         return [*loops, Loop("measure", self._measure, options.collect_interval, _DEADLINE)]
 
     @property
-    def pressure(self) -> PressureRound:
-        """What the last round has found."""
-        return self._pressure.latest
-
-    @property
-    def cycles(self) -> CyclesRound:
-        """What was counted last."""
-        return self._cycles.latest
-
-    @property
     def _pods(self) -> list[NodePod]:
         return [pod for pod in self._context.states.pods if not pod.has_finished]
 
@@ -117,24 +105,22 @@ class Observation:
             is_whole.set()
 
     async def _collect_pressure(self) -> None:
-        self._pressure.latest = PressureRound()
+        self.pressure.latest = PressureRound()
         if self._is_missing("pressure", pressure.probe_pods(self._layout)):
             return
-        found = self._pressure.collect(self._pods)
+        found = self.pressure.collect(self._pods)
         self._context.metrics.count_odd_rows(found.odd_rows)
         self._say("pressure", found.errors | {row.path: row for row in found.odd_rows})
-        self._append(found.samples())
 
     async def _collect_cycles(self) -> None:
         topology, options = self.info.topology, self._context.options
         if topology is None:
             return
         cpus = [cpu.cpu for cpu in topology.cpus]
-        found = await self._cycles.collect(self._pods, cpus, options.collectors.cycles_window)
+        found = await self.cycles.collect(self._pods, cpus, options.collectors.cycles_window)
         if found.errors and not found.counts and self._is_missing("cycles", perf_events.probe(options.host)):
             return
         self._say("cycles", found.errors)
-        self._append(found.samples())
 
     async def _collect_cold_pages(self) -> None:
         options = self._context.options
@@ -143,28 +129,24 @@ class Observation:
         may_write = not options.enforcement.observe_only
         if self._is_missing("cold pages", kidled.switch_on(options.host, may_write=may_write)):
             return
-        found = self._cold_pages.collect(self._context.table)
+        found = read_hot_pages(self._layout, self._context.table)
         if isinstance(found, Unavailable):
             self._is_missing("cold pages", found)
             return
         self._say("cold pages", found.errors)
-        self._append(found.samples)
-        self.has_cold_pages = True
+        self._context.cache.append(round(self._context.given.clock.now().timestamp() * 1000), found.samples)
+        self.has_cold_pages |= bool(found.samples)
 
     async def _collect_resctrl(self) -> None:
-        self._resctrl.latest = ResctrlRound()
         host = self._context.options.host
-        if not self._is_missing("resctrl", resctrl.probe_allocation(host) or resctrl.probe_monitoring(host)):
-            self._append(self._resctrl.collect().samples())
+        is_missing = self._is_missing("resctrl", resctrl.probe_allocation(host) or resctrl.probe_monitoring(host))
+        self._resctrl.collect(is_there=not is_missing)
 
     async def _refresh_info(self) -> None:
         self.info.refresh()
 
     async def _refresh_storage(self) -> None:
         self.info.refresh_storage()
-
-    def _append(self, samples: Mapping[Series, float]) -> None:
-        self._context.cache.append(round(self._context.given.clock.now().timestamp() * 1000), dict(samples))
 
     def _is_missing(self, what: str, state: Unavailable | None) -> bool:
         if state is not None:

@@ -7,23 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.kinds import (
-    CONTAINER_PSI,
-    CONTAINER_PSI_CPU_FULL_SUPPORTED,
-    POD_PSI,
-    POD_PSI_CPU_FULL_SUPPORTED,
-    MetricKind,
-    Series,
-)
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError, OddRowError
-from koordinator.node.pressure import RESOURCES, Pressure, Stall
+from koordinator.node.pressure import RESOURCES, Pressure
 
 _NAMES: Final = {"cpu": "cpu", "memory": "mem", "io": "io"}
 """The original's names of the resources, by the kernel's."""
 _LABELS: Final = ("psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported")
-_NO_STALL: Final = Stall()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +24,6 @@ class PodPressure:
     pod: NodePod
     container: PodContainer | None
     pressures: Mapping[str, Pressure]
-
-    def samples(self) -> dict[Series, float]:
-        """The averages of ten seconds, and whether the kernel says when all tasks waited for the CPU."""
-        owner = {"pod_uid": self.pod.uid}
-        kind, supported = POD_PSI, POD_PSI_CPU_FULL_SUPPORTED
-        if self.container is not None:
-            owner["container_id"] = self.container.id
-            kind, supported = CONTAINER_PSI, CONTAINER_PSI_CPU_FULL_SUPPORTED
-        samples: dict[Series, float] = {supported.series(**owner): float(self.pressures["cpu"].full is not None)}
-        for resource, pressure in self.pressures.items():
-            some, full = pressure.some, pressure.full or _NO_STALL
-            samples[_series(kind, owner, resource, "some")] = some.avg10
-            samples[_series(kind, owner, resource, "full")] = full.avg10
-        return samples
 
     def rows(self) -> Rows:
         """One for each average that the kernel gives."""
@@ -70,12 +47,6 @@ class PressureRound:
     pressures: list[PodPressure] = field(default_factory=list)
     errors: dict[str, FileError] = field(default_factory=dict)
     odd_rows: list[OddRowError] = field(default_factory=list)
-
-    def samples(self) -> dict[Series, float]:
-        samples: dict[Series, float] = {}
-        for pressure in self.pressures:
-            samples.update(pressure.samples())
-        return samples
 
     def rows(self, *, of_containers: bool) -> Rows:
         for pressure in self.pressures:
@@ -123,7 +94,3 @@ class PressureCollector:
                 result.pressures.append(PodPressure(pod, container, pressures))
         self.latest = result
         return result
-
-
-def _series(kind: MetricKind, owner: Mapping[str, str], resource: str, degree: str) -> Series:
-    return kind.series(**owner, psi_resource=_NAMES[resource], psi_precision="10", psi_degree=degree)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from koordinator.base.clock import Clock
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind
-from koordinator.koordlet.observe.metric_cache.samples import MetricCache, Samples
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache, Samples
 from koordinator.koordlet.observe.usage_table import LATEST_INTERVALS, CgroupRow, UsageTable
 
 
@@ -33,7 +33,7 @@ class Present(NamedTuple):
 class RecentUsage:
     """Of the node and everything on it."""
 
-    def __init__(self, table: UsageTable, cache: MetricCache, clock: Clock) -> None:
+    def __init__(self, table: UsageTable, cache: RingMetricCache, clock: Clock) -> None:
         self.table = table
         self._cache = cache
         self._clock = clock

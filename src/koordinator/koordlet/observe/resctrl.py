@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Final
 
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.kinds import RESCTRL_LLC, RESCTRL_MEMORY_BANDWIDTH, Series
 from koordinator.node.errors import MissingFileError
 from koordinator.node.host import Host
 from koordinator.node.resctrl import CacheMonitor, read_monitors
@@ -15,66 +13,45 @@ from koordinator.node.resctrl import CacheMonitor, read_monitors
 _GROUPS: Final = ("LSR", "LS", "BE")
 
 
-@dataclass(frozen=True, slots=True)
-class ResctrlRound:
-    """By class of pods."""
-
-    monitors: Mapping[str, Sequence[CacheMonitor]] = field(default_factory=dict)
-
-    def samples(self) -> dict[Series, float]:
-        samples: dict[Series, float] = {
-            RESCTRL_LLC.series(qos=qos, cache_id=cache): value for (cache, qos), value in self.occupancy_rows()
-        }
-        for (cache, qos, kind), value in self.bandwidth_rows():
-            samples[RESCTRL_MEMORY_BANDWIDTH.series(qos=qos, cache_id=cache, resctrl_mb_type=kind)] = value
-        return samples
-
-    def occupancy_rows(self) -> Rows:
-        for qos, monitor in self._each():
-            if monitor.occupancy is not None:
-                yield (str(monitor.cache_id), qos), monitor.occupancy
-
-    def bandwidth_rows(self) -> Rows:
-        for qos, monitor in self._each():
-            for kind, value in (
-                ("mbm_local_bytes", monitor.local_bandwidth),
-                ("mbm_total_bytes", monitor.total_bandwidth),
-            ):
-                if value is not None:
-                    yield (str(monitor.cache_id), qos, kind), value
-
-    def _each(self) -> Iterable[tuple[str, CacheMonitor]]:
-        return ((qos, monitor) for qos, monitors in self.monitors.items() for monitor in monitors)
-
-
 class ResctrlCollector:
-    """Reads the enabled sources once; ``latest`` is what the metrics show."""
+    """Reads the enabled sources once, for the metrics."""
 
     def __init__(self, host: Host, metrics: AgentMetrics) -> None:
         self._host = host
-        self.latest = ResctrlRound()
+        self._latest: list[tuple[str, CacheMonitor]] = []
+        """The class of pods, and what one cache shows of it."""
         metrics.latest(
             "resctrl_llc_occupancy",
             "resctrl llc occupancy collected by koordlet",
             ("cache_id", "qos"),
-            lambda: self.latest.occupancy_rows(),
+            self._occupancies,
             external=True,
         )
         metrics.latest(
             "resctrl_memory_bandwidth",
             "resctrl memory bandwidth collected by koordlet",
             ("cache_id", "qos", "mb_type"),
-            lambda: self.latest.bandwidth_rows(),
+            self._bandwidths,
             external=True,
         )
 
-    def collect(self) -> ResctrlRound:
-        """One round; a class that has no group yet is left out."""
-        monitors = {}
-        for group in _GROUPS:
-            try:
-                monitors[group] = read_monitors(self._host, group)
-            except MissingFileError:
-                continue
-        self.latest = ResctrlRound(monitors)
-        return self.latest
+    def collect(self, *, is_there: bool = True) -> None:
+        """One round, of nothing where the kernel lacks it; a class that has no group yet is left out."""
+        self._latest = []
+        for group in _GROUPS if is_there else ():
+            with suppress(MissingFileError):
+                self._latest += [(group, monitor) for monitor in read_monitors(self._host, group)]
+
+    def _occupancies(self) -> Rows:
+        for qos, monitor in self._latest:
+            if monitor.occupancy is not None:
+                yield (str(monitor.cache_id), qos), monitor.occupancy
+
+    def _bandwidths(self) -> Rows:
+        for qos, monitor in self._latest:
+            for kind, value in (
+                ("mbm_local_bytes", monitor.local_bandwidth),
+                ("mbm_total_bytes", monitor.total_bandwidth),
+            ):
+                if value is not None:
+                    yield (str(monitor.cache_id), qos, kind), value

@@ -47,9 +47,7 @@ class RowSeries(NamedTuple):
 
     cpu: Series
     memory: Series
-    memory_with_page_cache: Series | None
-    """None where it is not kept."""
-    throttled: Series | None = None
+    memory_with_page_cache: Series
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +55,6 @@ class CgroupRow:
     """Of one cgroup, in cores and bytes; times are in seconds of a clock that never goes back."""
 
     cgroup: str
-    series: RowSeries
     counters: CPUCounters = _NO_COUNTERS
     read_at: float = NEVER
     cpu: float = 0.0
@@ -86,6 +83,8 @@ class CgroupRow:
 @dataclass(slots=True, eq=False)
 class PodRow(CgroupRow):
     pod: NodePod = field(kw_only=True)
+    series: RowSeries = field(kw_only=True)
+    throttled_series: Series = field(kw_only=True)
     containers: dict[str, CgroupRow] = field(default_factory=dict)
     """By the container's ID."""
     numa_memory: Mapping[int, int] = field(default_factory=dict)
@@ -95,6 +94,7 @@ class PodRow(CgroupRow):
 @dataclass(slots=True, eq=False)
 class HostApplicationRow(CgroupRow):
     spec: HostApplicationSpec = field(kw_only=True)
+    series: RowSeries = field(kw_only=True)
     charged: int = 0
     """All that the kernel charges it with, page cache included."""
 
@@ -186,8 +186,8 @@ class UsageTable:
     """Rows come and go with ``set_pods`` and ``set_host_applications``."""
 
     def __init__(self, interval: float, memory_interval: float, *, with_page_cache: bool = False) -> None:
-        """Seconds between readings of CPU, and of the memory of cgroups; whether that of pods and containers is kept
-        with page cache, too."""
+        """Seconds between readings of CPU, and of the memory of cgroups; whether that of pods is kept with page
+        cache, too."""
         self.interval = interval
         self.memory_interval = memory_interval
         self._with_page_cache = with_page_cache
@@ -214,20 +214,15 @@ class UsageTable:
         for pod in pods:
             row = self.pods.get(pod.uid)
             if row is None or row.cgroup != pod.cgroup:
-                row = PodRow(pod.cgroup, _series(_OF_POD, pod.uid, with_page_cache=self._with_page_cache), pod=pod)
-            row.containers = {container.id: self._container(row, container) for container in pod.containers}
+                throttled = Series(kinds.POD_CPU_THROTTLED, (pod.uid,))
+                row = PodRow(pod.cgroup, pod=pod, series=_series(_OF_POD, pod.uid), throttled_series=throttled)
+            row.containers = {container.id: _container(row, container) for container in pod.containers}
             row.pod = pod
             rows[pod.uid] = row
         self.pods = rows
         of_class = [pod.containers_request.get(BATCH_CPU, 0) for pod in pods if pod.qos is QoSClass.BE]
         self.best_effort.request = sum(of_class)
         self._list_cgroups()
-
-    def _container(self, row: PodRow, container: PodContainer) -> CgroupRow:
-        known = row.containers.get(container.id)
-        if known is not None and known.cgroup == container.cgroup:
-            return known
-        return CgroupRow(container.cgroup, _series(_OF_CONTAINER, container.id, with_page_cache=self._with_page_cache))
 
     def set_host_applications(self, specs: Iterable[HostApplicationSpec], layout: CgroupLayout) -> None:
         rows: dict[str, HostApplicationRow] = {}
@@ -236,9 +231,7 @@ class UsageTable:
                 continue
             row, cgroup = self.host_applications.get(spec.name), layout.host_application(spec)
             if row is None or row.cgroup != cgroup:
-                row = HostApplicationRow(
-                    cgroup, _series(_OF_HOST_APPLICATION, spec.name, with_page_cache=True), spec=spec
-                )
+                row = HostApplicationRow(cgroup, spec=spec, series=_series(_OF_HOST_APPLICATION, spec.name))
             row.spec = spec
             rows[spec.name] = row
         self.host_applications = rows
@@ -252,33 +245,33 @@ class UsageTable:
     def cpu_samples(self) -> dict[Series, float]:
         """Of the last round: of what could be read, and compared with an earlier reading."""
         samples: dict[Series, float] = self.best_effort.samples() if self.best_effort.at >= self.at else {}
-        for row in self.cgroups:
+        for row in self._kept():
             if row.cpu_at >= self.at:
                 samples[row.series.cpu] = row.cpu
-            if row.throttled_at >= self.at and row.series.throttled is not None:
-                samples[row.series.throttled] = row.throttled
+        for pod in self.pods.values():
+            if pod.throttled_at >= self.at:
+                samples[pod.throttled_series] = pod.throttled
         return samples
 
     def memory_samples(self) -> dict[Series, float]:
         """The same of memory, where the last round has read it."""
-        samples: dict[Series, float] = {}
-        for row in self.cgroups:
-            if row.memory_at >= self.at:
-                samples[row.series.memory] = row.memory.usage
-                if row.series.memory_with_page_cache is not None:
-                    samples[row.series.memory_with_page_cache] = (
-                        row.charged if isinstance(row, HostApplicationRow) else row.memory.usage_with_page_cache
-                    )
+        read = [row for row in self._kept() if row.memory_at >= self.at]
+        samples: dict[Series, float] = {row.series.memory: row.memory.usage for row in read}
+        for row in read:
+            if isinstance(row, HostApplicationRow):
+                samples[row.series.memory_with_page_cache] = row.charged
+            elif self._with_page_cache:
+                samples[row.series.memory_with_page_cache] = row.memory.usage_with_page_cache
         return samples
+
+    def _kept(self) -> Iterable[PodRow | HostApplicationRow]:
+        """Whose past is kept: of containers the present is enough."""
+        return chain(self.pods.values(), self.host_applications.values())
 
     def node_samples(self) -> dict[Series, float]:
         """Of the node, its system apart."""
         node = self.node
-        samples: dict[Series, float] = {
-            _NODE_CPU: node.cpu,
-            _NODE_MEMORY: node.memory.usage,
-            _HUGE_PAGES: node.memory.huge_pages,
-        }
+        samples: dict[Series, float] = {_NODE_CPU: node.cpu, _NODE_MEMORY: node.memory.usage}
         if self._with_page_cache:
             samples[_NODE_WITH_PAGE_CACHE] = node.memory.usage_with_page_cache
         for number, row in node.numa.items():
@@ -329,24 +322,12 @@ class UsageTable:
 _NODE_CPU: Final = kinds.NODE_CPU_USAGE.series()
 _NODE_MEMORY: Final = kinds.NODE_MEMORY_USAGE.series()
 _NODE_WITH_PAGE_CACHE: Final = kinds.NODE_MEMORY_USAGE_WITH_PAGE_CACHE.series()
-_HUGE_PAGES: Final = kinds.NODE_HUGE_PAGES.series()
 _SYSTEM_CPU: Final = kinds.SYS_CPU_USAGE.series()
 _SYSTEM_MEMORY: Final = kinds.SYS_MEMORY_USAGE.series()
 _BE_USAGE, _BE_REAL_LIMIT, _BE_REQUEST = (
     kinds.NODE_BE.series(be_resource="cpu", be_allocation=name) for name in ("usage", "real-limit", "request")
 )
-_OF_POD: Final = (
-    kinds.POD_CPU_USAGE,
-    kinds.POD_MEMORY_USAGE,
-    kinds.POD_MEMORY_USAGE_WITH_PAGE_CACHE,
-    kinds.POD_CPU_THROTTLED,
-)
-_OF_CONTAINER: Final = (
-    kinds.CONTAINER_CPU_USAGE,
-    kinds.CONTAINER_MEMORY_USAGE,
-    kinds.CONTAINER_MEMORY_USAGE_WITH_PAGE_CACHE,
-    kinds.CONTAINER_CPU_THROTTLED,
-)
+_OF_POD: Final = (kinds.POD_CPU_USAGE, kinds.POD_MEMORY_USAGE, kinds.POD_MEMORY_USAGE_WITH_PAGE_CACHE)
 _OF_HOST_APPLICATION: Final = (
     kinds.HOST_APPLICATION_CPU_USAGE,
     kinds.HOST_APPLICATION_MEMORY_USAGE,
@@ -354,7 +335,11 @@ _OF_HOST_APPLICATION: Final = (
 )
 
 
-def _series(of: Sequence[MetricKind], label: str, *, with_page_cache: bool) -> RowSeries:
-    """Of the kinds of CPU, memory, memory with page cache and, where it is measured, throttling: all have one label."""
-    cpu, memory, cached, *throttled = (Series(kind, (label,)) for kind in of)
-    return RowSeries(cpu, memory, cached if with_page_cache else None, throttled[0] if throttled else None)
+def _series(of: Sequence[MetricKind], label: str) -> RowSeries:
+    """Of the kinds of CPU, memory and memory with page cache, which have one label."""
+    return RowSeries(*(Series(kind, (label,)) for kind in of))
+
+
+def _container(row: PodRow, container: PodContainer) -> CgroupRow:
+    known = row.containers.get(container.id)
+    return known if known is not None and known.cgroup == container.cgroup else CgroupRow(container.cgroup)

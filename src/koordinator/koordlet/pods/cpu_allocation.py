@@ -9,19 +9,8 @@ from typing import Final
 from koordinator.api.annotations import RESOURCE_STATUS
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import parse_cpu_list
-from koordinator.api.meta import WireStruct
-from koordinator.api.pod import ResourceList
 from koordinator.api.resource_names import BATCH_CPU, CPU
-
-
-class _NUMANodeResource(WireStruct):
-    node: int = 0
-    resources: ResourceList = {}
-
-
-class _ResourceStatus(WireStruct):
-    cpuset: str = ""
-    numa_node_resources: list[_NUMANodeResource] = []
+from koordinator.api.resource_status import ResourceStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +32,15 @@ def cpu_allocation(annotations: Mapping[str, str]) -> CPUAllocation:
     if not text:
         return NOTHING
     try:
-        status = decode(text, _ResourceStatus)
+        status = decode(text, ResourceStatus)
+        return CPUAllocation(parse_cpu_list(status.cpuset), _numa_nodes(status))
     except DecodeError as error:
         return CPUAllocation(problem=f"metadata.annotations[{RESOURCE_STATUS}]: {error}")
-    try:
-        return CPUAllocation(parse_cpu_list(status.cpuset), _numa_nodes(status))
     except ValueError as error:
         return CPUAllocation(problem=f"metadata.annotations[{RESOURCE_STATUS}]: cpuset: {error}")
 
 
-def _numa_nodes(status: _ResourceStatus) -> frozenset[int]:
+def _numa_nodes(status: ResourceStatus) -> frozenset[int]:
     """Memory or devices alone do not bind the CPUs of a pod."""
     amounts = [
         (each.node, each.resources.get(name)) for each in status.numa_node_resources for name in (CPU, BATCH_CPU)

@@ -12,6 +12,7 @@ from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics, exponential_buckets
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_metrics import PREFIX
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods.states import StatesInformer
@@ -76,8 +77,7 @@ class KubeletFollower:
         self._kubelet = kubelet
         self._states = states
         self._clock = clock
-        self._problem = ""
-        """Why the configuration could not be had the last time."""
+        self._said = SaidOnce(logger)
 
     async def layout(self) -> CgroupLayout:
         """Where the cgroups of pods are: as the kubelet says, else by the folders that it has made. After a boot there
@@ -93,7 +93,7 @@ class KubeletFollower:
             if layout is not None:
                 return layout
             if self._clock.monotonic() - said_at >= _SAID_EVERY:
-                why = self._problem or "--disable-query-kubelet-config is set"
+                why = str(self._said) or "--disable-query-kubelet-config is set"
                 logger.warning("waiting for kubelet, which has made no cgroups yet: %s", why)
                 said_at = self._clock.monotonic()
             await self._clock.sleep(PAUSE)
@@ -117,14 +117,12 @@ class KubeletFollower:
         """Whether the configuration is known as of now."""
         if not self._options.kubelet.query_configuration:
             return False
-        try:
-            self._states.kubelet_configuration = await self._kubelet.configuration()
-        except KoordinatorError as error:
-            if str(error) != self._problem:
-                logger.warning("kubelet does not say how it is configured: %s", error)
-            self._problem = str(error)
-            return False
-        self._problem = ""
+        with self._said.round():
+            try:
+                self._states.kubelet_configuration = await self._kubelet.configuration()
+            except KoordinatorError as error:
+                self._said.say(f"kubelet does not say how it is configured: {error}")
+                return False
         return True
 
     def _layout(self, version: CgroupVersion, found: tuple[CgroupDriver, str] | None) -> CgroupLayout | None:

@@ -27,7 +27,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.loops import LoopMetrics
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, UnknownCgroupError
 from koordinator.node.errors import FileError
-from koordinator.node.host import list_subfolders
+from koordinator.node.host import subfolders_or_none
 from koordinator.node.inotify import Created, FolderEvent, FolderWatcher, InotifyError, Overflow, Written
 from koordinator.node.kernel_files import CPU_SHARES
 
@@ -104,7 +104,8 @@ class PodLifecycleEvents:
                 if self._watch(watcher.watch, folder):
                     if self._layout.driver is CgroupDriver.SYSTEMD:
                         self._watch(watcher.watch_file, f"{folder}/{self._weight}")
-                    self._watch_pods(watcher, folder)
+                    for name in filter(self._is_pod, subfolders_or_none(folder) or ()):
+                        self._watch(watcher.watch, f"{folder}/{name}")
             await self._clock.sleep(_FOLDER_SECONDS)
 
     async def _look_again_after_writes(self) -> None:
@@ -153,19 +154,14 @@ class PodLifecycleEvents:
         elif isinstance(event, Created) and event.folder in self._qos_folders:
             if self._is_pod(event.name):
                 self._pod_appeared.set()
-                if self._watch(watcher.watch, f"{event.folder}/{event.name}") and self._has_containers(event):
+                folder = f"{event.folder}/{event.name}"
+                if self._watch(watcher.watch, folder) and any(
+                    map(self._is_container, subfolders_or_none(folder) or ())
+                ):
                     # The runtime was faster than we.
                     self._container_appeared.set()
         elif isinstance(event, Created) and self._is_container(event.name):
             self._container_appeared.set()
-
-    def _watch_pods(self, watcher: FolderWatcher, folder: str) -> None:
-        try:
-            names = list_subfolders(folder)
-        except FileError:
-            return
-        for name in filter(self._is_pod, names):
-            self._watch(watcher.watch, f"{folder}/{name}")
 
     def _watch(self, watch: Callable[[str], None], path: str) -> bool:
         """Whether it is there and watched."""
@@ -180,22 +176,16 @@ class PodLifecycleEvents:
             return False
         return True
 
-    def _has_containers(self, pod: Created) -> bool:
-        try:
-            return any(map(self._is_container, list_subfolders(f"{pod.folder}/{pod.name}")))
-        except FileError:
-            return False
-
     def _is_pod(self, name: str) -> bool:
-        try:
-            self._layout.pod_uid(name)
-        except UnknownCgroupError:
-            return False
-        return True
+        return _is_known(self._layout.pod_uid, name)
 
     def _is_container(self, name: str) -> bool:
-        try:
-            self._layout.container_id(name)
-        except UnknownCgroupError:
-            return False
-        return True
+        return _is_known(self._layout.container_id, name)
+
+
+def _is_known(of_layout: Callable[[str], object], name: str) -> bool:
+    try:
+        of_layout(name)
+    except UnknownCgroupError:
+        return False
+    return True

@@ -18,7 +18,7 @@ from koordinator.api.pod import Pod
 from koordinator.koordlet.pods.node_pod import Look, NodePod, node_pod
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.errors import FileError
-from koordinator.node.host import list_subfolders
+from koordinator.node.host import subfolders_or_none
 
 logger = logging.getLogger(__name__)
 
@@ -109,14 +109,7 @@ class PodListing:
 
 def look_in(layout: CgroupLayout) -> Look:
     """What the kernel of this machine shows."""
-
-    def look(folder: str) -> list[str] | None:
-        try:
-            return list_subfolders(layout.folder("cpu", folder))
-        except FileError:
-            return None
-
-    return look
+    return lambda folder: subfolders_or_none(layout.folder("cpu", folder))
 
 
 def _name(pod: NodePod) -> str:

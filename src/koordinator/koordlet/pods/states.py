@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 from koordinator.api.codec import DecodeError
 from koordinator.api.device import Device
@@ -17,6 +17,7 @@ from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.description import NodeTopology
@@ -32,10 +33,20 @@ _POLL: Final = 0.1
 _SAID_EVERY: Final = 30.0
 """Seconds."""
 
-PodsCallback = Callable[[Sequence[NodePod]], None]
-NodeCallback = Callable[[Node], None]
-NodeSLOCallback = Callable[[NodeSLOSpec], None]
-TopologyCallback = Callable[[NodeTopology], None]
+T = TypeVar("T")
+
+
+class _Known(Generic[T]):
+    """The last that is known of one thing, and who is called back when it has changed."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+        self.callbacks: list[Callable[[Any], None]] = []
+
+    def tell(self, value: T) -> None:
+        self.value = value
+        for callback in self.callbacks:
+            callback(value)
 
 
 class StatesInformer:
@@ -66,24 +77,22 @@ class StatesInformer:
         self._devices = (
             self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
         )
-        self._pods: Sequence[NodePod] = ()
-        self._on_pods: list[PodsCallback] = []
-        self._on_node: list[NodeCallback] = []
-        self._on_node_slo: list[NodeSLOCallback] = []
-        self._on_topology: list[TopologyCallback] = []
-        self._pods_failing = False
-        self._node: Node | None = None
-        self._node_slo_spec: NodeSLOSpec | None = None
-        self._topology: NodeTopology | None = None
+        self._pods = _Known[Sequence[NodePod]](())
+        self._node = _Known[Node | None](None)
+        self._node_slo_spec = _Known[NodeSLOSpec | None](None)
+        self._topology = _Known[NodeTopology | None](None)
+        self._said = SaidOnce(logger, over=lambda _: "the kubelet responds again")
         self.kubelet_configuration: KubeletConfiguration | None = None
         """As the kubelet last said it; None until then, and where it is not queried."""
-        self._slos.add_handlers(name="NodeSLO", on_add=self._new_node_slo, on_update=self._changed_node_slo)
+        self._slos.add_handlers(
+            name="NodeSLO", on_add=self._new_node_slo, on_update=lambda _, node_slo: self._new_node_slo(node_slo)
+        )
         self._nodes.add_handlers(name="Node", on_add=self._new_node, on_update=self._changed_node)
 
     @property
     def node(self) -> Node | None:
         """The Node as it was last seen; None until then."""
-        return self._node
+        return self._node.value
 
     @property
     def node_metric(self) -> NodeMetric | None:
@@ -96,7 +105,7 @@ class StatesInformer:
         None until the node has a NodeSLO. A policy stays in force when its object is deleted: pods that are isolated
         from each other must not lose that because koord-manager is installed anew.
         """
-        return self._node_slo_spec
+        return self._node_slo_spec.value
 
     @property
     def node_resource_topology(self) -> NodeResourceTopology | None:
@@ -111,7 +120,7 @@ class StatesInformer:
     @property
     def topology(self) -> NodeTopology | None:
         """CPUs, share pools and NUMA nodes as they are now, whether they have been written or not; None until known."""
-        return self._topology
+        return self._topology.value
 
     @property
     def collect_policy(self) -> CollectPolicy:
@@ -121,36 +130,33 @@ class StatesInformer:
 
     @property
     def pods(self) -> Sequence[NodePod]:
-        return self._pods
+        return self._pods.value
 
     @property
     def has_synced_pods(self) -> bool:
         """Whether the kubelet has listed a pod yet."""
-        return bool(self._pods)
+        return bool(self._pods.value)
 
-    def on_pods(self, callback: PodsCallback) -> None:
+    def on_pods(self, callback: Callable[[Sequence[NodePod]], None]) -> None:
         """Call back when pods were synced and anything of a pod or of its cgroups has changed."""
-        self._on_pods.append(callback)
+        self._pods.callbacks.append(callback)
 
-    def on_node(self, callback: NodeCallback) -> None:
+    def on_node(self, callback: Callable[[Node], None]) -> None:
         """Call back with the Node when it is first seen and whenever its labels or annotations have changed."""
-        self._on_node.append(callback)
+        self._node.callbacks.append(callback)
 
-    def on_node_slo(self, callback: NodeSLOCallback) -> None:
+    def on_node_slo(self, callback: Callable[[NodeSLOSpec], None]) -> None:
         """Call back with ``node_slo_spec`` when there is one and whenever it has changed."""
-        self._on_node_slo.append(callback)
+        self._node_slo_spec.callbacks.append(callback)
 
-    def on_topology(self, callback: TopologyCallback) -> None:
+    def on_topology(self, callback: Callable[[NodeTopology], None]) -> None:
         """Call back with ``topology`` when it is known and whenever it has changed."""
-        self._on_topology.append(callback)
+        self._topology.callbacks.append(callback)
 
     def set_topology(self, topology: NodeTopology) -> None:
         """Report what was found of the node; what is as before is not reported again."""
-        if topology == self._topology:
-            return
-        self._topology = topology
-        for callback in self._on_topology:
-            callback(topology)
+        if topology != self.topology:
+            self._topology.tell(topology)
 
     async def wait_for_node(self) -> Node:
         """The Node object, once it is there; what is missing is said every half minute."""
@@ -164,41 +170,31 @@ class StatesInformer:
 
     async def sync_pods(self, kubelet: Kubelet, listing: PodListing) -> None:
         """Query the kubelet once. An error, and a response without any pod, leave the pods as they were."""
-        try:
-            pods = await kubelet.pods()
-        except KoordinatorError as error:
-            if not self._pods_failing:
-                logger.warning("the pods stay as the kubelet last listed them (%d pods): %s", len(self._pods), error)
-            self._pods_failing = True
-            return
-        if self._pods_failing:
-            logger.info("the kubelet responds again")
-            self._pods_failing = False
+        with self._said.round():
+            try:
+                pods = await kubelet.pods()
+            except KoordinatorError as error:
+                text = f"the pods stay as the kubelet last listed them ({len(self.pods)} pods): {error}"
+                self._said.say(text, about=kubelet)
+                return
         if not pods:
             return
         listing.update(pods)
-        before, self._pods = self._pods, listing.pods
-        for callback in self._on_pods if self._pods is not before else ():
-            callback(self._pods)
+        if listing.pods is not self.pods:
+            self._pods.tell(listing.pods)
 
     async def run(self) -> None:
         """Follow the Node and the objects of its name until cancelled."""
         await self._informers.run()
 
     def _new_node(self, node: Node, initial: bool = False) -> None:
-        self._node = node
-        for callback in self._on_node:
-            callback(node)
+        self._node.tell(node)
 
     def _changed_node(self, before: Node, node: Node) -> None:
-        self._node = node
+        self._node.value = node
         old, new = before.metadata, node.metadata
         if (old.labels, old.annotations) != (new.labels, new.annotations):
             self._new_node(node)
-
-    def _changed_node_slo(self, before: NodeSLO, node_slo: NodeSLO) -> None:
-        if before.spec != node_slo.spec:
-            self._new_node_slo(node_slo)
 
     def _new_node_slo(self, node_slo: NodeSLO, initial: bool = False) -> None:
         try:
@@ -206,9 +202,6 @@ class StatesInformer:
         except DecodeError as error:
             logger.warning("NodeSLO %s: spec: %s; the policy stays as it was", self._name, error)
             return
-        if spec == self._node_slo_spec:
-            return
-        self._node_slo_spec = spec
-        logger.info("the NodeSLO has changed")
-        for callback in self._on_node_slo:
-            callback(spec)
+        if spec != self.node_slo_spec:
+            logger.info("the NodeSLO has changed")
+            self._node_slo_spec.tell(spec)

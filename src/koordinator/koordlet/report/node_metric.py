@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.nodemetric import (
     AVERAGE,
     P50,
@@ -23,7 +24,7 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind
-from koordinator.koordlet.observe.metric_cache.samples import AGGREGATIONS, MetricCache, Samples
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache, Samples
 from koordinator.koordlet.observe.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.node_metric import COLD_SHARE, CollectPolicy, resource_map
@@ -31,8 +32,14 @@ from koordinator.node.nvml import GPU
 
 Document = dict[str, Any]
 
-_REPORTED: Final = (AVERAGE, P50, P90, P95, P99)
-"""The figures of a window that a report has."""
+_FIGURES: Final[Mapping[str, Callable[[Samples], float]]] = {
+    AVERAGE: Samples.average,
+    P50: lambda samples: samples.percentile(50),
+    P90: lambda samples: samples.percentile(90),
+    P95: lambda samples: samples.percentile(95),
+    P99: lambda samples: samples.percentile(99),
+}
+"""What a report has of a window."""
 _NODE_GPU: Final = (kinds.NODE_GPU_CORE_USAGE, kinds.NODE_GPU_MEMORY_USAGE)
 _POD_GPU: Final = (kinds.POD_GPU_CORE_USAGE, kinds.POD_GPU_MEMORY_USAGE)
 
@@ -48,14 +55,13 @@ class NodeMetricInput:
     gpus: Sequence[GPU] = ()
     has_cold_pages: bool = False
     """Whether the machine measures cold pages, so that the hot-page policy has something to go by."""
-    prod_reclaimable: Document = field(default_factory=lambda: {"resource": {}})
-    prod_peak: Document | None = None
-    extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By uid of a pod, what its entry says beside usage."""
+    forecast: Forecast = field(default_factory=Forecast)
+    """What prod pods will leave unused, and what they will use at most, where that is known."""
+    extensions: Sequence[Mapping[str, Mapping[str, Any]]] = ()
+    """What several have to say of pods beside their usage: by uid of a pod, by a key of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _MemoryKinds:
+class _MemoryKinds(NamedTuple):
     """Which kinds hold used memory under a policy."""
 
     node: MetricKind
@@ -72,44 +78,32 @@ _WITH_PAGE_CACHE: Final = _MemoryKinds(
     kinds.HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE,
 )
 _WITH_HOT_PAGES: Final = _MemoryKinds(
-    kinds.MEMORY_WITH_HOT_PAGE_USAGE["node"],
-    kinds.MEMORY_WITH_HOT_PAGE_USAGE["pod"],
-    kinds.MEMORY_WITH_HOT_PAGE_USAGE["host_application"],
+    kinds.NODE_MEMORY_WITH_HOT_PAGE_USAGE,
+    kinds.POD_MEMORY_WITH_HOT_PAGE_USAGE,
+    kinds.HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE,
 )
 
 
-def measured_pods(cache: MetricCache, given: NodeMetricInput, now: datetime) -> Sequence[NodePod]:
+def measured_pods(cache: RingMetricCache, given: NodeMetricInput, now: datetime) -> Sequence[NodePod]:
     """The pods that the report will have: those with samples of CPU and of memory."""
     memory = _memory_kinds(given).pod
-    window = _window(cache, given.policy, now)
+    window = _Window(cache, given.policy.aggregate_seconds, now)
     return [pod for pod in given.pods if window.has_samples(pod, kinds.POD_CPU_USAGE, memory)]
 
 
-def with_forecast(given: NodeMetricInput, forecast: Forecast) -> NodeMetricInput:
-    """What prod pods will leave unused, and what they will use at most, where that is known."""
-    reclaimable = forecast.reclaimable.get(MIN_PREDICTOR)
-    peak = forecast.peak.get(MIN_PREDICTOR)
-    return replace(
-        given,
-        prod_reclaimable={"resource": {} if reclaimable is None else {"resources": reclaimable.quantities()}},
-        prod_peak=None if peak is None else {"resource": {"resources": peak.quantities()}},
-    )
-
-
-def node_metric_status(cache: MetricCache, given: NodeMetricInput, now: datetime) -> Document:
+def node_metric_status(cache: RingMetricCache, given: NodeMetricInput, now: datetime) -> Document:
     """The status to write. What has no samples in its window is ``{}``, or left out of its list."""
     memory = _memory_kinds(given)
-    window = _window(cache, given.policy, now)
-    end = window.end
+    window = _Window(cache, given.policy.aggregate_seconds, now)
+    node, system = (kinds.NODE_CPU_USAGE, memory.node), (kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE)
     info: Document = {
-        "nodeUsage": _with_gpus(window.usage(kinds.NODE_CPU_USAGE, memory.node), window, given.gpus, _NODE_GPU),
-        "systemUsage": window.usage(kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE),
+        "nodeUsage": _with_gpus(window.usage(*node), window, given.gpus, _NODE_GPU),
+        "systemUsage": window.usage(*system),
     }
     if given.policy.durations is not None:
-        node_kinds = (kinds.NODE_CPU_USAGE, memory.node)
-        info["aggregatedNodeUsages"] = _aggregated(cache, node_kinds, given.policy.durations, end, given.gpus)
-        system_kinds = (kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE)
-        info["aggregatedSystemUsages"] = _aggregated(cache, system_kinds, given.policy.durations, end)
+        windows = [(duration, _Window(cache, duration.total_seconds(), now)) for duration in given.policy.durations]
+        info["aggregatedNodeUsages"] = [_aggregated(each, duration, node, given.gpus) for duration, each in windows]
+        info["aggregatedSystemUsages"] = [_aggregated(each, duration, system) for duration, each in windows]
     if numa := _numa_usages(window, sorted(given.numa_nodes)):
         info["numaUsages"] = numa
     status: Document = {
@@ -117,10 +111,12 @@ def node_metric_status(cache: MetricCache, given: NodeMetricInput, now: datetime
         "nodeMetric": info,
         "podsMetric": _pods(window, given, memory.pod),
         "hostApplicationMetric": _host_applications(window, given.host_applications, memory.host_application),
-        "prodReclaimableMetric": given.prod_reclaimable,
+        "prodReclaimableMetric": {"resource": {}},
     }
-    if given.prod_peak is not None:
-        status["prodPeakMetric"] = given.prod_peak
+    if reclaimable := given.forecast.reclaimable.get(MIN_PREDICTOR):
+        status["prodReclaimableMetric"] = {"resource": {"resources": reclaimable.quantities()}}
+    if peak := given.forecast.peak.get(MIN_PREDICTOR):
+        status["prodPeakMetric"] = {"resource": {"resources": peak.quantities()}}
     return status
 
 
@@ -147,29 +143,24 @@ def as_merge_patch(status: Document) -> Document:
 
 
 class _Window:
-    """Averages of one window."""
+    """The last seconds."""
 
-    def __init__(self, cache: MetricCache, start: int, end: int) -> None:
+    def __init__(self, cache: RingMetricCache, seconds: float, now: datetime) -> None:
         self._cache = cache
-        self._start = start
-        self.end = end
+        self._end = round(now.timestamp() * 1000)
+        self._start = self._end - round(seconds * 1000)
 
     def has_samples(self, pod: NodePod, *wanted: MetricKind) -> bool:
-        return all(self._cache.select(kind, self._start, self.end, pod_uid=pod.uid) for kind in wanted)
+        return all(self._cache.select(kind, self._start, self._end, pod_uid=pod.uid) for kind in wanted)
 
     def samples(self, kind: MetricKind, **labels: str) -> Samples:
         """Of one series."""
-        return self._cache.select(kind, self._start, self.end, **labels)
+        return self._cache.select(kind, self._start, self._end, **labels)
 
     def usage(self, cpu: MetricKind, memory: MetricKind, **labels: str) -> Document:
         """Both amounts, or ``{}`` if one has no samples."""
         cores, size = self.samples(cpu, **labels), self.samples(memory, **labels)
         return resource_map(cores.average(), size.average()) if cores and size else {}
-
-
-def _window(cache: MetricCache, policy: CollectPolicy, now: datetime) -> _Window:
-    end = round(now.timestamp() * 1000)
-    return _Window(cache, end - policy.aggregate_seconds * 1000, end)
 
 
 def _memory_kinds(given: NodeMetricInput) -> _MemoryKinds:
@@ -181,27 +172,16 @@ def _memory_kinds(given: NodeMetricInput) -> _MemoryKinds:
 
 
 def _aggregated(
-    cache: MetricCache,
-    usage: tuple[MetricKind, MetricKind],
-    durations: Sequence[timedelta],
-    end: int,
-    gpus: Sequence[GPU] = (),
-) -> list[Document]:
-    """For each window its figures; ``{}`` for all of them while samples cover less than half of the window."""
-    aggregated = []
-    for duration in durations:
-        seconds = duration.total_seconds()
-        cpu, memory = (cache.select(kind, end - round(seconds * 1000), end) for kind in usage)
-        is_warm = bool(cpu) and bool(memory) and cpu.duration() >= COLD_SHARE * seconds
-        window = _Window(cache, end - round(seconds * 1000), end)
-        figures = {
-            name: _with_gpus(resource_map(figure(cpu), figure(memory)), window, gpus, _NODE_GPU, figure)
-            if is_warm
-            else {}
-            for name, figure in ((name, AGGREGATIONS[name]) for name in _REPORTED)
-        }
-        aggregated.append({"usage": figures, "duration": format_duration(duration)})
-    return aggregated
+    window: _Window, duration: timedelta, usage: tuple[MetricKind, MetricKind], gpus: Sequence[GPU] = ()
+) -> Document:
+    """The figures of a window; ``{}`` for all of them while samples cover less than half of it."""
+    cpu, memory = (window.samples(kind) for kind in usage)
+    is_warm = bool(cpu) and bool(memory) and cpu.duration() >= COLD_SHARE * duration.total_seconds()
+    figures = {
+        name: _with_gpus(resource_map(figure(cpu), figure(memory)), window, gpus, _NODE_GPU, figure) if is_warm else {}
+        for name, figure in _FIGURES.items()
+    }
+    return {"usage": figures, "duration": format_duration(duration)}
 
 
 def _with_gpus(
@@ -260,8 +240,8 @@ def _pods(window: _Window, given: NodeMetricInput, memory: MetricKind) -> list[D
             "priority": node_pod.priority_class.value,
             "qos": node_pod.qos_with_default.value,
         }
-        if node_pod.uid in given.extensions:
-            report["extensions"] = dict(given.extensions[node_pod.uid])
+        if extensions := {key: said for part in given.extensions for key, said in part.get(node_pod.uid, {}).items()}:
+            report["extensions"] = {EXTENSIONS_MEMBER: extensions}
         reports.append(report)
     return reports
 

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from koordinator.api.node import Node
-from koordinator.api.pod import Container
-from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.enforce.plugins import Plugins
 from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.observe.metrics_advisor import MetricsAdvisor
-from koordinator.koordlet.observe.usage_table import NEVER, UsageTable
+from koordinator.koordlet.observe.usage_table import NEVER, BestEffortRow, NodeRow, UsageTable
 from koordinator.koordlet.pods.listing import PodListing
-from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.features import Undetermined, Works, probe_machine
 from koordinator.node.host import Host
 
 _UNITS: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
-_USAGE_UNITS: Final = (("cpu", "core"), ("memory", "byte"))
-_OF_CONTAINER: Final = (
-    "resource",
-    "unit",
-    "pod_uid",
-    "pod_name",
-    "pod_namespace",
-    "container_id",
-    "container_name",
-)
+_OF_CONTAINER: Final = ("resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
 
 
 def export_resources(metrics: AgentMetrics, states: StatesInformer) -> None:
@@ -43,20 +31,10 @@ def export_resources(metrics: AgentMetrics, states: StatesInformer) -> None:
         lambda: allocatable_rows(states.node),
         external=True,
     )
-    metrics.latest(
-        "container_resource_requests",
-        "the container requests of resources updated by koordinator",
-        _OF_CONTAINER,
-        lambda: container_rows(states.pods, "requests"),
-        external=True,
-    )
-    metrics.latest(
-        "container_resource_limits",
-        "the container limits of resources updated by koordinator",
-        _OF_CONTAINER,
-        lambda: container_rows(states.pods, "limits"),
-        external=True,
-    )
+    for kind in ("requests", "limits"):
+        help_text = f"the container {kind} of resources updated by koordinator"
+        rows = partial(_container_rows, states, kind)
+        metrics.latest(f"container_resource_{kind}", help_text, _OF_CONTAINER, rows, external=True)
 
 
 def export_listing(metrics: AgentMetrics, listing: PodListing) -> None:
@@ -92,24 +70,30 @@ def export_plugins(metrics: AgentMetrics, plugins: Plugins) -> None:
 def export_usage(metrics: AgentMetrics, table: UsageTable) -> None:
     """What the last round has measured."""
 
-    def node_cpu() -> Rows:
-        return [((), table.node.cpu)] if table.node.at >= table.at else ()
-
-    def node_memory() -> Rows:
-        return [((), table.node.memory.usage)] if table.node.at >= table.at else ()
-
-    def best_effort() -> Rows:
-        return [((), table.best_effort.usage / 1000)] if table.best_effort.at >= table.at else ()
-
     def host_applications() -> Rows:
         for name, row in table.host_applications.items():
             if row.cpu_at >= table.at and row.memory_at > NEVER:
                 yield (name, "cpu", row.spec.priority, row.spec.qos), row.cpu
                 yield (name, "memory", row.spec.priority, row.spec.qos), row.memory.usage
 
-    metrics.latest("node_used_cpu_cores", "Number of cpu cores used by node in realtime", (), node_cpu)
-    metrics.latest("node_used_memory_bytes", "Memory used by node in realtime", (), node_memory)
-    metrics.latest("be_suppress_be_used_cpu_cores", "Number of cpu cores used by BE.", (), best_effort)
+    def of_last_round(row: NodeRow | BestEffortRow, value: float) -> float | None:
+        return value if row.at >= table.at else None
+
+    metrics.value(
+        "node_used_cpu_cores",
+        "Number of cpu cores used by node in realtime",
+        lambda: of_last_round(table.node, table.node.cpu),
+    )
+    metrics.value(
+        "node_used_memory_bytes",
+        "Memory used by node in realtime",
+        lambda: of_last_round(table.node, table.node.memory.usage),
+    )
+    metrics.value(
+        "be_suppress_be_used_cpu_cores",
+        "Number of cpu cores used by BE.",
+        lambda: of_last_round(table.best_effort, table.best_effort.usage / 1000),
+    )
     metrics.latest(
         "host_application_resource_usage",
         "Host application resource usage collected by koordlet",
@@ -136,37 +120,23 @@ def export_features(metrics: AgentMetrics, host: Host) -> None:
 
 def export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
     """What the metric cache holds."""
-    metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
-    metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
-    metrics.latest(
+    metrics.value("metric_cache_series", "Series that the metric cache keeps.", lambda: cache.series_count)
+    metrics.value("metric_cache_bytes", "What its samples take.", lambda: cache.size_bytes)
+    metrics.value(
         "metric_cache_rejected_samples_total",
         "Samples since the start that were dropped for want of memory.",
-        (),
-        lambda: [((), cache.rejected_samples)],
+        lambda: cache.rejected_samples,
     )
 
 
 def export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
     """What measuring costs."""
-    metrics.latest(
-        "cgroup_files_read_total",
-        "Files of cgroups read every round, since the start.",
-        (),
-        lambda: [((), meter.files_read)],
+    metrics.value(
+        "cgroup_files_read_total", "Files of cgroups read every round, since the start.", lambda: meter.files_read
     )
-    metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
-    metrics.latest(
-        "scan_duration_seconds",
-        "How long the last round took to read.",
-        (),
-        lambda: [((), advisor.seconds)],
-    )
-    metrics.latest(
-        "scan_unreadable_files",
-        "Files that the last round could not read.",
-        (),
-        lambda: [((), advisor.unreadable)],
-    )
+    metrics.value("cgroup_files_open", "Those that are kept open.", lambda: meter.open_files)
+    metrics.value("scan_duration_seconds", "How long the last round took to read.", lambda: advisor.seconds)
+    metrics.value("scan_unreadable_files", "Files that the last round could not read.", lambda: advisor.unreadable)
 
 
 def allocatable_rows(node: Node | None) -> Rows:
@@ -178,40 +148,21 @@ def allocatable_rows(node: Node | None) -> Rows:
         yield (resource, unit), 0 if amount is None else amount.value
 
 
-def container_rows(pods: Iterable[NodePod], kind: str) -> Rows:
+def _container_rows(states: StatesInformer, kind: str) -> Rows:
     """Batch and mid resources that containers request, or are limited to (``kind``: requests or limits).
 
     The unit is the original's for all four, which is not what they are in, but what dashboards select.
     """
     unit = "integer" if kind == "requests" else "byte"
-    for pod in pods:
+    for pod in states.pods:
         metadata = pod.pod.metadata
-        specs = {container.name: container for container in pod.pod.spec.containers}
+        amounts = {
+            each.name: each.resources.requests if kind == "requests" else each.resources.limits
+            for each in pod.pod.spec.containers
+        }
         for made in pod.containers:
-            spec = specs.get(made.name)
-            for resource, amount in _amounts(spec, kind) if spec is not None else ():
-                yield (
-                    (resource, unit, metadata.uid, metadata.name, metadata.namespace, made.id, made.name),
-                    amount.value,
-                )
-
-
-def usage_rows(usage: Mapping[str, Any]) -> Rows:
-    """CPU and memory of a usage as a NodeMetric has it."""
-    resources = usage.get("resources", {})
-    for resource, unit in _USAGE_UNITS:
-        if resource in resources:
-            amount = Quantity.parse(resources[resource])
-            yield (resource, unit), amount.milli / 1000 if resource == "cpu" else amount.value
-
-
-def numa_usage_rows(usages: Sequence[Mapping[str, Any]], part: str) -> Rows:
-    """As ``usage_rows``, for one part (nodeUsage or systemUsage) of each NUMA node."""
-    for usage in usages:
-        for labels, value in usage_rows(usage[part]):
-            yield (str(usage["numaNodeID"]), *labels), value
-
-
-def _amounts(container: Container, kind: str) -> Iterable[tuple[str, Quantity]]:
-    amounts = container.resources.requests if kind == "requests" else container.resources.limits
-    return ((resource, amounts[resource]) for resource in _UNITS if resource in amounts)
+            own = amounts.get(made.name, {})
+            owner = (metadata.uid, metadata.name, metadata.namespace, made.id, made.name)
+            for resource in _UNITS:
+                if resource in own:
+                    yield (resource, unit, *owner), own[resource].value

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
-from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY, CPUSET_SUPPRESS_POLICY
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
@@ -26,14 +23,6 @@ _REPORTED_SECONDS: Final = 60.0
 """For how long it is reported that they did: as often as most nodes report."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What is desired for the limit of best-effort pods, and since when it holds."""
-
-    limit: DesiredSetting
-    since: datetime
-
-
 class SuppressionReport:
     """Call ``observe`` with each decision of CPU suppress, before or after the executor applies it.
 
@@ -44,7 +33,9 @@ class SuppressionReport:
     def __init__(self, executor: Executor, clock: Clock) -> None:
         self._executor = executor
         self._clock = clock
-        self._held: _Held | None = None
+        self._limit: DesiredSetting | None = None
+        """What is desired for the limit of best-effort pods, and since when it holds."""
+        self._since = clock.now()
         self._tight_at = -math.inf
         """When they last used what they may (monotonic)."""
         self._pods: Sequence[str] = ()
@@ -59,31 +50,28 @@ class SuppressionReport:
         limit = _limiting(decision)
         if limit is not None and sum([usage.cpu or 0.0 for usage in pods]) >= _TIGHT * _cores(limit.value):
             self._tight_at = self._clock.monotonic()
-        if limit is None:
-            self._held = None
-        elif self._held is None or (self._held.limit.target, self._held.limit.value) != (limit.target, limit.value):
-            self._held = _Held(limit, self._clock.now())
-        else:
-            self._held = _Held(limit, self._held.since)
+        held = self._limit
+        if limit is not None and (held is None or (held.target, held.value) != (limit.target, limit.value)):
+            self._since = self._clock.now()
+        self._limit = limit
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """By UID of a best-effort pod; empty unless the kernel has what was decided, and pods would use more."""
-        held = self._held
+        """By UID of a best-effort pod and key; empty unless the kernel has what was decided and pods would use more."""
+        held = self._limit
         if held is None or self._clock.monotonic() - self._tight_at > _REPORTED_SECONDS:
             return {}
-        found = self._executor.explain(held.limit.target)
+        found = self._executor.explain(held.target)
         if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
             return {}
         value = found.setting.value
         policy = CPUSET_SUPPRESS_POLICY if isinstance(value, frozenset) else CFS_QUOTA_SUPPRESS_POLICY
-        extension = suppression_extension(policy, _cores(value), format_time(held.since), held.limit.reason)
+        extension = suppression_extension(policy, _cores(value), format_time(self._since), held.reason)
         return dict.fromkeys(self._pods, extension)
 
 
 def suppression_extension(policy: str, cores: float, since: str, why: str) -> dict[str, Any]:
-    """The extensions of a best-effort pod that is held down; ``cores`` is what all of them have together."""
-    document = {"policy": policy, "cpus": round(cores, 2), "since": since, "why": why}
-    return {EXTENSIONS_MEMBER: {EXTENSION: document}}
+    """The extension of a best-effort pod that is held down; ``cores`` is what all of them have together."""
+    return {EXTENSION: {"policy": policy, "cpus": round(cores, 2), "since": since, "why": why}}
 
 
 def _limiting(decision: Decision) -> DesiredSetting | None:
@@ -101,12 +89,3 @@ def _cores(value: Value) -> float:
     if isinstance(value, frozenset):
         return float(len(value))
     return value / PERIOD if isinstance(value, int) else 0.0
-
-
-def merged_extensions(*parts: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    """What several have to say of pods, by UID; each has a key of its own."""
-    found: dict[str, dict[str, Any]] = {}
-    for uid, extensions in (entry for part in parts for entry in part.items()):
-        members = {**found.get(uid, {}).get(EXTENSIONS_MEMBER, {}), **extensions[EXTENSIONS_MEMBER]}
-        found[uid] = {EXTENSIONS_MEMBER: members}
-    return found

@@ -12,8 +12,7 @@ from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.policy import EnforcedPolicy, InterferenceStrategy
 from koordinator.koordlet.enforce.strategies.interference_cap import CapState, decide
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage, Snapshot
-from koordinator.koordlet.observe.interference.detection import Finding, Suspect
-from koordinator.koordlet.observe.interference.readings import Indicator
+from koordinator.koordlet.observe.interference.detection import Finding, Indicator, Suspect
 from tests.koordlet.enforce.strategies.qos_fixtures import kubelet_bandwidths, pod_usage, policy, snapshot
 
 ON = InterferenceStrategy(suppress=True)

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from benchmarks.interference_detection import measure
 from koordinator.api.qos import QoSClass
-from koordinator.koordlet.observe.interference.detection import LEAST_CORRELATION, Finding, InterferenceDetector
+from koordinator.koordlet.observe.interference.detection import (
+    LEAST_CORRELATION,
+    Finding,
+    Indicator,
+    InterferenceDetector,
+    PodReading,
+)
 from koordinator.koordlet.observe.interference.normal_band import NormalBand
-from koordinator.koordlet.observe.interference.readings import Indicator, PodReading
 from tests.examples import examples
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

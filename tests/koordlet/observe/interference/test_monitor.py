@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,18 +14,20 @@ from koordinator.api.labels import QOS_CLASS
 from koordinator.api.meta import ObjectMeta, OwnerReference
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.observe.cycles import ContainerCycles, CyclesRound
-from koordinator.koordlet.observe.interference.cpu_waits import CPUWaits
-from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor, InterferenceSources
+from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.pressure import PodPressure, PressureRound
 from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.observe.usage_table import UsageTable
+from koordinator.koordlet.options import Folders, Options
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
-from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.pressure import Pressure, Stall
@@ -57,23 +60,24 @@ class Node:
 
     def __init__(self, root: Path) -> None:
         self.machine, self.clock, self.recorded = FakeMachine(root), ManualClock(), Recorded()
-        self.pods = [node_pod("web", "LS", "web-5d8"), node_pod("job", "BE")]
-        self.pressure, self.cycles = PressureRound(), CyclesRound()
+        self.states = SimpleNamespace(pods=[node_pod("web", "LS", "web-5d8"), node_pod("job", "BE")])
+        self.observation = SimpleNamespace(
+            pressure=SimpleNamespace(latest=PressureRound()),
+            cycles=SimpleNamespace(latest=CyclesRound()),
+            reader=CgroupReader(self.machine.layout(CgroupVersion.V2), 4096),
+        )
         self.cache = RingMetricCache({kinds.PODS: Retention(400, 1)}, 10_000_000)
         self.metrics = AgentMetrics(Metrics(), "node-1")
-        layout = self.machine.layout(CgroupVersion.V2)
-        reader = CgroupReader(layout, 4096)
-        sources = InterferenceSources(
-            lambda: self.pods,
-            lambda: self.pressure,
-            lambda: self.cycles,
-            RecentUsage(UsageTable(1.0, 5.0), self.cache, self.clock),
-            reader,
-            CPUWaits(self.machine.host, reader),
+        context = SimpleNamespace(
+            states=self.states,
+            recent_usage=RecentUsage(UsageTable(1.0, 5.0), self.cache, self.clock),
+            options=Options("node-1", self.machine.host, NOWHERE, Folders.under(root)),
+            metrics=self.metrics,
+            given=SimpleNamespace(clock=self.clock),
+            events=SimpleNamespace(recorder=lambda component: self.recorded),
         )
         self.waited = 0.0
-        events = cast("EventRecorder", self.recorded)
-        self.monitor = InterferenceMonitor(sources, events, self.clock, self.metrics, INTERVAL)
+        self.monitor = InterferenceMonitor(cast("AgentContext", context), cast("Observation", self.observation))
 
     def rounds(
         self, count: int, *, stall: float | None = 1.0, job_cores: float = 0.5, wait: float | None = None
@@ -83,12 +87,12 @@ class Node:
             if wait is not None:
                 self.wait(wait)
             at = round(self.clock.now().timestamp() * 1000)
-            cores = {kinds.POD_CPU_USAGE.series(pod_uid=pod.uid): 1.0 for pod in self.pods}
-            cores[kinds.POD_CPU_USAGE.series(pod_uid=self.pods[-1].uid)] = job_cores
+            cores = {kinds.POD_CPU_USAGE.series(pod_uid=pod.uid): 1.0 for pod in self.states.pods}
+            cores[kinds.POD_CPU_USAGE.series(pod_uid=self.states.pods[-1].uid)] = job_cores
             self.cache.append(at, cores)
             values = {"memory": 0.0, "io": 0.0} if stall is None else {"cpu": stall, "memory": 0.0, "io": 0.0}
             pressures = {name: Pressure(Stall(avg10=value), None) for name, value in values.items()}
-            self.pressure = PressureRound([PodPressure(self.pods[0], None, pressures)])
+            self.observation.pressure.latest = PressureRound([PodPressure(self.states.pods[0], None, pressures)])
             asyncio.run(self.monitor.observe())
 
     def wait(self, share: float) -> None:
@@ -129,7 +133,7 @@ def test_the_node_metric_says_it_as_long_as_it_lasts(node: Node) -> None:
     node.rounds(LEARNED)
     assert node.monitor.extensions() == {}
     node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
-    (finding,) = node.monitor.extensions()["uid-web"]["Object"]["interference"]
+    (finding,) = node.monitor.extensions()["uid-web"]["interference"]
     assert (finding["indicator"], finding["value"], finding["suspects"][0]["pod"]) == ("cpu-pressure", 30.0, "shop/job")
     node.rounds(10)
     assert node.monitor.extensions() == {}
@@ -138,7 +142,7 @@ def test_the_node_metric_says_it_as_long_as_it_lasts(node: Node) -> None:
 def test_without_pressure_it_goes_by_how_long_threads_wait(node: Node) -> None:
     node.rounds(LEARNED, stall=None, wait=0.02)
     node.rounds(ABNORMAL, stall=None, wait=0.4, job_cores=6.0)
-    (finding,) = node.monitor.extensions()["uid-web"]["Object"]["interference"]
+    (finding,) = node.monitor.extensions()["uid-web"]["interference"]
     assert (finding["indicator"], finding["value"]) == ("cpu-wait", pytest.approx(40.0, abs=0.1))
     assert finding["suspects"][0]["pod"] == "shop/job"
 
@@ -161,30 +165,32 @@ def test_the_metric_has_a_series_for_each_suspect(node: Node) -> None:
 def test_a_pod_that_is_gone_gets_no_event(node: Node) -> None:
     node.rounds(LEARNED)
     node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
-    node.pods = node.pods[1:]
+    node.states.pods = node.states.pods[1:]
     asyncio.run(node.monitor.observe())
     assert node.reasons == [("web", "InterferenceDetected")]
 
 
 def test_another_pod_of_the_workload_knows_what_is_normal(node: Node) -> None:
     node.rounds(LEARNED)
-    node.pods[0] = node_pod("web-2", "LS", "web-5d8")
+    node.states.pods[0] = node_pod("web-2", "LS", "web-5d8")
     node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
     assert node.reasons == [("web-2", "InterferenceDetected")]
 
 
 def test_one_count_of_cycles_is_one_reading(node: Node) -> None:
-    web = node.pods[0]
+    web = node.states.pods[0]
     for number in range(2 * LEARNED):
         busy = number >= LEARNED + 30
         if number % 6 == 0:
-            node.cycles = CyclesRound([ContainerCycles(web, web.containers[0], 3000 if busy else 1000, 1000)])
+            node.observation.cycles.latest = CyclesRound(
+                [ContainerCycles(web, web.containers[0], 3000 if busy else 1000, 1000)]
+            )
         node.rounds(1)
     assert node.reasons == [], "fewer than thirty counts"
 
 
 def test_bytes_are_a_rate_since_the_last_round(node: Node) -> None:
-    job, seen = node.pods[1], []
+    job, seen = node.states.pods[1], []
     for total in (1000, 6000, 2000, 2000):
         node.machine.write("/sys/fs/cgroup/job/c/io.stat", f"8:0 rbytes={total} wbytes=0\n")
         asyncio.run(node.clock.advance(INTERVAL))

@@ -10,8 +10,7 @@ import pytest
 
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.ring import Retention
-from koordinator.koordlet.observe.metric_cache.samples import MetricCacheError
-from koordinator.koordlet.observe.metric_cache.sqlite import SQLiteMetricCache
+from koordinator.koordlet.observe.metric_cache.sqlite import MetricCacheError, SQLiteMetricCache
 
 RETENTIONS = {kinds.NODE: Retention(1.0, 60.0), kinds.PODS: Retention(1.0, 30.0)}
 CPU = kinds.NODE_CPU_USAGE.series()
@@ -42,7 +41,7 @@ def test_samples_are_there_again(path: Path) -> None:
     fill(path, range(1, 11))
     cache = open_cache(path, 10_000)
     assert list(cache.select(kinds.NODE_CPU_USAGE, 1000, 10_000).values) == [float(second) for second in range(1, 11)]
-    assert cache.select(kinds.POD_CPU_USAGE, 0, 10_000, pod_uid="a").last() == 5.0
+    assert cache.select(kinds.POD_CPU_USAGE, 0, 10_000, pod_uid="a").values[-1] == 5.0
     cache.close()
 
 
@@ -61,14 +60,14 @@ def test_samples_older_than_the_retention_stay_away(path: Path) -> None:
     fill(path, range(1, 61))
     cache = open_cache(path, 61_000)
     assert len(cache.select(kinds.NODE_CPU_USAGE, 0, 61_000)) == 60
-    assert cache.select(kinds.POD_CPU_USAGE, 0, 61_000).times[0] == 31_000
+    assert cache.select(kinds.POD_CPU_USAGE, 0, 61_000, pod_uid="a").times[0] == 31_000
     cache.close()
 
 
 def test_samples_of_the_future_stay_away(path: Path) -> None:
     fill(path, range(1, 11))
     cache = open_cache(path, 5000)
-    assert cache.select(kinds.NODE_CPU_USAGE, 0, 10_000).last() == 5.0
+    assert cache.select(kinds.NODE_CPU_USAGE, 0, 10_000).values[-1] == 5.0
     cache.close()
 
 

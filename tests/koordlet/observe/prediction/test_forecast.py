@@ -18,17 +18,17 @@ from koordinator.koordlet.observe.prediction.forecast import (
     PRIORITY_PREDICTOR,
     Amount,
     Forecast,
-    ForecastRules,
     forecast_prod,
 )
 from koordinator.koordlet.observe.prediction.models import Peak
+from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MIB = 1 << 20
 LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
-RULES = ForecastRules(timedelta(hours=1), 10)
+RULES = PredictionOptions(timedelta(hours=1), 10)
 PARTS = {
     "__node-sys__": Peak(300, 512 * MIB),
     "__node-koord-prod__": Peak(1000, 1024 * MIB),
@@ -58,7 +58,9 @@ def make_node(cpu: str = "3", memory: str = "3Gi", **metadata: Any) -> Node:
     return convert({"metadata": {"name": "n", **metadata}, "status": {"allocatable": allocatable}}, Node)
 
 
-def forecast(pods: list[NodePod], node: Node | None = None, rules: ForecastRules = RULES, **peaks: Peak) -> Forecast:
+def forecast(
+    pods: list[NodePod], node: Node | None = None, rules: PredictionOptions = RULES, **peaks: Peak
+) -> Forecast:
     return forecast_prod(pods, node or make_node(), {**PARTS, **peaks}.get, rules, NOW)
 
 
@@ -154,7 +156,7 @@ def test_what_is_lent_out_is_never_more_than_requests_or_the_node_have_left(
     ]
     peaks = {f"p{number}": peak for number, (_, peak, _) in enumerate(drawn)} | {"__node-koord-prod__": of_prod}
     node = make_node(f"{allocatable[0]}m", str(allocatable[1]))
-    result = forecast(pods, node, ForecastRules(timedelta(hours=1), margin), **peaks)
+    result = forecast(pods, node, PredictionOptions(timedelta(hours=1), margin), **peaks)
     least = result.reclaimable[MIN_PREDICTOR]
     requested = amount(sum(cpu for (cpu, _), _, _ in drawn), sum(memory for (_, memory), _, _ in drawn))
     assert amount(0, 0) == least.least(amount(0, 0))

@@ -6,7 +6,7 @@ import pytest
 
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
-from koordinator.koordlet.observe.prediction.observations import NODE_MODELS, Usage, observe
+from koordinator.koordlet.observe.prediction.models import NODE_MODELS, Usage, observe
 from koordinator.koordlet.pods.node_pod import NodePod
 from tests.koordlet.observe.prediction.test_forecast import make_pod
 

@@ -9,16 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.observe.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.observe.prediction.server import PredictionServer
+from koordinator.koordlet.options import Folders
 from koordinator.koordlet.pods.node_pod import NodePod
 from tests.koordlet.observe.prediction.test_forecast import make_node
 from tests.koordlet.observe.prediction.test_observations import pods
@@ -53,7 +59,18 @@ class Bench:
         self.cache = RingMetricCache(
             {name: Retention(60.0, 300.0) for name in (kinds.NODE, kinds.PODS, kinds.MEMORY)}, 1 << 20
         )
-        self.server = PredictionServer(options, self.folder, self.cache, self.states, self.clock)
+        self.server = self.make(options)
+
+    def make(self, options: PredictionOptions, memory_interval: float = 0.0) -> PredictionServer:
+        context = SimpleNamespace(
+            options=SimpleNamespace(prediction=options, folders=Folders.under(self.folder.parent)),
+            table=SimpleNamespace(memory_interval=memory_interval),
+            cache=self.cache,
+            states=self.states,
+            given=SimpleNamespace(clock=self.clock),
+            metrics=AgentMetrics(Metrics(), "n"),
+        )
+        return PredictionServer(cast("AgentContext", context))
 
     async def run_minutes(self, minutes: int) -> None:
         """Measure, learn, and write once a minute."""
@@ -89,7 +106,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "checkpoints")
+    return Bench(tmp_path / "forecasts")
 
 
 def test_every_model_is_kept(bench: Bench) -> None:
@@ -311,7 +328,7 @@ def test_without_a_node_there_is_no_forecast_and_that_is_said_once(
 
 def test_models_learn_more_often_than_memory_is_measured(bench: Bench) -> None:
     options = PredictionOptions(training_interval=1.0, cold_start=timedelta())
-    server = PredictionServer(options, bench.folder, bench.cache, bench.states, bench.clock, memory_interval=5.0)
+    server = bench.make(options, memory_interval=5.0)
     bench.measure()
     asyncio.run(bench.clock.advance(4))
     now = round(bench.clock.now().timestamp() * 1000)

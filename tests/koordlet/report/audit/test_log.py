@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from koordinator.base.clock import ManualClock
+from koordinator.koordlet.options import AuditOptions
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 
 MIB = 1 << 20
@@ -26,7 +27,7 @@ def clock() -> ManualClock:
 
 
 def make(folder: Path, clock: ManualClock, *, megabytes: int = 16, verbosity: int = 3) -> AuditLog:
-    return AuditLog(str(folder), disk_bytes=megabytes * MIB, verbosity=verbosity, clock=clock, zone=UTC)
+    return AuditLog(folder, AuditOptions(verbosity, megabytes * MIB), clock, UTC)
 
 
 def lines(folder: Path) -> list[str]:
@@ -41,7 +42,7 @@ def big(number: int) -> AuditEvent:
 def test_the_document_of_an_event(tmp_path: Path, clock: ManualClock) -> None:
     zone = timezone(timedelta(hours=8))
     clock.set_wall(datetime(2026, 1, 1, 12, 0, 0, 120_000, tzinfo=UTC))
-    log = AuditLog(str(tmp_path / "a"), disk_bytes=16 * MIB, verbosity=3, clock=clock, zone=zone)
+    log = AuditLog(tmp_path / "a", AuditOptions(), clock, zone)
     log.record(AuditEvent(type="pod", namespace="shop", name="web", reason="evicted", message="node is hot"), level=0)
     assert lines(tmp_path / "a") == [
         '{"createdAt":"2026-01-01T20:00:00.12+08:00","type":"pod","namespace":"shop","name":"web",'

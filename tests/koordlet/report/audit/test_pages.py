@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.koordlet.options import AuditOptions
 from koordinator.koordlet.report.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.report.audit.pages import AuditPages, handler, lines_backwards
 from koordinator.kube.serving import HealthServer
@@ -28,11 +29,10 @@ class Served:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-        self.log = AuditLog(str(folder), disk_bytes=16 << 20, verbosity=3, clock=self.clock, zone=UTC)
+        self.log = AuditLog(folder, AuditOptions(), self.clock, UTC)
         numbers = count()
-        self.pages = AuditPages(
-            self.log, readers=2, events_per_page=300, clock=self.clock, make_token=lambda: f"t{next(numbers)}"
-        )
+        options = AuditOptions(readers=2, events_per_page=300)
+        self.pages = AuditPages(self.log, options, self.clock, lambda: f"t{next(numbers)}")
 
     def record(self, *names: int) -> None:
         for name in names:

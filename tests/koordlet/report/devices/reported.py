@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.xpu_device_info import decode_devices
 from koordinator.base.clock import ManualClock
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.options import Folders, Options
 from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.devices.description import DeviceReport, Inventory, describe_devices
-from koordinator.koordlet.report.devices.reporter import DeviceReporter, DeviceSources
-from koordinator.koordlet.report.devices.xpu_files import XPUFiles
+from koordinator.koordlet.report.devices.reporter import DeviceReporter
 from tests.in_memory_api import InMemoryApi
 from tests.node.machine import FakeMachine
 
@@ -56,8 +61,12 @@ class Bench:
         self.states = StatesInformer(
             client, NODE, clock=self.clock, random=Random(1), metrics=Metrics(), follow_device=True
         )
-        sources = DeviceSources(self.machine.host, XPUFiles(str(root / "xpus")), with_rdma=True)
-        self.reporter = DeviceReporter(client, self.states, sources.take, self.clock)
+        folders = replace(Folders.under(root), devices=root / "xpus")
+        options = Options(NODE, self.machine.host, NOWHERE, folders)
+        options.features.set({features.RDMA_DEVICES: True})
+        given = SimpleNamespace(client=client, clock=self.clock)
+        context = SimpleNamespace(options=options, given=given, states=self.states)
+        self.reporter = DeviceReporter(cast("AgentContext", context), None)
 
     def write(self, *documents: dict[str, Any]) -> None:
         self.machine.write("/xpus/devices.json", json.dumps(documents))

@@ -18,8 +18,7 @@ from koordinator.api.device import Device
 from koordinator.api.kinds import DEVICES
 from koordinator.api.validation import validate
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, decode_devices
-from koordinator.koordlet.report.devices.description import DeviceReport, Inventory, describe_devices
-from koordinator.koordlet.report.devices.device_patch import device_patch
+from koordinator.koordlet.report.devices.description import DeviceReport, Inventory, describe_devices, device_patch
 from koordinator.koordlet.report.devices.xpu_files import XPUFiles
 from koordinator.node.nvml import GPU, GPUFailure
 from koordinator.node.pci import PciPlacement

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
+from koordinator.koordlet.report.node_topology.kubelet_cpus import take_packed
 from koordinator.node.cpu_topology import CPUTopology
 from tests.koordlet.report.node_topology.machines import machine
 

@@ -7,7 +7,8 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,15 +16,18 @@ from koordinator.api.codec import convert
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.base.clock import ManualClock
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.observe.node_info import NodeInfo
+from koordinator.koordlet.options import Folders, KubeletOptions, Options
 from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.pods.states import StatesInformer
-from koordinator.koordlet.report.node_topology.description import NodeTopology
+from koordinator.koordlet.report.node_topology.description import NodeTopology, topology_patch
 from koordinator.koordlet.report.node_topology.kubelet_cpus import CPUManagerStateError
-from koordinator.koordlet.report.node_topology.reporter import TopologyReporter, TopologyReporting
-from koordinator.koordlet.report.node_topology.topology_patch import topology_patch
+from koordinator.koordlet.report.node_topology.reporter import TopologyReporter
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.kubelet import Kubelet, kubelet_configuration
 from tests.in_memory_api import InMemoryApi
@@ -38,7 +42,7 @@ POOLS = "node.koordinator.sh/cpu-shared-pools"
 class Bench:
     """A machine of two CPUs, its kubelet and its API server; ``rounds`` lets the reporter work."""
 
-    def __init__(self, root: Path, reporting: TopologyReporting) -> None:
+    def __init__(self, root: Path, *, writes: bool, queries_kubelet: bool) -> None:
         self.machine = FakeMachine(root)
         self.machine.write_cpus([(0, 0, 0), (0, 0, 0)])
         self.machine.write_numa_memory(0, 1 << 20)
@@ -52,7 +56,17 @@ class Bench:
         self.configure(cpuManagerPolicy="none")
         self.info = NodeInfo(self.machine.host, AgentMetrics(Metrics(), NODE), with_huge_pages=False)
         self.kubelet = Kubelet(self._get)
-        self.reporter = TopologyReporter(reporting, client, self.states, self.info, self.machine.host)
+        options = Options(
+            NODE,
+            self.machine.host,
+            NOWHERE,
+            Folders.under(root),
+            kubelet=KubeletOptions(query_configuration=queries_kubelet),
+        )
+        options.features.set({features.NODE_TOPOLOGY_REPORT: writes})
+        given = SimpleNamespace(client=client, clock=self.clock)
+        context = SimpleNamespace(options=options, given=given, states=self.states)
+        self.reporter = TopologyReporter(cast("AgentContext", context), self.info)
 
     def has_allocated(self, entries: dict[str, dict[str, str]]) -> None:
         """As kubelet's static CPU manager notes it."""
@@ -90,9 +104,9 @@ class Bench:
 Story = Callable[[Bench], Awaitable[None]]
 
 
-def play(root: Path, story: Story, reporting: TopologyReporting | None = None) -> Bench:
+def play(root: Path, story: Story, *, writes: bool = True, queries_kubelet: bool = True) -> Bench:
     async def run() -> Bench:
-        bench = Bench(root, reporting or TopologyReporting())
+        bench = Bench(root, writes=writes, queries_kubelet=queries_kubelet)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(bench.states.run())
             try:
@@ -181,11 +195,11 @@ def test_without_asking_kubelet_its_policy_is_empty(tmp_path: Path) -> None:
         bench.states.kubelet_configuration = None
         await bench.rounds(2)
 
-    assert play(tmp_path, story, TopologyReporting(queries_kubelet=False)).annotation(POLICY) == {}
+    assert play(tmp_path, story, queries_kubelet=False).annotation(POLICY) == {}
 
 
 def test_without_the_gate_the_agent_knows_and_nothing_is_written(tmp_path: Path) -> None:
-    bench = play(tmp_path, some_rounds, TopologyReporting(writes=False))
+    bench = play(tmp_path, some_rounds, writes=False)
     assert (bench.writes, len(bench.reported)) == ({}, 1)
 
 

@@ -18,9 +18,9 @@ from typing import Final
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_context import AgentContext
-from koordinator.koordlet.enforce.hooks.options import HookOptions
+from koordinator.koordlet.enforce.hooks.options import FAIL, IGNORE, HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
-from koordinator.koordlet.enforce.hooks.starting import FAIL, IGNORE, StartingHooks
+from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.node.grpc_server import GrpcServer, Handler
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,10 @@ from typing import Final
 from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagValues
 from koordinator.koordlet.enforce.hooks.registry import Stage
-from koordinator.koordlet.enforce.hooks.starting import FAIL, IGNORE
 from koordinator.node.host import HOOK_SERVERS, Host
 
+FAIL: Final = "Fail"
+IGNORE: Final = "Ignore"
 _SHORTEST_INTERVAL: Final = timedelta(milliseconds=100)
 _ON_HOST: Final = "/var/run/koordlet/koordlet.sock"
 _IN_POD: Final = "/host-var-run-koordlet/koordlet.sock"

@@ -23,8 +23,6 @@ from koordinator.node.grpc_messages import GrpcError
 
 logger = logging.getLogger(__name__)
 
-FAIL: Final = "Fail"
-IGNORE: Final = "Ignore"
 
 _VALUES: Final = tuple(each.name for each in fields(Change) if each.name not in ("reason", "priority"))
 

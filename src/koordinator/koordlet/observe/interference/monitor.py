@@ -3,66 +3,54 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from koordinator.api.meta import EXTENSIONS_MEMBER, ObjectReference
+from koordinator.api.meta import ObjectReference
 from koordinator.api.timestamps import format_time
-from koordinator.base.clock import Clock
+from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
-from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
+from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.agent_metrics import Rows
 from koordinator.koordlet.observe.cycles import CyclesRound
 from koordinator.koordlet.observe.interference.cpu_waits import CPUWaits
-from koordinator.koordlet.observe.interference.detection import Finding, InterferenceDetector
-from koordinator.koordlet.observe.interference.readings import LATENCY_SENSITIVE, Indicator, PodReading
+from koordinator.koordlet.observe.interference.detection import (
+    LATENCY_SENSITIVE,
+    Finding,
+    Indicator,
+    InterferenceDetector,
+    PodReading,
+)
 from koordinator.koordlet.observe.metric_cache import kinds
-from koordinator.koordlet.observe.pressure import PressureRound
-from koordinator.koordlet.observe.recent_usage import RecentUsage
+from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.kube.events import EventRecorder
-from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import FileError, OddRowError
 
 logger = logging.getLogger(__name__)
 
-COMPONENT: Final = "koordlet-interference"
+_COMPONENT: Final = "koordlet-interference"
 EXTENSION: Final = "interference"
 """The key among the extensions of a pod in the NodeMetric."""
 _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Indicator.IO}
 
 
-@dataclass(frozen=True, slots=True)
-class InterferenceSources:
-    """Where readings come from, at the moment of the call."""
-
-    pods: Callable[[], Sequence[NodePod]]
-    pressure: Callable[[], PressureRound]
-    cycles: Callable[[], CyclesRound]
-    usage: RecentUsage
-    reader: CgroupReader
-    waits: CPUWaits
-    """Of latency-sensitive pods without pressure."""
-
-
 class InterferenceMonitor:
-    """``observe`` is one round; call it every ``interval`` seconds."""
+    """``observe`` is one round, in the loop ``loop``."""
 
-    def __init__(
-        self,
-        sources: InterferenceSources,
-        events: EventRecorder,
-        clock: Clock,
-        metrics: AgentMetrics,
-        interval: float,
-    ) -> None:
-        self._sources = sources
-        self._interval = interval
-        self._metrics = metrics
+    def __init__(self, context: AgentContext, observation: Observation) -> None:
+        """Goes by the pressure and the cycles of ``observation``; where the kernel has no pressure of pods, by how long
+        their threads wait for a CPU."""
+        self._states = context.states
+        self._usage = context.recent_usage
+        self._observation = observation
+        self._reader = observation.reader
+        self._waits = CPUWaits(context.options.host, observation.reader)
+        self._interval = context.options.collectors.interference_interval
+        self._metrics = metrics = context.metrics
         self._said = SaidOnce(logger)
         self._odd_rows: list[OddRowError] = []
-        self._events = events
-        self._clock = clock
+        self._events = context.events.recorder(_COMPONENT)
+        self._clock = context.given.clock
         self._detector = InterferenceDetector()
         self._cycles: CyclesRound | None = None
         self._io: dict[str, tuple[float, int]] = {}
@@ -78,9 +66,13 @@ class InterferenceMonitor:
             self._rows,
         )
 
+    @property
+    def loop(self) -> Loop:
+        return Loop("interference", self.observe, self._interval, 30.0)
+
     async def observe(self) -> None:
         """Read, detect, and report what is new."""
-        pods = [pod for pod in self._sources.pods() if not pod.has_finished]
+        pods = [pod for pod in self._states.pods if not pod.has_finished]
         indicators = self._indicators()
         self._add_waits(pods, indicators)
         with self._said.round():
@@ -94,20 +86,20 @@ class InterferenceMonitor:
         self._record_events({pod.uid: pod for pod in pods})
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """By uid of a pod that suffers, what its entry of the NodeMetric says of it."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        """By uid of a pod that suffers, what its entry of the NodeMetric says of it, by key."""
+        found: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for finding in self.findings:
-            found.setdefault(finding.uid, []).append(_document(finding))
-        return {uid: {EXTENSIONS_MEMBER: {EXTENSION: documents}} for uid, documents in found.items()}
+            found.setdefault(finding.uid, {EXTENSION: []})[EXTENSION].append(_document(finding))
+        return found
 
     def _indicators(self) -> dict[str, dict[Indicator, float]]:
         """By uid of a pod. Cycles are counted once a minute: each count is taken into account once."""
         found: dict[str, dict[Indicator, float]] = {}
-        for each in self._sources.pressure().pressures:
+        for each in self._observation.pressure.latest.pressures:
             if each.container is None:
                 values = {_PRESSURES[resource]: pressure.some.avg10 for resource, pressure in each.pressures.items()}
                 found[each.pod.uid] = values
-        cycles = self._sources.cycles()
+        cycles = self._observation.cycles.latest
         if cycles is not self._cycles:
             self._cycles = cycles
             totals: dict[str, list[float]] = {}
@@ -126,11 +118,11 @@ class InterferenceMonitor:
             for pod in pods
             if pod.qos_with_default in LATENCY_SENSITIVE and Indicator.CPU not in indicators.get(pod.uid, {})
         ]
-        for uid, share in self._sources.waits.measure(unmeasured, self._clock.monotonic()).items():
+        for uid, share in self._waits.measure(unmeasured, self._clock.monotonic()).items():
             indicators.setdefault(uid, {})[Indicator.CPU_WAIT] = share
 
     def _reading(self, pod: NodePod, indicators: Mapping[Indicator, float]) -> PodReading:
-        usage = self._sources.usage
+        usage = self._usage
         # No round without a sample, or a pod would seem to rest.
         window = max(self._interval, 2 * usage.interval)
         return PodReading(
@@ -148,7 +140,7 @@ class InterferenceMonitor:
     def _io_rate(self, pod: NodePod) -> float | None:
         """Bytes a second since the last round; None for the first, and where the kernel does not count them."""
         try:
-            read, odd = self._sources.reader.io_bytes, self._odd_rows.append
+            read, odd = self._reader.io_bytes, self._odd_rows.append
             total = sum(read(container.cgroup, odd) for container in pod.containers)
         except FileError:
             self._io.pop(pod.uid, None)

@@ -1,4 +1,5 @@
-"""Every kind of sample that the agent keeps, with its labels and its unit.
+"""Every kind of sample that the agent keeps, with its labels and its unit: what something asks for the past of. What is
+used now, and what is read more rarely, is where it was read.
 
 The names are the original's. A kind belongs to a group: the kinds that are measured in one round, at one time and with
 one retention.
@@ -23,10 +24,8 @@ class MetricKind:
         """The series with these labels. ValueError unless they are exactly the labels of the kind."""
         if tuple(labels) == self.labels:
             return Series(self, tuple(labels.values()))
-        if unknown := [name for name in labels if name not in self.labels]:
-            raise ValueError(f"property {unknown[0]} is not registered in metric {self.name}")
-        if missing := [name for name in self.labels if name not in labels]:
-            raise ValueError(f"property set of metric {self.name} is not full: {', '.join(missing)} is missing")
+        if labels.keys() != set(self.labels):
+            raise ValueError(f"metric {self.name} has the labels {list(self.labels)}, not {list(labels)}")
         return Series(self, tuple(labels[name] for name in self.labels))
 
 
@@ -40,20 +39,15 @@ class Series(NamedTuple):
 NODE: Final = "node"
 """The node and its system, every second."""
 PODS: Final = "pods"
-"""CPU and GPUs of QoS classes, pods, containers and host applications, every second."""
+"""CPU and GPUs of QoS classes, pods and host applications, every second."""
 MEMORY: Final = "memory"
-"""Of pods, containers and host applications, every few seconds."""
+"""Of pods and host applications, every few seconds."""
 COLD_PAGES: Final = "cold_pages"
-PERFORMANCE: Final = "performance"
-PRESSURE: Final = "pressure"
-RESCTRL: Final = "resctrl"
 
 _GPU: Final = ("gpu_minor", "gpu_device_uuid")
 
 NODE_CPU_USAGE: Final = MetricKind("node_cpu_usage", NODE, "cores")
 NODE_MEMORY_USAGE: Final = MetricKind("node_memory_usage", NODE, "bytes")
-NODE_HUGE_PAGES: Final = MetricKind("node_huge_pages", NODE, "bytes")
-"""The pool of huge pages of all sizes, used or not, which is no part of the usage."""
 NODE_NUMA_CPU_USAGE: Final = MetricKind("node_numa_cpu_usage", NODE, "cores", ("numa_node_id",))
 NODE_NUMA_MEMORY_USAGE: Final = MetricKind("node_numa_memory_usage", NODE, "bytes", ("numa_node_id",))
 NODE_GPU_CORE_USAGE: Final = MetricKind("node_gpu_core_usage", NODE, "percent", _GPU)
@@ -63,21 +57,13 @@ POD_CPU_USAGE: Final = MetricKind("pod_cpu_usage", PODS, "cores", ("pod_uid",))
 POD_MEMORY_USAGE: Final = MetricKind("pod_memory_usage", MEMORY, "bytes", ("pod_uid",))
 POD_GPU_CORE_USAGE: Final = MetricKind("pod_gpu_core_usage", PODS, "percent", ("pod_uid", *_GPU))
 POD_GPU_MEMORY_USAGE: Final = MetricKind("pod_gpu_memory_usage", PODS, "bytes", ("pod_uid", *_GPU))
-CONTAINER_CPU_USAGE: Final = MetricKind("container_cpu_usage", PODS, "cores", ("container_id",))
-CONTAINER_MEMORY_USAGE: Final = MetricKind("container_memory_usage", MEMORY, "bytes", ("container_id",))
-CONTAINER_GPU_CORE_USAGE: Final = MetricKind("container_gpu_core_usage", PODS, "percent", ("container_id", *_GPU))
-CONTAINER_GPU_MEMORY_USAGE: Final = MetricKind("container_gpu_memory_usage", PODS, "bytes", ("container_id", *_GPU))
 
 POD_CPU_THROTTLED: Final = MetricKind("pod_cpu_throttled", PODS, "ratio", ("pod_uid",))
-CONTAINER_CPU_THROTTLED: Final = MetricKind("container_cpu_throttled", PODS, "ratio", ("container_id",))
 
 NODE_BE: Final = MetricKind("node_be", PODS, "milli-CPU", ("be_resource", "be_allocation"))
 
 NODE_MEMORY_USAGE_WITH_PAGE_CACHE: Final = MetricKind("node_memory_usage_with_page_cache", NODE, "bytes")
 POD_MEMORY_USAGE_WITH_PAGE_CACHE: Final = MetricKind("pod_memory_usage_with_page_cache", MEMORY, "bytes", ("pod_uid",))
-CONTAINER_MEMORY_USAGE_WITH_PAGE_CACHE: Final = MetricKind(
-    "container_memory_usage_with_page_cache", MEMORY, "bytes", ("container_id",)
-)
 
 HOST_APPLICATION_CPU_USAGE: Final = MetricKind("host_application_cpu_usage", PODS, "cores", ("host_app_name",))
 HOST_APPLICATION_MEMORY_USAGE: Final = MetricKind("host_application_memory_usage", MEMORY, "bytes", ("host_app_name",))
@@ -90,35 +76,8 @@ SYS_MEMORY_USAGE: Final = MetricKind("sys_memory_usage", NODE, "bytes")
 SYS_NUMA_CPU_USAGE: Final = MetricKind("sys_numa_cpu_usage", NODE, "cores", ("numa_node_id",))
 SYS_NUMA_MEMORY_USAGE: Final = MetricKind("sys_numa_memory_usage", NODE, "bytes", ("numa_node_id",))
 
-CONTAINER_CPI: Final = MetricKind("container_cpi", PERFORMANCE, "events", ("pod_uid", "container_id", "cpi_resource"))
-CONTAINER_PSI: Final = MetricKind(
-    "container_psi",
-    PRESSURE,
-    "percent",
-    ("pod_uid", "container_id", "psi_resource", "psi_precision", "psi_degree"),
+NODE_MEMORY_WITH_HOT_PAGE_USAGE: Final = MetricKind("node_memory_with_hot_page_usage", COLD_PAGES, "bytes")
+POD_MEMORY_WITH_HOT_PAGE_USAGE: Final = MetricKind("pod_memory_with_hot_page_usage", COLD_PAGES, "bytes", ("pod_uid",))
+HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE: Final = MetricKind(
+    "host_application_memory_with_hot_page_usage", COLD_PAGES, "bytes", ("host_app_name",)
 )
-CONTAINER_PSI_CPU_FULL_SUPPORTED: Final = MetricKind(
-    "container_psi_cpu_full_supported", PRESSURE, "0 or 1", ("pod_uid", "container_id")
-)
-POD_PSI: Final = MetricKind("pod_psi", PRESSURE, "percent", ("pod_uid", "psi_resource", "psi_precision", "psi_degree"))
-POD_PSI_CPU_FULL_SUPPORTED: Final = MetricKind("pod_psi_cpu_full_supported", PRESSURE, "0 or 1", ("pod_uid",))
-
-RESCTRL_LLC: Final = MetricKind("resctrl_resource_llc", RESCTRL, "bytes", ("qos", "cache_id"))
-RESCTRL_MEMORY_BANDWIDTH: Final = MetricKind(
-    "resctrl_resource_mb", RESCTRL, "bytes since the group was made", ("qos", "cache_id", "resctrl_mb_type")
-)
-
-_HOT_AND_COLD: Final = {
-    "node": (),
-    "pod": ("pod_uid",),
-    "container": ("container_id",),
-    "host_application": ("host_app_name",),
-}
-MEMORY_WITH_HOT_PAGE_USAGE: Final = {
-    level: MetricKind(f"{level}_memory_with_hot_page_usage", COLD_PAGES, "bytes", labels)
-    for level, labels in _HOT_AND_COLD.items()
-}
-MEMORY_COLD_PAGE_SIZE: Final = {
-    level: MetricKind(f"{level}_memory_cold_page_size", COLD_PAGES, "bytes", labels)
-    for level, labels in _HOT_AND_COLD.items()
-}

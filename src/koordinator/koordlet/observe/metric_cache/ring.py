@@ -11,25 +11,25 @@ import logging
 import math
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, TypeVar
 
+from koordinator.base.clock import Clock
+from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
-from koordinator.koordlet.observe.metric_cache.samples import MetricCacheError, Samples
+from koordinator.koordlet.options import Options
 
 logger = logging.getLogger(__name__)
 
 _VALUE_BYTES: Final = 8
 _FEWEST_ROWS: Final = 16
+_NODE_SECONDS: Final = 1830.0
+"""The longest window of the default policy, and a little."""
+_POD_SECONDS: Final = 330.0
+"""The window over which pods are averaged, and a little."""
 _NAN: Final = math.nan
 _Number = TypeVar("_Number", int, float)
-
-
-class ConflictingSampleError(MetricCacheError):
-    """A series has a sample of that time with another value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,36 @@ class Retention:
         return max(math.ceil(self.duration / max(self.interval, 0.001)) + 1, _FEWEST_ROWS)
 
 
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Values in the order of time, with the times that they were measured at, in milliseconds since 1970. Of no samples
+    there are no figures: who asks for one looks first whether there are any."""
+
+    times: Sequence[int]
+    values: Sequence[float]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def average(self) -> float:
+        """The arithmetic mean."""
+        return sum(self.values) / len(self.values)
+
+    def percentile(self, percent: int) -> float:
+        """The value at rank ``floor(n * percent / 100)``, counted from 1 in ascending order and at least 1.
+
+        No interpolation: it is a value that was measured.
+        """
+        rank = max(len(self.values) * percent // 100, 1)
+        return sorted(self.values)[rank - 1]
+
+    def duration(self) -> float:
+        """Seconds from the first sample to the last."""
+        return (self.times[-1] - self.times[0]) / 1000 if self.times else 0.0
+
+
 class RingMetricCache:
-    """See ``MetricCache``. One thread uses it."""
+    """A store of recent samples, which one thread uses."""
 
     def __init__(self, retentions: Mapping[str, Retention], budget_bytes: int) -> None:
         """``retentions`` by group; ``budget_bytes`` is what the samples of all groups may take together."""
@@ -64,12 +92,14 @@ class RingMetricCache:
         return sum(len(group.columns) for group in self._groups.values())
 
     def append(self, at: int, samples: Mapping[Series, float]) -> None:
+        """Keep what a round has measured at ``at`` (ms); all of one group. What was measured at the same time before is
+        replaced."""
         if not samples:
             return
-        group = self._group(next(iter(samples)).kind)
+        group = self._groups[next(iter(samples)).kind.group]
         if {series.kind.group for series in samples} != {group.name}:
             raise ValueError(f"samples of one round are of one group: {group.name}")
-        group.begin_row(at, samples)
+        group.begin_row(at)
         for series in group.write(samples):
             if self._free_space(group):
                 group.add(series, samples[series])
@@ -77,28 +107,24 @@ class RingMetricCache:
                 self.rejected_samples += 1
 
     def select(self, kind: MetricKind, start: int, end: int, **labels: str) -> Samples:
-        group = self._group(kind)
-        if len(labels) == len(kind.labels):
-            return group.samples([kind.series(**labels)], start, end)
-        return group.samples(group.matching(kind, labels), start, end)
+        """The samples of one series whose time (ms) is in the window, both ends included. ValueError unless the labels
+        are exactly those of the kind."""
+        return self._groups[kind.group].samples(kind.series(**labels), start, end)
 
     def averages(self, kind: MetricKind, start: int, end: int, values: Iterable[str]) -> list[float]:
-        return self._group(kind).averages([Series(kind, (value,)) for value in values], start, end)
+        """The means in the window of many series of a kind with one label, by its values; those without samples are
+        left out."""
+        return self._groups[kind.group].averages([Series(kind, (value,)) for value in values], start, end)
 
     def newest(self, kind: MetricKind) -> int | None:
-        return self._group(kind).newest
+        """When the group of the kind was measured last (ms); None before the first time."""
+        return self._groups[kind.group].newest
 
     def flush(self) -> None:
         """Write what was appended since the last time, where samples are kept elsewhere, too: not here."""
 
     def close(self) -> None:
         """Write what is left."""
-
-    def _group(self, kind: MetricKind) -> _Group:
-        try:
-            return self._groups[kind.group]
-        except KeyError:
-            raise ValueError(f"nothing keeps samples of the group {kind.group} (metric {kind.name})") from None
 
     def _free_space(self, group: _Group) -> bool:
         """Whether one more column of the group fits into the budget, after thinning out what is there."""
@@ -115,6 +141,24 @@ class RingMetricCache:
         return True
 
 
+def make_metric_cache(options: Options, clock: Clock) -> RingMetricCache:
+    """In memory, with a copy on disk if the options name a folder."""
+    memory_interval = max(options.memory_interval, options.collect_interval)
+    retentions = {
+        kinds.NODE: Retention(options.collect_interval, _NODE_SECONDS),
+        kinds.PODS: Retention(options.collect_interval, _POD_SECONDS),
+        kinds.MEMORY: Retention(memory_interval, _POD_SECONDS),
+        kinds.COLD_PAGES: Retention(options.collectors.cold_pages_interval, _NODE_SECONDS),
+    }
+    if options.folders.samples is None:
+        return RingMetricCache(retentions, options.cache_bytes)
+    # A megabyte, which few nodes need.
+    from koordinator.koordlet.observe.metric_cache.sqlite import SQLiteMetricCache
+
+    file = options.folders.samples / "samples.sqlite"
+    return SQLiteMetricCache(retentions, options.cache_bytes, file, round(clock.now().timestamp() * 1000))
+
+
 class _Group:
     """The rows from ``first`` up to ``end`` (numbers that only grow) are there, at their number modulo the capacity."""
 
@@ -123,7 +167,6 @@ class _Group:
         self.capacity = capacity
         self.columns: dict[Series, array[float]] = {}
         self.stride = 1
-        self._series_of_kind: defaultdict[MetricKind, dict[Series, None]] = defaultdict(dict)
         self._written_at: dict[Series, int] = {}
         """The number of the last row that each series has a sample in."""
         self._times = array("q", bytes(8 * capacity))
@@ -140,14 +183,11 @@ class _Group:
         """The time of the newest row."""
         return self._time(self._end - 1) if self._size else None
 
-    def begin_row(self, at: int, samples: Mapping[Series, float]) -> None:
-        """Make the row of that time the newest one. ConflictingSampleError, and nothing changed, if it holds others."""
-        newest = self._first_row_from(at + 1) - 1
-        if newest >= self._end - self._size and self._time(newest) == at:
-            self._check_conflicts(samples, at, newest)
-            self._drop_future(at)
-            return
+    def begin_row(self, at: int) -> None:
+        """Make the row of that time the newest one."""
         self._drop_future(at)
+        if self.newest == at:
+            return
         self._rounds_in_row += 1
         if self._size and self._rounds_in_row < self.stride:
             # The newest row shows the latest round until the next row begins.
@@ -177,42 +217,20 @@ class _Group:
     def add(self, series: Series, value: float) -> None:
         """A column, with a sample in the newest row."""
         column = self.columns[series] = array("d", [_NAN]) * self.capacity
-        self._series_of_kind[series.kind][series] = None
         column[(self._end - 1) % self.capacity] = value
         self._written_at[series] = self._end - 1
 
-    def matching(self, kind: MetricKind, labels: Mapping[str, str]) -> list[Series]:
-        for name in labels:
-            if name not in kind.labels:
-                raise ValueError(f"property {name} is not registered in metric {kind.name}")
-        wanted = [(kind.labels.index(name), value) for name, value in labels.items()]
-        return [
-            series
-            for series in self._series_of_kind.get(kind, ())
-            if all(series.values[index] == value for index, value in wanted)
-        ]
-
-    def samples(self, selected: list[Series], start: int, end: int) -> Samples:
+    def samples(self, series: Series, start: int, end: int) -> Samples:
+        column = self.columns.get(series)
+        if column is None:
+            return Samples((), ())
         first, beyond = self._first_row_from(start), self._first_row_from(end + 1)
-        times = self._slice(self._times, first, beyond)
-        all_times: list[array[int]] = []
-        all_values: list[array[float]] = []
-        for series in selected:
-            column = self.columns.get(series)
-            if column is None:
-                continue
-            values = self._slice(column, first, beyond)
-            # A sum is a number only if all of its terms are: one pass in C instead of a test of each.
-            if math.isnan(sum(values)):
-                kept = [(at, value) for at, value in zip(times, values, strict=True) if value == value]
-                all_times.append(array("q", (at for at, _ in kept)))
-                all_values.append(array("d", (value for _, value in kept)))
-            else:
-                all_times.append(times)
-                all_values.append(values)
-        if len(all_values) == 1:
-            return Samples(all_times[0], all_values[0])
-        return Samples(list(chain.from_iterable(all_times)), list(chain.from_iterable(all_values)))
+        times, values = self._slice(self._times, first, beyond), self._slice(column, first, beyond)
+        # A sum is a number only if all of its terms are: one pass in C instead of a test of each.
+        if math.isnan(sum(values)):
+            kept = [(at, value) for at, value in zip(times, values, strict=True) if value == value]
+            return Samples([at for at, _ in kept], [value for _, value in kept])
+        return Samples(times, values)
 
     def averages(self, selected: Iterable[Series], start: int, end: int) -> list[float]:
         first, beyond = self._first_row_from(start), self._first_row_from(end + 1)
@@ -278,15 +296,6 @@ class _Group:
             return column[:0]
         return column[first:last] if first < last else column[first:] + column[:last]
 
-    def _check_conflicts(self, samples: Mapping[Series, float], at: int, row: int) -> None:
-        for series, value in samples.items():
-            column = self.columns.get(series)
-            present = _NAN if column is None else column[row % self.capacity]
-            if not math.isnan(present) and present != value:
-                raise ConflictingSampleError(
-                    f"{series.kind.name}{series.values} has a sample of the time {at} already: {present}, not {value}"
-                )
-
     def _drop_future(self, at: int) -> None:
         """The clock was set back. What has a time that is still to come would be found by no window until then."""
         while self._size and self._time(self._end - 1) > at:
@@ -300,4 +309,4 @@ class _Group:
         """Forget series without a sample in any row that is left: pods and containers that have ended."""
         oldest = self._end - self._size
         for series in [series for series, row in self._written_at.items() if row < oldest]:
-            del self.columns[series], self._written_at[series], self._series_of_kind[series.kind][series]
+            del self.columns[series], self._written_at[series]

@@ -10,20 +10,21 @@ from __future__ import annotations
 import logging
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from koordinator.api.codec import DecodeError, decode, encode
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
-from koordinator.koordlet.observe.metric_cache.samples import MetricCacheError
 
 logger = logging.getLogger(__name__)
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS series (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, labels TEXT NOT NULL,
     UNIQUE (kind, labels));
@@ -32,11 +33,11 @@ CREATE TABLE IF NOT EXISTS rounds (kind_group TEXT NOT NULL, at INTEGER NOT NULL
 CREATE INDEX IF NOT EXISTS rounds_at ON rounds (kind_group, at);
 """
 _ROUNDS_BETWEEN_CLEANUPS: Final = 600
+_KINDS: Final = {kind.name: kind for kind in vars(kinds).values() if isinstance(kind, MetricKind)}
 
 
-def _all_kinds() -> dict[str, MetricKind]:
-    members = (value.values() if isinstance(value, dict) else (value,) for value in vars(kinds).values())
-    return {kind.name: kind for kind in chain.from_iterable(members) if isinstance(kind, MetricKind)}
+class MetricCacheError(KoordinatorError):
+    """There can be no file of samples."""
 
 
 class SQLiteMetricCache(RingMetricCache):
@@ -49,13 +50,12 @@ class SQLiteMetricCache(RingMetricCache):
         self._path = path
         self._kept_rounds = {group: retention.rows for group, retention in retentions.items()}
         self._kept_ms = {group: round(retention.duration * 1000) for group, retention in retentions.items()}
-        self._kinds = _all_kinds()
         self._numbers: dict[Series, int] = {}
         self._pending: list[tuple[int, Mapping[Series, float]]] = []
         self._rounds = 0
         self._was_set_back = False
         """Whether the clock was set back since the last flush."""
-        self._failing = False
+        self._said = SaidOnce(logger)
         self._database = self._open(now)
 
     def append(self, at: int, samples: Mapping[Series, float]) -> None:
@@ -70,23 +70,25 @@ class SQLiteMetricCache(RingMetricCache):
         pending, self._pending = self._pending, []
         if not pending:
             return
-        try:
-            with self._database:
-                self._database.executemany(
-                    "INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(at, samples) for at, samples in pending]
-                )
-                if self._was_set_back:
-                    self._drop_future_rounds(self._database, pending[-1][0])
-                self._rounds += len(pending)
-                if self._rounds >= _ROUNDS_BETWEEN_CLEANUPS:
-                    self._rounds = 0
-                    self._clean_up()
-            self._was_set_back = self._failing = False
-        except sqlite3.Error as error:
-            self._numbers.clear()
-            if not self._failing:
-                logger.warning("%s: samples are kept in memory only: %s", self._path, error)
-            self._failing = True
+        with self._said.round():
+            try:
+                with self._database:
+                    self._write(pending)
+                self._was_set_back = False
+            except sqlite3.Error as error:
+                self._numbers.clear()
+                self._said.say(f"{self._path}: samples are kept in memory only: {error}", about=self._path)
+
+    def _write(self, pending: Sequence[tuple[int, Mapping[Series, float]]]) -> None:
+        self._database.executemany(
+            "INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(at, samples) for at, samples in pending]
+        )
+        if self._was_set_back:
+            self._drop_future_rounds(self._database, pending[-1][0])
+        self._rounds += len(pending)
+        if self._rounds >= _ROUNDS_BETWEEN_CLEANUPS:
+            self._rounds = 0
+            self._clean_up()
 
     def close(self) -> None:
         """Write what is left."""
@@ -97,52 +99,48 @@ class SQLiteMetricCache(RingMetricCache):
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                return self._restored(now)
+                return self._connect(now)
             except (sqlite3.DatabaseError, DecodeError, ValueError) as error:
                 logger.warning("%s cannot be read, and is begun anew: %s", self._path, error)
                 for suffix in ("", "-wal", "-shm"):
                     self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
                 self._numbers.clear()
-                return self._connect()
+                return self._connect(now)
         except (OSError, sqlite3.Error) as error:
             raise MetricCacheError(f"{self._path}: {error}") from error
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, now: int) -> sqlite3.Connection:
+        """The file, whose samples are in memory now; DecodeError or ValueError for one of which they cannot be read."""
         database = sqlite3.connect(self._path)
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(database.close)
             # The file is worth less than the time that waiting for the disk would take.
             database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; {_SCHEMA}")
-            _check_version(database)
+            (version,) = database.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise ValueError(f"it is of version {version}, and {_VERSION} is known")
             database.execute(f"PRAGMA user_version={_VERSION}")
-        except (sqlite3.Error, ValueError):
-            database.close()
-            raise
+            self._restore(database, now)
+            on_error.pop_all()
         return database
 
-    def _restored(self, now: int) -> sqlite3.Connection:
-        database = self._connect()
-        try:
-            with database:
-                self._drop_future_rounds(database, now)
-            by_number = dict(self._known_series(database))
-            self._numbers = {series: number for number, series in by_number.items()}
-            for group, kept in self._kept_ms.items():
-                rows = database.execute(
-                    "SELECT at, series, samples FROM rounds WHERE kind_group = ? AND at BETWEEN ? AND ? ORDER BY at",
-                    (group, now - kept, now),
-                )
-                for at, numbers, values in rows:
-                    known = zip(array("q", numbers), array("d", values), strict=True)
-                    samples = {by_number[number]: value for number, value in known if number in by_number}
-                    super().append(at, samples)
-        except (sqlite3.Error, DecodeError, ValueError):
-            database.close()
-            raise
-        return database
+    def _restore(self, database: sqlite3.Connection, now: int) -> None:
+        with database:
+            self._drop_future_rounds(database, now)
+        by_number = dict(self._known_series(database))
+        self._numbers = {series: number for number, series in by_number.items()}
+        for group, kept in self._kept_ms.items():
+            rows = database.execute(
+                "SELECT at, series, samples FROM rounds WHERE kind_group = ? AND at BETWEEN ? AND ? ORDER BY at",
+                (group, now - kept, now),
+            )
+            for at, numbers, values in rows:
+                known = zip(array("q", numbers), array("d", values), strict=True)
+                super().append(at, {by_number[number]: value for number, value in known if number in by_number})
 
     def _known_series(self, database: sqlite3.Connection) -> Iterator[tuple[int, Series]]:
         for number, name, labels in database.execute("SELECT number, kind, labels FROM series"):
-            kind = self._kinds.get(name)
+            kind = _KINDS.get(name)
             values = tuple(decode(labels, list[str]))
             if kind is not None and kind.group in self._kept_ms and len(values) == len(kind.labels):
                 yield number, Series(kind, values)
@@ -184,9 +182,3 @@ class SQLiteMetricCache(RingMetricCache):
         self._database.executemany("DELETE FROM series WHERE number = ?", [(number,) for _, number in gone])
         for series, _ in gone:
             del self._numbers[series]
-
-
-def _check_version(database: sqlite3.Connection) -> None:
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if version not in (0, _VERSION):
-        raise ValueError(f"it is of version {version}, and {_VERSION} is known")

@@ -7,8 +7,9 @@ of their sum and of the system, which is lower, since pods do not peak together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from koordinator.api.annotations import RAW_ALLOCATABLE
@@ -17,8 +18,8 @@ from koordinator.api.node import Node
 from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
 from koordinator.api.quantity import Format, Quantity
-from koordinator.koordlet.observe.prediction.models import Peak
-from koordinator.koordlet.observe.prediction.observations import SYSTEM_MODEL, node_item_model
+from koordinator.koordlet.observe.prediction.models import SYSTEM_MODEL, Peak, node_item_model
+from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.pods.node_pod import NodePod
 
 POD_PREDICTOR: Final = "podReclaimablePredictor"
@@ -74,14 +75,6 @@ class Forecast:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastRules:
-    """A pod that is not older than ``cold_start`` is not known yet: its request counts as its peak."""
-
-    cold_start: timedelta
-    margin_percent: int
-
-
 @dataclass(slots=True)
 class _Sums:
     """Over prod pods."""
@@ -96,11 +89,12 @@ class _Sums:
 
 
 def forecast_prod(
-    pods: Iterable[NodePod], node: Node, peak_of: Callable[[str], Peak | None], rules: ForecastRules, now: datetime
+    pods: Iterable[NodePod], node: Node, peak_of: Callable[[str], Peak | None], rules: PredictionOptions, now: datetime
 ) -> Forecast:
     """The forecast for the prod pods among ``pods``, of which each is there once.
 
-    ``peak_of`` is called with the UIDs of pods, and with parts of the node.
+    ``peak_of`` is called with the UIDs of pods, and with parts of the node. A pod that is not older than the cold start
+    is not known yet: its request counts as its peak.
     """
     used, problem = _used_by_system_and_prod(peak_of, rules.margin_percent)
     if used is None:
@@ -124,7 +118,7 @@ def forecast_prod(
 
 
 def _add_pod(
-    sums: _Sums, pod: NodePod, peak_of: Callable[[str], Peak | None], rules: ForecastRules, now: datetime
+    sums: _Sums, pod: NodePod, peak_of: Callable[[str], Peak | None], rules: PredictionOptions, now: datetime
 ) -> None:
     request = Amount(pod.requests.get("cpu", 0), pod.requests.get("memory", 0))
     created = pod.pod.metadata.creation_timestamp
@@ -161,13 +155,10 @@ def _allocatable(node: Node) -> Amount | None:
     """Before it was amplified, where it was."""
     allocatable: ResourceList | None = node.status.allocatable or None
     text = node.metadata.annotations.get(RAW_ALLOCATABLE)
-    if text is not None:
-        try:
-            raw = decode_any(text)
-            allocatable = allocatable if raw is None else convert(raw, ResourceList)
-        except DecodeError:
-            # The webhook rejects the annotation for its author; what the Node says is nearly as good.
-            pass
+    # The webhook rejects what cannot be read for its author; what the Node says is nearly as good.
+    with suppress(DecodeError):
+        raw = None if text is None else decode_any(text)
+        allocatable = allocatable if raw is None else convert(raw, ResourceList)
     if allocatable is None:
         return None
     zero = Quantity(0)

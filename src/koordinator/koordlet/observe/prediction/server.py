@@ -5,28 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from koordinator.api.node import Node
 from koordinator.api.priority import PriorityClass
-from koordinator.base.clock import Clock, SteadyTime
+from koordinator.base.clock import SteadyTime
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop
+from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
-from koordinator.koordlet.observe.metric_cache.samples import MetricCache
 from koordinator.koordlet.observe.prediction.checkpoints import CheckpointFolder, CheckpointFolderError
 from koordinator.koordlet.observe.prediction.forecast import (
     MIN_PREDICTOR,
     Amount,
     Forecast,
-    ForecastRules,
     forecast_prod,
 )
-from koordinator.koordlet.observe.prediction.models import Models
-from koordinator.koordlet.observe.prediction.observations import NODE_MODELS, observe
-from koordinator.koordlet.observe.prediction.options import PredictionOptions
+from koordinator.koordlet.observe.prediction.models import NODE_MODELS, Models, observe
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.decaying_histogram import CheckpointError
 
@@ -39,55 +34,27 @@ _TICK: Final = 1.0
 """Seconds between two checks whether there is something to learn."""
 
 
-@dataclass(slots=True)
-class _Progress:
-    has_restored: bool = False
-    has_trained: bool = False
-    trained_at: float = float("-inf")
-    saved_at: dict[str, float] = field(default_factory=dict)
-    """By model, in seconds of the monotonic clock."""
-    said: str = ""
-    is_refused: bool = False
-    """Whether the disk took none, or not all, of what was to be written last."""
-
-
-class StatesLister(Protocol):
-    """What is to be known of the node, as the states informer has it."""
-
-    @property
-    def node(self) -> Node | None: ...
-
-    @property
-    def pods(self) -> Sequence[NodePod]: ...
-
-    @property
-    def has_synced_pods(self) -> bool: ...
-
-
 class PredictionServer:
     """Learns from the metric cache. Nothing is learned before the kubelet has listed the pods: until then it is unknown
     which of the kept models are of pods that still run."""
 
-    def __init__(
-        self,
-        options: PredictionOptions,
-        folder: Path,
-        cache: MetricCache,
-        states: StatesLister,
-        clock: Clock,
-        memory_interval: float = 0.0,
-    ) -> None:
-        """Models outlive restarts in ``folder``; ``memory_interval`` is how often pods are measured, in seconds."""
-        self._options = options
-        self._memory_interval = memory_interval
-        self._cache = cache
-        self._states = states
-        self._clock = clock
+    def __init__(self, context: AgentContext) -> None:
+        self._options = options = context.options.prediction
+        self._memory_interval = context.table.memory_interval
+        self._cache = context.cache
+        self._states = context.states
+        self._clock = clock = context.given.clock
         self._models = Models(options.half_lives, SteadyTime(clock))
-        self._path = folder
-        self._folder = CheckpointFolder(folder)
-        self._progress = _Progress()
+        self._path = context.options.folders.forecasts
+        self._folder = CheckpointFolder(self._path)
+        self._has_restored = False
+        self._trained_at = float("-inf")
+        """When the models were due last."""
+        self._saved_at: dict[str, float] = {}
+        """By model, in seconds of the monotonic clock."""
+        self._refused = SaidOnce(logger, over=lambda _: "models are written again")
         self._latest = Forecast()
+        self._export(context.metrics)
 
     def loops(self) -> Sequence[Loop]:
         """What is to run, beside each other, as long as the agent does."""
@@ -99,55 +66,65 @@ class PredictionServer:
     async def train_when_due(self) -> None:
         """Learn at once when the pods are known, so that a restart costs no forecast, and then once an interval."""
         now = self._clock.monotonic()
-        if self._states.has_synced_pods and now - self._progress.trained_at >= self._options.training_interval:
-            self._progress.trained_at = now
+        if self._states.has_synced_pods and now - self._trained_at >= self._options.training_interval:
+            self._trained_at = now
             await self.train()
 
     async def train(self) -> None:
         """Learn what was used in the last interval."""
         if self._states.node is None or not self._states.has_synced_pods:
             return
-        if not self._progress.has_restored:
+        if not self._has_restored:
             self._restore()
-            self._progress.has_restored = True
+            self._has_restored = True
         now = self._clock.now()
         end = round(now.timestamp() * 1000)
         # However often models learn, there is a reading of memory to learn from.
         start = end - round(max(self._options.training_interval, 2 * self._memory_interval) * 1000)
         usages = observe(self._cache, self._states.pods, start, end)
         self._models.train(usages, now, self._clock.monotonic())
-        self._progress.has_trained = True
 
     async def keep(self) -> None:
         """Drop models that have expired, and write those whose turn it is. What the disk refuses is said once: the
         models in memory are those that count, and a restart finds the files of before."""
-        if not self._progress.has_trained:
+        if not self._has_restored:
             return
         now = self._clock.monotonic()
         problems: list[CheckpointFolderError] = []
         for name in self._models.drop_expired(now, self._options.expiration):
             logger.debug("the model %s has expired", name)
-            self._progress.saved_at.pop(name, None)
+            self._saved_at.pop(name, None)
             try:
                 self._folder.remove(name)
             except CheckpointFolderError as error:
                 problems.append(error)
         for name in (due := self._due(now)):
             # One that cannot be written has had its turn, too, or it would keep the others from theirs.
-            self._progress.saved_at[name] = now
+            self._saved_at[name] = now
             try:
                 self._folder.save(name, self._models.checkpoint(name, self._clock.now()))
             except CheckpointFolderError as error:
                 problems.append(error)
             # Other loops have their turn between two files.
             await asyncio.sleep(0)
-        if problems and not self._progress.is_refused:
-            logger.warning("models outlive no restart: %s", problems[0])
-        elif due and not problems and self._progress.is_refused:
-            logger.info("models are written again")
-        self._progress.is_refused = bool(problems) or (self._progress.is_refused and not due)
+        if problems or due:
+            with self._refused.round():
+                if problems:
+                    self._refused.say(f"models outlive no restart: {problems[0]}", about=self._path)
 
-    def export(self, metrics: AgentMetrics) -> None:
+    def forecast_prod(self, pods: Sequence[NodePod]) -> Forecast:
+        """For the prod pods among these; why there is none is said when it changes."""
+        node = self._states.node
+        if node is None:
+            forecast = Forecast(problem="the Node has not been seen yet")
+        else:
+            forecast = forecast_prod(pods, node, self._models.peak, self._options, self._clock.now())
+        if forecast.problem != self._latest.problem:
+            logger.info("forecast: %s", forecast.problem or "there is one now")
+        self._latest = forecast
+        return forecast
+
+    def _export(self, metrics: AgentMetrics) -> None:
         """Show the latest forecast."""
         labels = ("predictor", "resource", "unit")
         metrics.latest(
@@ -163,7 +140,7 @@ class PredictionServer:
             "node_priority_resource_reclaimable",
             "the node resource that pods of the priority have requested and are predicted not to use",
             ("priority", "resource", "unit"),
-            self._reported_rows,
+            lambda: _rows({PriorityClass.PROD.value: self._latest.reclaimable.get(MIN_PREDICTOR, Amount(0, 0))}),
             external=True,
         )
         metrics.latest(
@@ -174,27 +151,9 @@ class PredictionServer:
             external=True,
         )
 
-    def forecast_prod(self, pods: Sequence[NodePod]) -> Forecast:
-        """For the prod pods among these; why there is none is said when it changes."""
-        node = self._states.node
-        if node is None:
-            forecast = Forecast(problem="the Node has not been seen yet")
-        else:
-            rules = ForecastRules(self._options.cold_start, self._options.margin_percent)
-            forecast = forecast_prod(pods, node, self._models.peak, rules, self._clock.now())
-        if forecast.problem != self._progress.said:
-            logger.info("forecast: %s", forecast.problem or "there is one now")
-            self._progress.said = forecast.problem
-        self._latest = forecast
-        return forecast
-
-    def _reported_rows(self) -> Rows:
-        amount = self._latest.reclaimable.get(MIN_PREDICTOR, Amount(0, 0))
-        return (((PriorityClass.PROD.value, *labels), value) for labels, value in _amount_rows(amount))
-
     def _due(self, now: float) -> list[str]:
         """The models whose files are the oldest, among those whose files are old enough; new ones first."""
-        saved_at = self._progress.saved_at
+        saved_at = self._saved_at
         due = [
             name
             for name in self._models.names
@@ -222,11 +181,6 @@ class PredictionServer:
 
 
 def _rows(amounts: Mapping[str, Amount]) -> Rows:
-    for predictor, amount in amounts.items():
-        for labels, value in _amount_rows(amount):
-            yield (predictor, *labels), value
-
-
-def _amount_rows(amount: Amount) -> Rows:
-    yield ("cpu", "core"), amount.cpu / 1e9
-    yield ("memory", "byte"), amount.memory / 1e9
+    for whose, amount in amounts.items():
+        yield (whose, "cpu", "core"), amount.cpu / 1e9
+        yield (whose, "memory", "byte"), amount.memory / 1e9

@@ -11,11 +11,13 @@ import logging
 import os
 from collections import deque
 from datetime import datetime, tzinfo
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from koordinator.base.clock import Clock
+from koordinator.koordlet.options import AuditOptions
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +48,11 @@ class AuditEvent(msgspec.Struct, rename="camel", omit_defaults=True):
 class AuditLog:
     """Appends to ``audit.log`` in a folder, which is made with the first event."""
 
-    def __init__(
-        self, folder: str, *, disk_bytes: int, verbosity: int, clock: Clock, zone: tzinfo | None = None
-    ) -> None:
-        """``disk_bytes`` bounds all files together; ``zone`` is the time zone of times, this machine's if None."""
-        self.folder = folder
-        self._kept_files = max(disk_bytes // _FILE_BYTES - 1, 0)
-        self._verbosity = verbosity
+    def __init__(self, folder: Path, options: AuditOptions, clock: Clock, zone: tzinfo | None = None) -> None:
+        """``zone`` is the time zone of times, this machine's if None."""
+        self.folder = str(folder)
+        self._kept_files = max(options.disk_bytes // _FILE_BYTES - 1, 0)
+        self._verbosity = options.verbosity
         self._clock = clock
         self._zone = zone
         self._waiting: deque[bytes] = deque()

@@ -7,13 +7,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
+from uuid import uuid4
 
 import msgspec
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.options import AuditOptions
 from koordinator.koordlet.report.audit.log import CURRENT, AuditEvent, AuditLog, rotated_files
 from koordinator.kube.pages import JSON, TEXT, Handler, Request, Response
 
@@ -58,18 +60,12 @@ class AuditPages:
     """Serves pages to a few clients at once; one more replaces the client that began the longest ago."""
 
     def __init__(
-        self,
-        log: AuditLog,
-        *,
-        readers: int,
-        events_per_page: int,
-        clock: Clock,
-        make_token: Callable[[], str],
+        self, log: AuditLog, options: AuditOptions, clock: Clock, make_token: Callable[[], str] = lambda: str(uuid4())
     ) -> None:
         """``make_token`` returns a text that cannot be guessed."""
         self._log = log
-        self._limit = readers
-        self.events_per_page = events_per_page
+        self._limit = options.readers
+        self.events_per_page = options.events_per_page
         self._clock = clock
         self._make_token = make_token
         self._readers: dict[str, _Reader] = {}
@@ -109,7 +105,7 @@ class AuditPages:
             for path in (f"{self._log.folder}/{CURRENT}", *rotated_files(self._log.folder)):
                 with suppress(FileNotFoundError):
                     descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        return _Reader(descriptors, _lines_of_all(descriptors), self._clock.monotonic())
+        return _Reader(descriptors, chain.from_iterable(map(lines_backwards, descriptors)), self._clock.monotonic())
 
 
 def handler(pages: AuditPages | None) -> Handler:
@@ -159,11 +155,6 @@ def _events(lines: Sequence[bytes]) -> Iterator[AuditEvent]:
         # A line that is not ours is left out.
         with suppress(msgspec.MsgspecError):
             yield msgspec.json.decode(line, type=AuditEvent)
-
-
-def _lines_of_all(descriptors: Sequence[int]) -> Iterator[bytes]:
-    for descriptor in descriptors:
-        yield from lines_backwards(descriptor)
 
 
 def lines_backwards(descriptor: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What the Device object of a node says of its accelerators and network cards; pure.
+"""What the Device object of a node says of its accelerators and cards, and the patch that makes it say so; pure.
 
 What files of other programs say of accelerators goes before what NVML says, since both would count the same cards.
 """
@@ -12,22 +12,29 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import device as device_types
 from koordinator.api import labels as label_keys
+from koordinator.api.codec import to_document
 from koordinator.api.device import (
     HEALTHY_CONDITION,
     MEMORY_CONDITION,
+    Device,
     DeviceInfo,
     DeviceTopology,
     VirtualFunction,
     VirtualFunctionGroup,
 )
+from koordinator.api.kinds import DEVICES
 from koordinator.api.meta import Condition
+from koordinator.api.node import Node
 from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quantity
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.resource_names import RDMA as RDMA_RESOURCE
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
+from koordinator.koordlet.report.node_object import Document, differing, node_object
 from koordinator.node.nvml import GPU, GPUFailure
 from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
@@ -152,17 +159,24 @@ def _xpu_topology(topology: XPUTopology) -> DeviceTopology:
         numa_node = int(topology.node_id) if topology.node_id else -1
     except ValueError:
         numa_node = 0
-    return DeviceTopology(
-        socket_id=_UNKNOWN_SOCKET, node_id=numa_node, pcie_id=topology.pcie_id, bus_id=topology.bus_id
-    )
+    return _topology(numa_node, topology.pcie_id, topology.bus_id)
+
+
+def _topology(numa_node: int, root: str, address: str) -> DeviceTopology:
+    return DeviceTopology(socket_id=_UNKNOWN_SOCKET, node_id=numa_node, pcie_id=root, bus_id=address)
 
 
 def _condition(status: XPUStatus, now: datetime) -> Condition:
-    if status.healthy:
-        ok = ("True", "DeviceHealthy", "device is healthy")
-    else:
-        ok = ("False", _reason(status.error_code), status.error_message or "device is unhealthy")
-    return Condition(type=HEALTHY_CONDITION, status=ok[0], reason=ok[1], message=ok[2], last_transition_time=now)
+    reason, message = "DeviceHealthy", "device is healthy"
+    if not status.healthy:
+        reason, message = _reason(status.error_code), status.error_message or "device is unhealthy"
+    return _as_condition(HEALTHY_CONDITION, status.healthy, reason, message, now)
+
+
+def _as_condition(kind: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:
+    return Condition(
+        type=kind, status="True" if holds else "False", reason=reason, message=message, last_transition_time=now
+    )
 
 
 def _reason(code: str) -> str:
@@ -203,12 +217,7 @@ def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
 def _gpu(card: GPU, placement: PciPlacement | None, failure: GPUFailure | None, now: datetime) -> DeviceInfo:
     topology = None
     if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
-        topology = DeviceTopology(
-            socket_id=_UNKNOWN_SOCKET,
-            node_id=placement.numa_node,
-            pcie_id=placement.root,
-            bus_id=card.bus_id,
-        )
+        topology = _topology(placement.numa_node, placement.root, card.bus_id)
     resources = {GPU_CORE: _WHOLE, GPU_MEMORY_RATIO: _WHOLE}
     if card.memory is not None:
         resources[GPU_MEMORY] = Quantity.from_value(card.memory, Format.BINARY_SI)
@@ -235,15 +244,7 @@ def _gpu_conditions(card: GPU, failure: GPUFailure | None, now: datetime) -> lis
             f"the driver does not report the memory of this GPU ({card.memory_problem}): "
             "pods can be given shares of it in percent, not in bytes"
         )
-        conditions.append(
-            Condition(
-                type=MEMORY_CONDITION,
-                status="False",
-                reason="NotReported",
-                message=message,
-                last_transition_time=now,
-            )
-        )
+        conditions.append(_as_condition(MEMORY_CONDITION, False, "NotReported", message, now))
     return conditions
 
 
@@ -266,12 +267,7 @@ def _rdma(card: RDMADevice) -> DeviceInfo:
         minor=card.minor,
         health=card.healthy,
         resources={RDMA_RESOURCE: _WHOLE},
-        topology=DeviceTopology(
-            socket_id=_UNKNOWN_SOCKET,
-            node_id=card.placement.numa_node,
-            pcie_id=card.placement.root,
-            bus_id=card.placement.address,
-        ),
+        topology=_topology(card.placement.numa_node, card.placement.root, card.placement.address),
         vf_groups=[VirtualFunctionGroup(vfs=functions)] if functions else [],
     )
 
@@ -279,3 +275,43 @@ def _rdma(card: RDMADevice) -> DeviceInfo:
 def _label(text: str) -> str | None:
     """The text as a label may have it; None if nothing is left of it."""
     return _NOT_IN_LABELS.sub("-", text)[:_LONGEST_LABEL].strip("_.-") or None
+
+
+def new_device(node: Node, report: DeviceReport) -> Document:
+    """The object to create, even of a node without any device."""
+    spec = {"devices": to_document(report.devices)}
+    return node_object(DEVICES, node, report.labels, report.annotations, spec=spec)
+
+
+def device_patch(present: Device, report: DeviceReport) -> Document | None:
+    """A merge patch; None if the object says it already. A condition that holds as before has been true since then."""
+    patch: Document = {}
+    metadata = {
+        "labels": differing(report.labels, present.metadata.labels),
+        "annotations": differing(report.annotations, present.metadata.annotations),
+    }
+    if any(metadata.values()):
+        patch["metadata"] = {part: changed for part, changed in metadata.items() if changed}
+    known = {(device.type, device.id): device for device in present.spec.devices}
+    devices = [_with_times(device, known.get((device.type, device.id))) for device in report.devices]
+    if devices != _in_order(present.spec.devices):
+        patch["spec"] = {"devices": to_document(devices)}
+    return patch or None
+
+
+def _in_order(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    return sorted(devices, key=lambda device: (device.type, device.minor or 0, device.id))
+
+
+def _with_times(device: DeviceInfo, present: DeviceInfo | None) -> DeviceInfo:
+    if present is None:
+        return device
+    before = {condition.type: condition for condition in present.conditions}
+    conditions = [_with_time(condition, before.get(condition.type)) for condition in device.conditions]
+    return msgspec.structs.replace(device, conditions=conditions)
+
+
+def _with_time(condition: Condition, before: Condition | None) -> Condition:
+    if before is None or before.status != condition.status:
+        return condition
+    return msgspec.structs.replace(condition, last_transition_time=before.last_transition_time)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from koordinator.api.kinds import DEVICES
-from koordinator.base.clock import Clock
+from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
-from koordinator.koordlet.pods.states import StatesInformer
-from koordinator.koordlet.report.devices.description import Inventory, describe_devices
-from koordinator.koordlet.report.devices.device_patch import device_patch, new_device
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.report.devices.description import Inventory, describe_devices, device_patch, new_device
 from koordinator.koordlet.report.devices.xpu_files import XPUFiles
-from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.koordlet.report.node_object import NodeObject
 from koordinator.node.errors import NodeError
 from koordinator.node.host import Host
 from koordinator.node.nvml import GPU, NVML
@@ -59,53 +57,36 @@ class DeviceSources:
 
 
 class DeviceReporter:
-    """Call ``report`` every few seconds. The states informer must follow the Device."""
+    """The states informer must follow the Device."""
 
-    def __init__(
-        self, client: Client, states: StatesInformer, take_inventory: Callable[[], Inventory], clock: Clock
-    ) -> None:
-        self._client = client
-        self._states = states
-        self._take_inventory = take_inventory
-        self._clock = clock
-        self._written_over = ""
-        """The version of the object that was last written over; what was written is seen a moment later only."""
+    def __init__(self, context: AgentContext, nvml: NVML | None) -> None:
+        self._options = options = context.options
+        self._object = NodeObject(context.given.client, DEVICES)
+        self._states = context.states
+        self._clock = context.given.clock
+        self._sources = DeviceSources(
+            options.host,
+            XPUFiles(str(options.folders.devices)),
+            nvml,
+            with_rdma=options.features.enabled(features.RDMA_DEVICES),
+            only_files=options.only_device_files,
+        )
         self._said = SaidOnce(logger)
+
+    @property
+    def loop(self) -> Loop:
+        return Loop("devices", self.report, self._options.topology_interval, 30.0)
 
     async def report(self) -> None:
         """One round; errors are those of the API server."""
         node, present = self._states.node, self._states.device
         if node is None:
             return
-        report = describe_devices(self._take_inventory(), self._clock.now())
-        self._log(report.problems)
-        if present is None:
-            await self._create(new_device(node, report))
-            return
-        patch = device_patch(present, report)
-        if patch is not None and present.metadata.resource_version != self._written_over:
-            await self._patch(node.metadata.name, patch, present.metadata.resource_version)
-
-    def _log(self, problems: Sequence[str]) -> None:
+        report = describe_devices(self._sources.take(), self._clock.now())
         with self._said.round():
-            for problem in problems:
+            for problem in report.problems:
                 self._said.say(f"a device that was found: {problem}")
-
-    async def _create(self, document: dict[str, Any]) -> None:
-        try:
-            await self._client.create(DEVICES, document)
-        except ApiStatusError as error:
-            if not error.is_already_exists:
-                raise
+        if present is None:
+            await self._object.create(new_device(node, report))
         else:
-            logger.info("the Device is made, with %d devices", len(document["spec"]["devices"]))
-
-    async def _patch(self, name: str, patch: dict[str, Any], version: str) -> None:
-        try:
-            await self._client.patch(DEVICES, name, patch, PatchType.MERGE)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-        else:
-            logger.info("the Device is brought up to date: %s", ", ".join(sorted(patch)))
-            self._written_over = version
+            await self._object.patch(present.metadata, device_patch(present, report))

@@ -37,22 +37,16 @@ class XPUFiles:
             names = []
         found: dict[str, Sequence[XPUDeviceInfo]] = {}
         kept: dict[str, Sequence[XPUDeviceInfo]] = {}
-        problems: dict[str, str] = {}
-        for name in names[:_MAX_FILES]:
-            path = f"{self._folder}/{name}"
-            if os.path.isdir(path):
-                continue
-            try:
-                found[name] = decode_devices(read_file(path, _MAX_BYTES))
-            except (FileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-                problems[path] = str(error)
-                kept[name] = self._before.get(name, ())
-        self._log(problems)
+        paths = {name: f"{self._folder}/{name}" for name in names[:_MAX_FILES]}
+        with self._said.round():
+            for name, path in paths.items():
+                if os.path.isdir(path):
+                    continue
+                try:
+                    found[name] = decode_devices(read_file(path, _MAX_BYTES))
+                except (FileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    self._said.say(f"{path} does not say which devices there are: {error}")
+                    kept[name] = self._before.get(name, ())
         self._before = found
         by_name = sorted((found | kept).items())
         return [device for _, devices in by_name for device in devices]
-
-    def _log(self, problems: dict[str, str]) -> None:
-        with self._said.round():
-            for path, problem in problems.items():
-                self._said.say(f"{path} does not say which devices there are: {problem}")

@@ -8,24 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode, to_document
+from koordinator.api.codec import DecodeError, decode, decode_any, encode, to_document
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
-from koordinator.api.labels import ENABLE_NUMA_RESERVATION
+from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from koordinator.api.labels import ENABLE_NUMA_RESERVATION, MANAGED_BY
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
-from koordinator.api.node_resource_topology import Zone
+from koordinator.api.node_resource_topology import NodeResourceTopology, Zone
 from koordinator.api.resource_names import CPU
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none, node_reservation
 from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.koordlet.report.node_object import Document, differing, node_object
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
-from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs
-from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
-from koordinator.koordlet.report.node_topology.zones import zones_of
+from koordinator.koordlet.report.node_topology.kubelet_cpus import KubeletCPUs, take_packed
+from koordinator.koordlet.report.node_topology.zones import OWN_RESOURCES, merged_zones, zones_of
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology
 from koordinator.node.memory import NUMANodeMemory
 
@@ -122,11 +124,7 @@ def _cpu_topology(topology: CPUTopology) -> dict[str, Any]:
 
 def _reservation(node: Node, topology: CPUTopology) -> NodeReservation:
     """What the Node's annotation keeps, with its CPUs named; nothing where it cannot be read."""
-    text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
-    try:
-        reservation = decode(text, NodeReservation) if text else NodeReservation()
-    except DecodeError:
-        return NodeReservation()
+    reservation = node_reservation(node)
     cpu = reservation.resources.get(CPU)
     cpus: frozenset[int] = frozenset()
     try:
@@ -156,10 +154,71 @@ def _system_qos(node: Node) -> SystemQoSResource | None:
 
 def _kept(reservation: NodeReservation, system: SystemQoSResource | None) -> frozenset[int]:
     """Those of ``kept_cpus`` of a NodeTopology that the Node's annotations name."""
-    kept = parse_cpu_list(reservation.reserved_cpus)
-    if system is None or system.cpuset_exclusive is False:
-        return kept
+    exclusive = "" if system is None or system.cpuset_exclusive is False else system.cpuset
+    return parse_cpu_list(reservation.reserved_cpus) | cpu_list_or_none(exclusive)
+
+
+_MANAGER: Final = "Koordinator"
+
+
+def new_topology(node: Node, wanted: NodeTopology) -> Document:
+    """The object to create."""
+    return node_object(
+        NODE_RESOURCE_TOPOLOGIES,
+        node,
+        {MANAGED_BY: _MANAGER, **wanted.labels},
+        {name: _text(document) for name, document in wanted.annotations.items()},
+        topologyPolicies=[wanted.topology_policy],
+        zones=to_document(wanted.zones),
+    )
+
+
+def topology_patch(present: NodeResourceTopology, wanted: NodeTopology) -> Document | None:
+    """A merge patch; None if the object says what is wanted already.
+
+    Annotations are compared as what they mean, not as texts. Zones are a list, which a patch replaces whole: then the
+    patch is for this version of the object alone, and one that comes too late is refused.
+    """
+    annotations = {
+        name: _text(document)
+        for name, document in wanted.annotations.items()
+        if not _says(present.metadata.annotations.get(name), document)
+    }
+    metadata: Document = {}
+    patch: Document = {}
+    if annotations:
+        metadata["annotations"] = annotations
+    if labels := differing(wanted.labels, present.metadata.labels):
+        metadata["labels"] = labels
+    if present.topology_policies != [wanted.topology_policy]:
+        patch["topologyPolicies"] = [wanted.topology_policy]
+    if _own_parts(present.zones) != _own_parts(wanted.zones):
+        patch["zones"] = to_document(merged_zones(present.zones, wanted.zones))
+        metadata["resourceVersion"] = present.metadata.resource_version
+    if metadata:
+        patch["metadata"] = metadata
+    return patch or None
+
+
+def _own_parts(zones: Sequence[Zone]) -> list[tuple[str, str, Document]]:
+    return [
+        (
+            zone.name,
+            zone.type,
+            {resource.name: resource.allocatable for resource in zone.resources if resource.name in OWN_RESOURCES},
+        )
+        for zone in zones
+    ]
+
+
+def _says(text: str | None, document: Any) -> bool:
+    if text is None:
+        return False
     try:
-        return kept | parse_cpu_list(system.cpuset)
-    except ValueError:
-        return kept
+        return bool(decode_any(text) == document)
+    except DecodeError:
+        return False
+
+
+def _text(document: Any) -> str:
+    return encode(document).decode()

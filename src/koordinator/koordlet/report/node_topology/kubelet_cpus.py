@@ -1,11 +1,14 @@
-"""What kubelet's own CPU manager and topology manager do on the node: its configuration and its checkpoint; pure."""
+"""What kubelet's own CPU manager and topology manager do on the node: its configuration, its checkpoint, and which CPUs
+it takes for a number of CPUs, by the same rule; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
+from operator import attrgetter
 from typing import Any, Final
 
 from koordinator.api.codec import DecodeError, convert, decode
@@ -13,8 +16,8 @@ from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.quantity import QuantityError, parse_quantity
 from koordinator.base.errors import KoordinatorError
-from koordinator.koordlet.report.node_topology.packed_cpus import take_packed
-from koordinator.node.cpu_topology import CPUTopology
+from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none
+from koordinator.node.cpu_topology import CPUTopology, LogicalCPU
 
 STATIC: Final = "static"
 NO_TOPOLOGY_POLICY: Final = "None"
@@ -28,6 +31,9 @@ _STRICT: Final = "strict-cpu-reservation"
 _TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
 _NANO: Final = 10**9
+_PartOf = Callable[[LogicalCPU], int]
+_CORE: Final[_PartOf] = attrgetter("core")
+_LEVELS: Final[Sequence[_PartOf]] = (attrgetter("socket"), attrgetter("numa_node"), _CORE)
 
 
 class CPUManagerStateError(KoordinatorError):
@@ -134,14 +140,48 @@ def parse_cpu_manager_state(content: bytes) -> dict[str, frozenset[int]]:
     except DecodeError as error:
         raise CPUManagerStateError(f"cpu_manager_state: {error}") from error
     by_pod = {
-        uid: frozenset().union(*(_cpus_or_none(text) for text in containers.values()))
+        uid: frozenset().union(*(cpu_list_or_none(text) for text in containers.values()))
         for uid, containers in state.entries.items()
     }
     return {uid: cpus for uid, cpus in by_pod.items() if cpus}
 
 
-def _cpus_or_none(text: str) -> frozenset[int]:
-    try:
-        return parse_cpu_list(text)
-    except ValueError:
-        return frozenset()
+def take_packed(topology: CPUTopology, count: int) -> frozenset[int]:
+    """So many of all CPUs: whole sockets, then whole NUMA nodes, then whole cores, then single CPUs.
+
+    At each level those come first that have the fewest free CPUs, then those of the lowest number. With 8 CPUs, of
+    which each two share a core (0 and 4, 1 and 5 …), 2 are 0 and 4. ValueError if there are not so many.
+    """
+    if count > len(topology.cpus):
+        raise ValueError(f"{count} CPUs are wanted, and there are {len(topology.cpus)}")
+    free = set(topology.cpus)
+    needed = max(count, 0)
+    for part_of in _LEVELS:
+        whole = Counter(map(part_of, topology.cpus))
+        for part in _in_order(free, part_of):
+            cpus = [cpu for cpu in free if part_of(cpu) == part]
+            if len(cpus) == whole[part] <= needed:
+                free.difference_update(cpus)
+                needed -= len(cpus)
+    free.difference_update(_single(free)[:needed])
+    return frozenset(cpu.cpu for cpu in topology.cpus if cpu not in free)
+
+
+def _in_order(free: Collection[LogicalCPU], part_of: _PartOf) -> list[int]:
+    """Parts that have free CPUs; NUMA nodes in the order of their sockets, cores in that of their NUMA nodes."""
+    sizes = [Counter(map(level, free)) for level in _LEVELS]
+
+    def place(cpu: LogicalCPU) -> tuple[int, ...]:
+        key: tuple[int, ...] = ()
+        for level, size in zip(_LEVELS, sizes, strict=True):
+            key += (size[level(cpu)], level(cpu))
+            if level is part_of:
+                break
+        return key
+
+    return list(dict.fromkeys(part_of(cpu) for cpu in sorted(free, key=place)))
+
+
+def _single(free: Collection[LogicalCPU]) -> list[LogicalCPU]:
+    places = {core: place for place, core in enumerate(_in_order(free, _CORE))}
+    return sorted(free, key=lambda cpu: (places[cpu.core], cpu.cpu))

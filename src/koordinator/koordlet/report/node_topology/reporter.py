@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
-from koordinator.api.node import Node
+from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.observe.node_info import NodeInfo
-from koordinator.koordlet.pods.states import StatesInformer
-from koordinator.koordlet.report.node_topology.description import NodeTopology, TopologyFacts, describe
+from koordinator.koordlet.report.node_object import NodeObject
+from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe, new_topology, topology_patch
 from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     STATIC,
     CPUManagerStateError,
@@ -20,47 +21,46 @@ from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     kubelet_cpus,
     parse_cpu_manager_state,
 )
-from koordinator.koordlet.report.node_topology.topology_patch import new_topology, topology_patch
-from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
 from koordinator.node.cpu_topology import CPUBasicInfo, CPUTopology, read_basic_info
 from koordinator.node.errors import MissingFileError
-from koordinator.node.host import Host, read_file
+from koordinator.node.host import read_file
 
 logger = logging.getLogger(__name__)
 
-"""Seconds. Its configuration changes only when it starts anew."""
 
-
-@dataclass(frozen=True, slots=True)
-class TopologyReporting:
-    """Without ``writes``, the topology is kept for the agent only. Without ``asks_kubelet``, what kubelet does with
-    CPUs counts for nothing."""
-
-    writes: bool = True
-    queries_kubelet: bool = True
+_EARLY_LOOKS: Final = 10
+_LOOK_AGAIN: Final = 0.2
+"""Seconds."""
 
 
 class TopologyReporter:
-    """Call ``report`` every few seconds. What cannot be determined is left as it was reported before."""
+    """What cannot be determined is left as it was reported before. Without the gate NodeTopologyReport the topology is
+    kept for the agent only; where the kubelet's configuration is not queried, what kubelet does with CPUs counts for
+    nothing."""
 
-    def __init__(
-        self,
-        reporting: TopologyReporting,
-        client: Client,
-        states: StatesInformer,
-        info: NodeInfo,
-        host: Host,
-    ) -> None:
-        self._reporting = reporting
-        self._client = client
-        self._states = states
+    def __init__(self, context: AgentContext, info: NodeInfo) -> None:
+        self._options = options = context.options
+        self._writes = options.features.enabled(features.NODE_TOPOLOGY_REPORT)
+        self._clock = context.given.clock
+        self._object = NodeObject(context.given.client, NODE_RESOURCE_TOPOLOGIES)
+        self._states = context.states
         self._info = info
-        self._host = host
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
-        self._written: tuple[str, NodeTopology] | None = None
-        """The version of the object that was last written over, and with what."""
         self._said = SaidOnce(logger)
+
+    @property
+    def loop(self) -> Loop:
+        return Loop("node topology", self._report_early, self._options.topology_interval, 30.0)
+
+    async def _report_early(self) -> None:
+        # It needs what other loops read in their first rounds, which begin at the same time as its own. Until then,
+        # containers start on the CPUs that the container runtime gives them, not on those that their pods share.
+        await self.report()
+        for _ in range(_EARLY_LOOKS):
+            if self._states.topology is not None:
+                break
+            await self._clock.sleep(_LOOK_AGAIN)
+            await self.report()
 
     async def report(self) -> None:
         """One round; an error of the node, of kubelet or of the API server ends it."""
@@ -82,41 +82,17 @@ class TopologyReporter:
         )
         topology = describe(facts)
         self._states.set_topology(topology)
-        if self._reporting.writes:
-            await self._write(node, topology)
-
-    async def _write(self, node: Node, wanted: NodeTopology) -> None:
         present = self._states.node_resource_topology
+        if not self._writes:
+            return
         if present is None:
-            await self._create(node, wanted)
-            return
-        version = present.metadata.resource_version
-        # What was written is seen in the cache a moment later only.
-        patch = None if self._written == (version, wanted) else topology_patch(present, wanted)
-        if patch is None:
-            return
-        logger.info("the NodeResourceTopology is brought up to date: %s", ", ".join(_parts(patch)))
-        try:
-            await self._client.patch(NODE_RESOURCE_TOPOLOGIES, node.metadata.name, patch, PatchType.MERGE)
-        except ApiStatusError as error:
-            if not (error.is_conflict or error.is_not_found):
-                raise
-            logger.debug("the NodeResourceTopology has changed meanwhile: %s", error)
+            await self._object.create(new_topology(node, topology))
         else:
-            self._written = version, wanted
-
-    async def _create(self, node: Node, wanted: NodeTopology) -> None:
-        try:
-            await self._client.create(NODE_RESOURCE_TOPOLOGIES, new_topology(node, wanted))
-        except ApiStatusError as error:
-            if not error.is_already_exists:
-                raise
-        else:
-            logger.info("the NodeResourceTopology is made")
+            await self._object.patch(present.metadata, topology_patch(present, topology))
 
     def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
         """None before the kubelet has returned its configuration."""
-        if not self._reporting.queries_kubelet:
+        if not self._options.kubelet.query_configuration:
             return KubeletCPUs()
         configuration = self._states.kubelet_configuration
         if configuration is None:
@@ -128,7 +104,7 @@ class TopologyReporter:
         return known
 
     def _allocated_by_kubelet(self) -> Mapping[str, frozenset[int]]:
-        path = f"{self._host.var_lib_kubelet}/cpu_manager_state"
+        path = f"{self._options.host.var_lib_kubelet}/cpu_manager_state"
         try:
             return parse_cpu_manager_state(read_file(path))
         except MissingFileError as error:
@@ -141,11 +117,5 @@ class TopologyReporter:
     def _basic_info(self, topology: CPUTopology) -> CPUBasicInfo:
         """Read when the topology was read anew: /proc/cpuinfo of a large machine is long."""
         if self._basic is None or self._basic[0] is not topology:
-            self._basic = topology, read_basic_info(self._host, topology)
+            self._basic = topology, read_basic_info(self._options.host, topology)
         return self._basic[1]
-
-
-def _parts(patch: Mapping[str, Any]) -> list[str]:
-    metadata = patch.get("metadata", {})
-    named = [name for part in ("annotations", "labels") for name in metadata.get(part, {})]
-    return named + [part for part in ("topologyPolicies", "zones") if part in patch]

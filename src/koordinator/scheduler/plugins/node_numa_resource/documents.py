@@ -12,8 +12,8 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
-from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
+from koordinator.api.resource_status import ResourceStatus
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import cpu_mask, cpus_of
 from koordinator.scheduler.engine.allocations import Unknown
@@ -34,20 +34,6 @@ class NUMATopologySpec(WireStruct):
 
     numa_topology_policy: str = msgspec.field(default="", name="numaTopologyPolicy")
     single_numa_node_exclusive: str = msgspec.field(default="", name="singleNUMANodeExclusive")
-
-
-class NUMANodeResource(WireStruct):
-    """What a pod gets from one NUMA node."""
-
-    node: int = 0
-    resources: ResourceList = {}
-
-
-class ResourceStatus(WireStruct):
-    """``scheduling.koordinator.sh/resource-status``: the allocation of a pod."""
-
-    cpuset: str = ""
-    numa_node_resources: list[NUMANodeResource] = msgspec.field(default_factory=list, name="numaNodeResources")
 
 
 EXCLUSIVE_POLICIES: Final = {policy.value: policy for policy in ExclusivePolicy}
