@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from koordinator.api.document import Document
 from koordinator.cluster.storage.interface import Stored
+
+if TYPE_CHECKING:
+    # At run time the types of fields import what is said here.
+    from koordinator.cluster.managed_fields.schema import Atom
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """What discovery says of an ordinary kind."""
@@ -153,6 +157,8 @@ class Resource:
     to_stored: Callable[[Document], Document] | None = None
     """From this view's form to the stored one; None when they differ in ``apiVersion`` alone."""
     from_stored: Callable[[Document], Document] | None = None
+    atom: Atom | None = None
+    """The type of a custom resource, for server-side apply; that of a built-in kind is in the table of types."""
     current: Callable[[Stored], Stored] | None = None
     """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
 

@@ -206,6 +206,7 @@ class EmbeddedApi:
             quotas=self._quotas,
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
+            tracks_fields=True,
         )
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:

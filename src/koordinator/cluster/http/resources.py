@@ -30,9 +30,11 @@ from koordinator.cluster.http.response import (
     stream_watch,
     success,
 )
+from koordinator.cluster.patch import is_apply_patch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
+from koordinator.cluster.verbs.apply import apply
 from koordinator.cluster.verbs.computed import get_computed, list_computed
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete, delete_collection
@@ -144,10 +146,15 @@ class ResourceHandler:
     async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         content_type, body = request.headers.get("Content-Type", ""), await request.read()
         check_mode(request.method, request.query)
+        created = False
         with self._writing(request) as options:
-            write = patch_scale if _is_scale(target) else patch
-            stored = await write(self._environment, target, content_type, body, options)
-        return self._object(request, target, stored, 200, options.warnings)
+            if _is_scale(target):
+                stored = await patch_scale(self._environment, target, content_type, body, options)
+            elif is_apply_patch(content_type):
+                stored, created = await apply(self._environment, target, body, options)
+            else:
+                stored = await patch(self._environment, target, content_type, body, options)
+        return self._object(request, target, stored, 201 if created else 200, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         chosen = DeleteOptions.parse(await read_options(request), request.query)
@@ -221,7 +228,9 @@ class ResourceHandler:
         if chosen is not None:
             options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run)
         else:
-            options = WriteOptions.parse(request.query, now, OPTION_KINDS[request.method])
+            headers, kind = request.headers, OPTION_KINDS[request.method]
+            agent, applies = headers.get("User-Agent", ""), is_apply_patch(headers.get("Content-Type", ""))
+            options = WriteOptions.parse(request.query, now, kind, user_agent=agent, applies=applies)
         try:
             yield options
         except ApiError as error:

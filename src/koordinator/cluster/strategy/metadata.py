@@ -10,6 +10,8 @@ from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
 
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
+_MANAGER_LIMITS: Final = {"manager": 128, "subresource": 256}
+"""Bytes."""
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _IMMUTABLE: Final = "field is immutable"
 _REPEATED_OWNERS: Final = (
@@ -27,7 +29,17 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     causes += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
     causes += _validate_owners(metadata.get("ownerReferences") or [])
     causes += _validate_finalizers(metadata.get("finalizers") or [])
+    causes += _validate_managers(metadata.get("managedFields") or [])
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
+
+
+def _validate_managers(entries: list[Document]) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, entry in enumerate(entries):
+        for name, limit in _MANAGER_LIMITS.items():
+            if len((entry.get(name) or "").encode()) > limit:
+                causes.append(too_long(f"metadata.managedFields[{index}].{name}", limit))
+    return causes
 
 
 def _validate_finalizers(finalizers: list[str]) -> list[Cause]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request, invalid
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
 from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
@@ -15,13 +16,21 @@ from koordinator.cluster.verbs.target import Target, check_kind, check_namespace
 _GENERATED_BASE = 58
 """generateName is cut so that five random characters still make a DNS label."""
 _GENERATED_ATTEMPTS = 8
-_SET_BY_SERVER = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields")
+_SET_BY_SERVER = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion")
 
 
 async def create(
-    environment: Environment, target: Target, obj: Document, options: WriteOptions | None = None
+    environment: Environment,
+    target: Target,
+    obj: Document,
+    options: WriteOptions | None = None,
+    *,
+    applied: bool = False,
 ) -> Stored:
-    """``target.name`` is the name in the URL, usually empty. Takes over ``obj``. Raises ApiError."""
+    """``target.name`` is the name in the URL, usually empty. Takes over ``obj``. Raises ApiError.
+
+    ``applied``: by server-side apply, which has said already who manages which field.
+    """
     resource, options = target.resource, options or WriteOptions()
     check_kind(resource, obj)
     metadata = check_namespace(target, obj)
@@ -29,6 +38,11 @@ async def create(
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in _SET_BY_SERVER:
         metadata.pop(field, None)
+    fields = environment.field_manager(resource, options)
+    if fields is None:
+        untracked(obj)
+    elif not applied:
+        fields.decode(obj)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
     if environment.webhooks.mutates(attributes):
@@ -77,8 +91,10 @@ async def _mutate(environment: Environment, attributes: Attributes) -> None:
     for admission in environment.admission:
         await admission.mutate(attributes)
     target.resource.strategy.admit(obj, attributes.context)
+    managers = obj["metadata"].get(MANAGED_FIELDS)
     await environment.webhooks.mutate(attributes)
     check_namespace(target, obj)
+    keep_readable(obj, managers, attributes.request.warnings)
 
 
 def _name(environment: Environment, metadata: Document) -> str:

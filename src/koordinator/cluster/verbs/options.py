@@ -13,7 +13,7 @@ from koordinator.api.kubernetes_types.table import named
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import bad_request, invalid_options
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, too_long
+from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, required, too_long
 
 Query = Mapping[str, str]
 
@@ -22,6 +22,7 @@ _MATCHES: Final = ("Exact", _NOT_OLDER)
 _MATCH: Final = "resourceVersionMatch"
 _LIST: Final = "ListOptions"
 _DELETE: Final = "DeleteOptions"
+_PATCH: Final = "PatchOptions"
 _OPTIONS_TYPE: Final = named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _ALL: Final = "All"
@@ -109,23 +110,30 @@ class WriteOptions:
 
     dry_run: bool = False
     field_manager: str = ""
+    user_agent: str = ""
+    force: bool = False
+    """Server-side apply takes over the fields of others."""
     field_validation: str = ""
     deadline: float | None = None
     """On the monotonic clock; what waits for others past it gives up."""
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, query: Query, now: float, kind: str) -> WriteOptions:
+    def parse(cls, query: Query, now: float, kind: str, *, user_agent: str = "", applies: bool = False) -> WriteOptions:
         """``now`` is on the monotonic clock, ``kind`` what the real server reads the query into: CreateOptions.
+        ``applies``: a patch of server-side apply.
 
         Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
         """
         requested, manager = _dry_run(query), query.get("fieldManager", "")
-        if causes := [*_check_dry_run(requested), *_check_field_manager(manager)]:
+        causes = _check_patch(query, applies=applies) if kind == _PATCH else []
+        if causes := [*causes, *_check_field_manager(manager), *_check_dry_run(requested)]:
             raise invalid_options(kind, causes)
         return cls(
             dry_run=bool(requested),
             field_manager=manager,
+            user_agent=user_agent,
+            force=_boolean(query.get("force")),
             field_validation=query.get("fieldValidation", ""),
             deadline=now + _timeout(query.get("timeout", "")),
         )
@@ -134,6 +142,14 @@ class WriteOptions:
     def of_deletion(cls, query: Query, now: float, *, dry_run: bool) -> WriteOptions:
         """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``parse`` does."""
         return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")))
+
+    @property
+    def manager(self) -> str:
+        """Who owns the fields that are written: the manager that the request names, or else the program it is from."""
+        if self.field_manager:
+            return self.field_manager
+        name = "".join(filter(str.isprintable, self.user_agent.partition("/")[0]))
+        return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
     def document(self, kind: str) -> Document:
         """As an object of the API: CreateOptions or UpdateOptions."""
@@ -228,6 +244,12 @@ def _dry_run(query: Query) -> list[str]:
 
 def _check_dry_run(requested: list[str]) -> list[Cause]:
     return [] if set(requested) <= {_ALL} else [not_supported("dryRun", requested, (_ALL,))]
+
+
+def _check_patch(query: Query, *, applies: bool) -> list[Cause]:
+    if not applies:
+        return [forbidden("force", "may not be specified for non-apply patch")] if "force" in query else []
+    return [] if query.get("fieldManager") else [required("fieldManager", "is required for apply patch")]
 
 
 def _check_field_manager(manager: str) -> list[Cause]:

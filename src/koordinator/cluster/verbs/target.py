@@ -46,7 +46,7 @@ class Target:
 
 _HEAD = b'{"metadata":{'
 _LEFT_OUT = frozenset(("apiVersion", "kind", "metadata"))
-_LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "managedFields", "selfLink"))
+_LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "selfLink"))
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -14,6 +14,7 @@ from koordinator.api.document import Document, same
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, keep_times, untracked
 from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
 from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
@@ -56,16 +57,25 @@ async def modify(
     options: WriteOptions | None = None,
     *,
     compares_uid: bool = True,
+    applied: bool = False,
 ) -> Stored:
     """Returns the new state; for an object that was removed its last one. Raises ApiError.
 
-    ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it."""
+    ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it.
+    ``applied``: by server-side apply, where the change says who manages which field."""
     options = options or WriteOptions()
     prepare = _preparation(target)
+    fields = environment.field_manager(target.resource, options, target.subresource)
 
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
+        # A patch shares what it leaves alone with the old object.
+        obj = {**obj, "metadata": {**obj["metadata"]}}
+        if fields is None:
+            untracked(obj)
+        elif not applied:
+            fields.decode(obj, old)
         context = environment.context(options.warnings)
         await _admit(environment, Attributes("UPDATE", target, obj, old, context, options), prepare)
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
@@ -167,8 +177,11 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
         strategy.decode(obj)
         if not attributes.target.subresource:
             strategy.admit_update(obj, old, attributes.context)
+        managers = obj["metadata"].get(MANAGED_FIELDS)
         await environment.webhooks.mutate(attributes)
         check_namespace(attributes.target, obj)
+        keep_readable(obj, managers, attributes.request.warnings)
+    keep_times(obj, old)
     prepare(obj, old, attributes.context)
     for admission in environment.admission:
         await admission.mutate(attributes)

@@ -1,0 +1,92 @@
+"""The versions of one served kind, as the fields of its managers need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.canonical import canonicalize
+from koordinator.api.kubernetes_types.table import kind_type
+from koordinator.cluster.managed_fields.field_set import FieldSet, of_fields
+from koordinator.cluster.managed_fields.schema import Atom, of_kind
+from koordinator.cluster.resource import Registry, Resource
+
+
+class ServedVersions:
+    """Of the kind of ``resource``."""
+
+    def __init__(self, registry: Registry, resource: Resource) -> None:
+        self._registry = registry
+        self._resource = resource
+
+    def atom(self, api_version: str) -> Atom | None:
+        """The type of the kind in a version; None for a version that is not served."""
+        resource = self._find(api_version)
+        return None if resource is None else atom_of(resource)
+
+    def convert(self, obj: Document, api_version: str) -> Document | None:
+        """``obj`` itself where it has that version; None for a version that is not served."""
+        if obj.get("apiVersion") == api_version:
+            return obj
+        source, wanted = self._find(str(obj.get("apiVersion"))), self._find(api_version)
+        if source is None or wanted is None:
+            return None
+        converted: Document = copied(obj)
+        if source.to_stored is not None:
+            converted = source.to_stored(converted)
+        converted = {**converted, "apiVersion": api_version, "kind": wanted.kind}
+        return converted if wanted.from_stored is None else wanted.from_stored(converted)
+
+    def _find(self, api_version: str) -> Resource | None:
+        if api_version == self._resource.api_version:
+            return self._resource
+        group, _, version = api_version.rpartition("/")
+        return self._registry.find(group, version, self._resource.plural)
+
+
+def atom_of(resource: Resource) -> Atom:
+    """The type of a whole object."""
+    if resource.atom is not None:
+        return resource.atom
+    object_type = kind_type(resource.api_version, resource.kind)
+    assert object_type is not None, f"no table of {resource.api_version} {resource.kind}"
+    return of_kind(object_type)
+
+
+def empty_object(resource: Resource) -> Document:
+    """What a new object is compared with: the zero value of its type."""
+    fresh: Document = copied(_zero(resource.api_version, resource.kind))
+    return fresh
+
+
+@cache
+def _zero(api_version: str, kind: str) -> Document:
+    object_type = kind_type(api_version, kind)
+    zero: Document = {}
+    if object_type is not None:
+        canonicalize(zero, object_type)
+    return {"apiVersion": api_version, "kind": kind, "metadata": {}, **zero}
+
+
+# Fields that a write through one path does not change, whatever it sends, and hence does not own.
+
+
+_NOTHING: Final = of_fields()
+_STATUS: Final = of_fields("status")
+_SPEC: Final = of_fields("spec")
+_ALL_BUT_STATUS: Final = of_fields("spec", "metadata")
+_BY_STATUS: Final[Mapping[tuple[str, str], FieldSet]] = {
+    ("", "pods"): of_fields("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
+    ("apps", "deployments"): of_fields("spec", "metadata.labels"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): _ALL_BUT_STATUS,
+}
+
+
+def reset_fields(resource: Resource, subresource: str) -> FieldSet:
+    """By the rules of the kind's strategy."""
+    if subresource in ("status", "approval"):
+        default = _SPEC if resource.schema is None else _ALL_BUT_STATUS
+        return _BY_STATUS.get((resource.group, resource.plural), default)
+    return _STATUS if "status" in resource.subresources else _NOTHING
