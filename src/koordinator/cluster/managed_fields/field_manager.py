@@ -74,6 +74,8 @@ class FieldManager:
         """Give what a client sent the server's form, with its managers: those that ``live`` has, which it is about to
         replace, or that the request itself has brought along, and the author of the request. Raises ApiError 400."""
         live = empty_object(self.resource) if live is None else live
+        # A patch shares with the old object what it leaves alone.
+        obj["metadata"] = {**obj["metadata"]}
         # Nothing stays of an empty list, which is a request of its own.
         resets = _resets(obj["metadata"].get(MANAGED_FIELDS))
         self.resource.strategy.decode(obj)

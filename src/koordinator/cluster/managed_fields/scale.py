@@ -44,8 +44,9 @@ def managers_of_scaled(
 ) -> list[Document]:
     """Those of the object, once its Scale has been written: who lost the replicas there has lost them here."""
     of_scale = read(scale_entries, trusted=True)
+    known = read(entries, trusted=True)
     left: dict[Identity, Owned] = {}
-    for who, owned in read(entries, trusted=True).items():
+    for who, owned in known.items():
         if owned.api_version not in paths:
             continue
         path = paths[owned.api_version]
@@ -59,5 +60,6 @@ def managers_of_scaled(
     own = paths[api_version]
     for who, owned in of_scale.items():
         if own is not None and has(owned.fields, _REPLICAS_PATH):
-            left[who] = Owned(of_paths(own), api_version, owned.time)
+            # The time of the Scale's manager is lost on the way, as it is by the real server.
+            left[who] = Owned(of_paths(own), api_version, known[who].time if who in known else None)
     return entries_of(left)

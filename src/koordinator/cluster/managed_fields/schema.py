@@ -171,9 +171,9 @@ def _of_schema(schema: Document, preserves: bool) -> Atom:
 
 def _of_map(schema: Document, preserves: bool) -> Atom:
     properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
-    if not properties and not isinstance(additional, dict):
-        return DEDUCED if preserves else OPAQUE
-    element = _of_schema(additional, preserves) if isinstance(additional, dict) else DEDUCED if preserves else None
+    element = DEDUCED if preserves or not properties else None
+    if isinstance(additional, dict):
+        element = _of_schema(additional, preserves)
     fields = {name: _of_schema(part, preserves) for name, part in properties.items()}
     members = MapType(fields, element, schema.get("x-kubernetes-map-type") == "atomic")
     return _object_of(members) if schema.get("x-kubernetes-embedded-resource") else Atom(map=members)

@@ -76,17 +76,15 @@ def _zero(api_version: str, kind: str) -> Document:
 _NOTHING: Final = of_fields()
 _STATUS: Final = of_fields("status")
 _SPEC: Final = of_fields("spec")
-_ALL_BUT_STATUS: Final = of_fields("spec", "metadata")
 _BY_STATUS: Final[Mapping[tuple[str, str], FieldSet]] = {
     ("", "pods"): of_fields("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
     ("apps", "deployments"): of_fields("spec", "metadata.labels"),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): _ALL_BUT_STATUS,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): of_fields("spec", "metadata"),
 }
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:
     """By the rules of the kind's strategy."""
     if subresource in ("status", "approval"):
-        default = _SPEC if resource.schema is None else _ALL_BUT_STATUS
-        return _BY_STATUS.get((resource.group, resource.plural), default)
+        return _BY_STATUS.get((resource.group, resource.plural), _SPEC)
     return _STATUS if "status" in resource.subresources else _NOTHING

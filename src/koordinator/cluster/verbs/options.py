@@ -33,6 +33,9 @@ _UNSIGNED: Final = re.compile(r"[0-9]+")
 _LONGEST_INTEGER: Final = 40
 """Digits; Python takes long to read thousands."""
 _META: Final = "meta.k8s.io/v1"
+API_SERVER: Final = "kube-apiserver"
+CONTROLLER_MANAGER: Final = "kube-controller-manager"
+"""Whose writes those are that the server makes itself, as a real cluster names them."""
 _TIMEOUT_SECONDS: Final = 34.0
 """The real server's limit for a write."""
 

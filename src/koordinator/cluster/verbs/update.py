@@ -70,8 +70,6 @@ async def modify(
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
-        # A patch shares what it leaves alone with the old object.
-        obj = {**obj, "metadata": {**obj["metadata"]}}
         if fields is None:
             untracked(obj)
         elif not applied:
