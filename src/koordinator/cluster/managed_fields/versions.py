@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -12,6 +11,7 @@ from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.managed_fields.field_set import FieldSet, of_fields
 from koordinator.cluster.managed_fields.schema import Atom, of_kind
 from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.strategy.metadata import kept_by_status
 
 
 class ServedVersions:
@@ -75,16 +75,15 @@ def _zero(api_version: str, kind: str) -> Document:
 
 _NOTHING: Final = of_fields()
 _STATUS: Final = of_fields("status")
-_SPEC: Final = of_fields("spec")
-_BY_STATUS: Final[Mapping[tuple[str, str], FieldSet]] = {
-    ("", "pods"): of_fields("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
-    ("apps", "deployments"): of_fields("spec", "metadata.labels"),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): of_fields("spec", "metadata"),
-}
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:
     """By the rules of the kind's strategy."""
     if subresource in ("status", "approval"):
-        return _BY_STATUS.get((resource.group, resource.plural), _SPEC)
+        return _kept(resource.api_version, resource.kind)
     return _STATUS if "status" in resource.subresources else _NOTHING
+
+
+@cache
+def _kept(api_version: str, kind: str) -> FieldSet:
+    return of_fields(*kept_by_status(api_version, kind))

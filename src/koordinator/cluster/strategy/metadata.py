@@ -21,6 +21,21 @@ _REPEATED_OWNERS: Final = (
 _ONCE_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
+_KEPT_BY_STATUS: Final = {
+    ("v1", "Pod"): ("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
+    ("apps/v1", "Deployment"): ("spec", "metadata.labels"),
+    ("storage.k8s.io/v1", "VolumeAttachment"): ("spec", "metadata"),
+    ("resource.k8s.io/v1", "ResourceClaim"): ("spec", "metadata"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): ("spec", "metadata"),
+}
+
+
+def kept_by_status(api_version: str, kind: str) -> tuple[str, ...]:
+    """The fields that a write through the status subresource leaves as they are, whatever it sends: hence it does not
+    manage them either."""
+    return _KEPT_BY_STATUS.get((api_version, kind), ("spec",))
+
+
 def validate_metadata(obj: Document, old: Document | None, namespaced: bool, name_check: NameCheck) -> list[Cause]:
     """Everything that is wrong in ``metadata``."""
     metadata: Document = obj.get("metadata") or {}

@@ -17,6 +17,7 @@ from koordinator.cluster.strategy.containers import apply_defaults
 from koordinator.cluster.strategy.metadata import (
     drop_repeated_owners,
     keep_system_metadata,
+    kept_by_status,
     validate_core_finalizers,
     validate_metadata,
 )
@@ -128,12 +129,13 @@ class ObjectStrategy:
         """What the server alone sets on a new object, once admission is done with it."""
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
-        """For most kinds the status subresource changes no labels."""
-        metadata = copied(old.get("metadata") or {})
-        for name in ("resourceVersion", "managedFields"):
-            if name in obj["metadata"]:
-                metadata[name] = obj["metadata"][name]
-        obj["metadata"] = metadata
+        """Most kinds take labels, annotations and finalizers from whoever writes their status."""
+        before = old["metadata"]
+        for path in kept_by_status(self._api_version, self._kind):
+            holder, _, name = path.partition(".")
+            names = (name,) if name else (set(obj["metadata"]) | set(before)) - {"resourceVersion", "managedFields"}
+            for each in names if holder == "metadata" else ():
+                _take(obj["metadata"], before, each)
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         """What is wrong outside of metadata."""
