@@ -62,7 +62,8 @@ class FieldManager:
     def _updater(self) -> Updater:
         resource = self.resource
         versions = ServedVersions(self.registry, resource)
-        return Updater(versions, resource.api_version, reset_fields(resource, self.subresource))
+        reset = reset_fields(resource, self.subresource)
+        return Updater(versions, resource.api_version, reset, resource.schema is None)
 
     def _identity(self, operation: str, manager: str = "") -> Identity:
         version = "" if operation == APPLY else self.resource.api_version

@@ -127,7 +127,7 @@ def _without_members(of: MapType, value: dict[str, Any], fields: FieldSet) -> di
         if node is None:
             kept[name] = member
         elif not is_member(node):
-            kept[name] = remove(of.member(name), member, node)
+            kept[name] = _emptied(member, remove(of.member(name), member, node))
     return kept or None
 
 
@@ -138,5 +138,10 @@ def _without_items(of: ListType, value: list[Any], fields: FieldSet) -> list[Any
         if node is None:
             kept.append(item)
         elif not is_member(node):
-            kept.append(remove(of.element, item, node))
+            kept.append(_emptied(item, remove(of.element, item, node)))
     return kept or None
+
+
+def _emptied(before: Any, left: Any) -> Any:
+    """What loses all that it holds, and not itself, stays without anything in it."""
+    return type(before)() if left is None and isinstance(before, (dict, list)) else left

@@ -62,7 +62,9 @@ class Updater:
     versions: Versions
     api_version: str
     reset: FieldSet
-    """Fields that the subresource does not write, in any version."""
+    """Fields that the subresource does not write."""
+    resets_all_versions: bool = True
+    """The rules of custom resources know the version of the request alone."""
 
     @property
     def _atom(self) -> Atom:
@@ -111,7 +113,9 @@ class Updater:
             if old is None or changed is None:
                 return None
             live, new = old, changed
-        return compare(atom, live, new).without(self.owned)
+        found = compare(atom, live, new)
+        resets = self.resets_all_versions or api_version == self.api_version
+        return found.without(self.owned) if resets else found
 
     def _settled(
         self, live: Document, new: Document, managers: Managers, writer: Identity | None, *, force: bool
