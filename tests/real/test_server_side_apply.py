@@ -14,7 +14,7 @@ import pytest
 from koordinator.cluster.server import ServerOptions
 from tests.cluster.admission_webhooks.api_server import ApiServer
 from tests.cluster.embedded_thread import embedded_server
-from tests.real.server_side_apply.sequences import (
+from tests.cluster.managed_fields.sequences import (
     DEFINITION,
     GROUP,
     Deployments,

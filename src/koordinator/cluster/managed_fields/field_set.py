@@ -50,11 +50,10 @@ def _canonical(fields: dict[str, Any]) -> FieldSet:
         if not isinstance(below, dict):
             raise MalformedElement(f"{name}: an object is wanted")
         element = SELF if name == SELF else canonical(name)
-        if element is not None:
-            node = LEAF if element == SELF or not below else _canonical(below)
-            if node or not below:
-                found[element] = node
-    return LEAF if found.keys() == {SELF} else found
+        node = _canonical(below)
+        if element is not None and (node or is_member(below)):
+            found[element] = LEAF if element == SELF or node.keys() == {SELF} else node
+    return found
 
 
 def encoded(fields: FieldSet) -> Any:
