@@ -61,7 +61,8 @@ class RequestContext:
 
 
 class Strategy(Protocol):
-    """Pure: changes the document that it is given and nothing else."""
+    """Pure: changes the document that it is given and nothing else. All but ``decode`` and ``unknown_fields`` are given
+    objects that are decoded."""
 
     def decode(self, obj: Document) -> None:
         """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400."""

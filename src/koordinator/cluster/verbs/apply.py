@@ -65,7 +65,6 @@ class Configured:
         new = self._fields.applied(old, copied(self._config), force=self._force)
         if self._repeated is not None:
             raise self._repeated
-        self._fields.resource.strategy.decode(new)
         return new
 
 

@@ -39,10 +39,12 @@ async def create(
     for field in _SET_BY_SERVER:
         metadata.pop(field, None)
     fields = environment.field_manager(resource, options)
+    if fields is None or applied:
+        resource.strategy.decode(obj)
+    else:
+        fields.decode(obj)
     if fields is None:
         untracked(obj)
-    elif not applied:
-        fields.decode(obj)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
     if environment.webhooks.mutates(attributes):
@@ -87,13 +89,13 @@ async def _mutate(environment: Environment, attributes: Attributes) -> None:
     """Webhooks see what built-in admission makes of the decoded object, before the server adds anything to it."""
     obj, target = attributes.obj, attributes.target
     assert obj is not None
-    target.resource.strategy.decode(obj)
     for admission in environment.admission:
         await admission.mutate(attributes)
     target.resource.strategy.admit(obj, attributes.context)
     managers = obj["metadata"].get(MANAGED_FIELDS)
     await environment.webhooks.mutate(attributes)
     check_namespace(target, obj)
+    target.resource.strategy.decode(obj)
     keep_readable(obj, managers, attributes.request.warnings)
 
 

@@ -233,6 +233,7 @@ async def _modify(
             raise empty_replicas(paths)
         check_scale(scale, target.name, paths, resource)
         obj = scaled(old, scale, paths)
+        resource.strategy.decode(obj)
         if fields is not None:
             of_scale = scale["metadata"].get(MANAGED_FIELDS) or []
             set_managers(obj, managers_of_scaled(managers, of_scale, in_object, resource.api_version))

@@ -70,10 +70,12 @@ async def modify(
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
+        if fields is None or applied:
+            target.resource.strategy.decode(obj)
+        else:
+            fields.decode(obj, old)
         if fields is None:
             untracked(obj)
-        elif not applied:
-            fields.decode(obj, old)
         context = environment.context(options.warnings)
         await _admit(environment, Attributes("UPDATE", target, obj, old, context, options), prepare)
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
@@ -94,7 +96,6 @@ def _finalizing(strategy: Strategy) -> Prepare:
     """An update that takes over ``spec.finalizers`` of a namespace, too, which is all that its spec has."""
 
     def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        strategy.decode(obj)
         strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
 
     return prepare
@@ -104,7 +105,6 @@ def _approving(strategy: Strategy) -> Prepare:
     """An update of the conditions of a certificate request, and of nothing else in its status."""
 
     def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        strategy.decode(obj)
         conditions = obj["status"].get("conditions")
         obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
         strategy.prepare_status_update(obj, old, context)
@@ -172,12 +172,12 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     assert old is not None
     strategy = resource.strategy
     if environment.webhooks.mutates(attributes):
-        strategy.decode(obj)
         if not attributes.target.subresource:
             strategy.admit_update(obj, old, attributes.context)
         managers = obj["metadata"].get(MANAGED_FIELDS)
         await environment.webhooks.mutate(attributes)
         check_namespace(attributes.target, obj)
+        strategy.decode(obj)
         keep_readable(obj, managers, attributes.request.warnings)
     keep_times(obj, old)
     prepare(obj, old, attributes.context)
