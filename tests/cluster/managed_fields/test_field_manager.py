@@ -103,7 +103,9 @@ def test_an_untracked_object_belongs_to_those_before_the_first_apply() -> None:
         "spec": {"size": 1},
     }
     config = {**live, "metadata": {"name": "x"}, "spec": {"size": 2}}
-    with pytest.raises(ApiError, match=r'conflict with "before-first-apply" using apply\.example\.com/v1: \.spec\.size'):
+    with pytest.raises(
+        ApiError, match=r'conflict with "before-first-apply" using apply\.example\.com/v1: \.spec\.size'
+    ):
         _manager("one").applied(live, config, force=False)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,15 @@ import msgspec
 from koordinator.api.document import Document, copied, same
 from koordinator.cluster.errors import ApiError, bad_request
 from koordinator.cluster.managed_fields.conflict_error import conflict_error
-from koordinator.cluster.managed_fields.field_set import EMPTY, FieldSet, difference, of_fields, union
+from koordinator.cluster.managed_fields.field_set import (
+    EMPTY,
+    FieldSet,
+    difference,
+    encoded,
+    of_fields,
+    recursive_difference,
+    union,
+)
 from koordinator.cluster.managed_fields.managers import (
     APPLY,
     UPDATE,
@@ -20,11 +29,20 @@ from koordinator.cluster.managed_fields.managers import (
     Owned,
     capped,
     entries_of,
+    entry_of,
     read,
 )
+from koordinator.cluster.managed_fields.schema import Atom
 from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
 from koordinator.cluster.managed_fields.updater import Conflicts, Updater
-from koordinator.cluster.managed_fields.versions import ServedVersions, atom_of, empty_object, reset_fields
+from koordinator.cluster.managed_fields.versions import (
+    STATUS,
+    ServedVersions,
+    atom_of,
+    empty_object,
+    reset_fields,
+    zero_object,
+)
 from koordinator.cluster.resource import Registry, Resource
 
 MANAGED_FIELDS: Final = "managedFields"
@@ -37,15 +55,20 @@ _UNREADABLE: Final = (
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
 _KUBECTL: Final = "kubectl"
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
-_OWNED_BY_NOBODY: Final[FieldSet] = union(
-    of_fields("apiVersion", "kind", "metadata"),
-    of_fields(*(
-        f"metadata.{name}" for name in (
-            "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
-            "resourceVersion",
-        )
-    )),
+_IDENTITY: Final = (
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+    "resourceVersion",
 )  # fmt: skip
+"""Members of metadata that the server keeps itself, or that tell the object."""
+_OWNED_BY_NOBODY: Final[FieldSet] = of_fields(
+    "apiVersion", "kind", "metadata", *(f"metadata.{name}" for name in _IDENTITY)
+)
+_TEMPLATES: Final = 1024
+"""So many are remembered."""
+_LONGEST_TEMPLATE: Final = 16 << 10
+"""Bytes."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +96,49 @@ class FieldManager:
 
     def decode(self, obj: Document, live: Document | None = None) -> None:
         """Give what a client sent the server's form, with its managers: those that ``live`` has, which it is about to
-        replace, or that the request itself has brought along, and the author of the request. Raises ApiError 400."""
-        live = empty_object(self.resource) if live is None else live
+        replace, or that the request itself has brought along, and the author of the request. Raises ApiError 400.
+
+        A new object has no ``live`` one."""
         # A patch shares with the old object what it leaves alone.
         obj["metadata"] = {**obj["metadata"]}
         # Nothing stays of an empty list, which is a request of its own.
         resets = _resets(obj["metadata"].get(MANAGED_FIELDS))
         self.resource.strategy.decode(obj)
         sent = obj["metadata"].pop(MANAGED_FIELDS, None)
-        stored = live["metadata"].get(MANAGED_FIELDS) or []
-        new = not live["metadata"].get("uid")
+        stored = (live["metadata"].get(MANAGED_FIELDS) or []) if live is not None else []
         if resets and not self.subresource:
             sent, stored = None, []
-        entries = self._entries(live, obj, sent, stored, new=new)
-        set_managers(obj, entries)
-
-    def _entries(self, live: Document, obj: Document, sent: Any, stored: list[Any], *, new: bool) -> list[Document]:
-        managers, own = self._managers(sent, stored)
-        if not managers and not new:
-            # Its fields were not tracked before, or a client has asked for them not to be any more.
-            return []
         try:
-            left, changed = self._updated(_without_managers(live), obj, managers, own_schema=own)
+            set_managers(obj, self._entries(live, obj, sent, stored))
         except TypedError:
             # An object that its schema cannot describe is stored without managers, and refused where it is validated.
+            untracked(obj)
+
+    def _entries(self, live: Document | None, obj: Document, sent: Any, stored: list[Any]) -> list[Document]:
+        managers, own = self._managers(sent, stored)
+        if live is None and not managers:
+            return self._entries_of_new(obj)
+        if live is not None and not managers:
+            # Its fields were not tracked before, or a client has asked for them not to be any more.
             return []
+        before = _without_managers(live) if live is not None else empty_object(self.resource)
+        left, changed = self._updated(before, obj, managers, own_schema=own)
         if not own and not changed and left == managers:
             return stored
         return entries_of(left)
+
+    def _entries_of_new(self, obj: Document) -> list[Document]:
+        """Many objects are made of the same template, and then the same fields are theirs."""
+        metadata = {name: value for name, value in obj["metadata"].items() if name not in _IDENTITY}
+        content = _encode({**obj, "metadata": metadata})
+        resource = self.resource
+        find = _fields_of_new if len(content) <= _LONGEST_TEMPLATE else _fields_of_new.__wrapped__
+        fields = find(
+            atom_of(resource), resource.api_version, resource.kind, "status" in resource.subresources, content
+        )
+        if not fields:
+            return []
+        return [entry_of(self._identity(UPDATE), resource.api_version, self.now, fields)]
 
     def _managers(self, sent: Any, stored: list[Any]) -> tuple[dict[Identity, Owned], bool]:
         """Those that the request brings along, if it does; True for them. A malformed list counts as none."""
@@ -195,7 +233,8 @@ class FieldManager:
             fields = difference(owned.fields, _OWNED_BY_NOBODY)
             del owners[who]
             if fields:
-                owners[who] = replace(owned, fields=fields, time=self.now if obj is not None else owned.time)
+                time = self.now if obj is not None else owned.time
+                owners[who] = Owned(fields, self.resource.api_version, time)
         return copied(live if obj is None else obj), owners
 
     def _last_applied(self, live: Document) -> FieldSet:
@@ -211,6 +250,15 @@ class FieldManager:
             return difference(difference(to_set(atom, applied), changes.changed), changes.removed)
         except (msgspec.DecodeError, TypedError, RecursionError):
             return EMPTY
+
+
+@lru_cache(_TEMPLATES)
+def _fields_of_new(atom: Atom, api_version: str, kind: str, has_status: bool, content: bytes) -> FieldSet:
+    """The fields of a new object, written as FieldsV1. Raises TypedError."""
+    found = compare(atom, zero_object(api_version, kind), _decode(content)).changed
+    reset = STATUS if has_status else EMPTY
+    fields: FieldSet = encoded(difference(recursive_difference(found, reset), _OWNED_BY_NOBODY))
+    return fields
 
 
 def set_managers(obj: Document, entries: list[Document]) -> None:

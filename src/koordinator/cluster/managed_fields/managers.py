@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from koordinator.api.document import Document
@@ -47,6 +47,12 @@ class Owned:
     api_version: str
     time: str | None = None
     """Of the last change; None for who applied only what was there already."""
+    entry: Document | None = field(default=None, compare=False)
+    """As it was read, which spares writing it anew."""
+
+    def left(self, fields: FieldSet) -> Owned:
+        """With other fields, or the same."""
+        return self if fields == self.fields else Owned(fields, self.api_version, self.time)
 
 
 Managers: TypeAlias = Mapping[Identity, Owned]
@@ -63,7 +69,10 @@ def read(entries: Iterable[Any], *, trusted: bool) -> dict[Identity, Owned]:
         who = Identity(manager, operation, "" if operation == APPLY else version, subresource)
         fields = entry.get("fieldsV1") or {}
         try:
-            managers[who] = Owned(fields if trusted else decoded(fields), version, entry.get("time"))
+            if trusted:
+                managers[who] = Owned(fields, version, entry.get("time"), entry)
+            else:
+                managers[who] = Owned(decoded(fields), version, entry.get("time"))
         except MalformedFields as error:
             raise MalformedManagers(str(error)) from error
     return managers
@@ -90,11 +99,18 @@ def _order(who: Identity, owned: Owned) -> tuple[str, ...]:
 
 
 def _entry(who: Identity, owned: Owned) -> Document:
+    if owned.entry is not None:
+        return owned.entry
+    return entry_of(who, owned.api_version, owned.time, encoded(owned.fields))
+
+
+def entry_of(who: Identity, api_version: str, time: str | None, fields: Any) -> Document:
+    """One entry; ``fields`` are FieldsV1."""
     entry: Document = {"manager": who.manager} if who.manager else {}
-    entry |= {"operation": who.operation, "apiVersion": owned.api_version}
-    if owned.time is not None:
-        entry["time"] = owned.time
-    entry |= {"fieldsType": _FIELDS_TYPE, "fieldsV1": encoded(owned.fields)}
+    entry |= {"operation": who.operation, "apiVersion": api_version}
+    if time is not None:
+        entry["time"] = time
+    entry |= {"fieldsType": _FIELDS_TYPE, "fieldsV1": fields}
     return {**entry, "subresource": who.subresource} if who.subresource else entry
 
 
@@ -118,8 +134,9 @@ def capped(managers: Managers) -> Managers:
             first[version] = who
             continue
         if bucket not in left:
-            left[bucket] = left.pop(first[version])
-        left[bucket] = replace(left[bucket], fields=union(left[bucket].fields, owned.fields), time=owned.time)
+            taken = left.pop(first[version])
+            left[bucket] = Owned(taken.fields, version, taken.time)
+        left[bucket] = Owned(union(left[bucket].fields, owned.fields), version, owned.time)
         if who != bucket:
             del left[who]
         excess -= 1

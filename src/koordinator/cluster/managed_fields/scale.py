@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from koordinator.api.document import Document
@@ -56,7 +55,7 @@ def managers_of_scaled(
             left[who] = owned
             del of_scale[who]
         elif fields := difference(owned.fields, of_paths(path)):
-            left[who] = replace(owned, fields=fields)
+            left[who] = owned.left(fields)
     own = paths[api_version]
     for who, owned in of_scale.items():
         if own is not None and has(owned.fields, _REPLICAS_PATH):

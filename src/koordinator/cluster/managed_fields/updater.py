@@ -7,7 +7,7 @@ objects are compared in each of the versions that managers have used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -100,7 +100,7 @@ class Updater:
         for who, owned in managers.items():
             atom = self.versions.atom(owned.api_version)
             if atom is not None:
-                found[who] = replace(owned, fields=reconciled(owned.fields, atom))
+                found[who] = owned.left(reconciled(owned.fields, atom))
         return found
 
     def _compared(self, live: Document, new: Document, api_version: str) -> Comparison | None:
@@ -138,7 +138,7 @@ class Updater:
             elif comparison:
                 if taken := intersection(owned.fields, comparison.changed):
                     conflicts[who] = taken
-                left[who] = replace(owned, fields=difference(difference(owned.fields, taken), comparison.removed))
+                left[who] = owned.left(difference(difference(owned.fields, taken), comparison.removed))
         if conflicts and not force:
             raise Conflicts(conflicts)
         return {who: owned for who, owned in left.items() if owned.fields}, own

@@ -57,12 +57,13 @@ def atom_of(resource: Resource) -> Atom:
 
 def empty_object(resource: Resource) -> Document:
     """What a new object is compared with: the zero value of its type."""
-    fresh: Document = copied(_zero(resource.api_version, resource.kind))
+    fresh: Document = copied(zero_object(resource.api_version, resource.kind))
     return fresh
 
 
 @cache
-def _zero(api_version: str, kind: str) -> Document:
+def zero_object(api_version: str, kind: str) -> Document:
+    """The same, shared: not to be changed."""
     object_type = kind_type(api_version, kind)
     zero: Document = {}
     if object_type is not None:
@@ -74,14 +75,14 @@ def _zero(api_version: str, kind: str) -> Document:
 
 
 _NOTHING: Final = of_fields()
-_STATUS: Final = of_fields("status")
+STATUS: Final = of_fields("status")
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:
     """By the rules of the kind's strategy."""
     if subresource in ("status", "approval"):
         return _kept(resource.api_version, resource.kind)
-    return _STATUS if "status" in resource.subresources else _NOTHING
+    return STATUS if "status" in resource.subresources else _NOTHING
 
 
 @cache

@@ -311,7 +311,23 @@ async def patch(
     check_patch_type(content_type, target.resource)
     with explained(content_type, body, target.resource) as change:
         inspected_change = inspected(target.resource, change, body, options)
+        if MANAGED_FIELDS.encode() not in body:
+            inspected_change = _unmanaged(inspected_change)
         return await modify(environment, target, inspected_change, options, compares_uid=False)
+
+
+def _unmanaged(change: Change) -> Change:
+    """A patch that does not name the managers of fields does not see them: they are a third of many objects."""
+
+    def unmanaged(old: Document) -> Document:
+        managers = old["metadata"].pop(MANAGED_FIELDS, None)
+        try:
+            return change(old)
+        finally:
+            if managers is not None:
+                old["metadata"][MANAGED_FIELDS] = managers
+
+    return unmanaged
 
 
 @contextmanager
