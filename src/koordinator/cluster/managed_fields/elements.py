@@ -44,6 +44,12 @@ def _key_element(keys: tuple[tuple[str, str, Any], ...]) -> str:
     return _KEY + go_json({name: value for name, _, value in keys})
 
 
+@lru_cache(_REMEMBERED)
+def name_element(key: str, value: str) -> str:
+    """Of a list item with one key, which is a text: nearly all are."""
+    return _KEY + go_json({key: value})
+
+
 def value_element(value: Any) -> str:
     """Of an item of a set, which is a scalar."""
     return _value_element(type(value).__name__, value)

@@ -55,6 +55,8 @@ class Atom:
     map: MapType | None = None
     deduced: bool = False
     """Known from its values alone."""
+    exact: bool = True
+    """Python tells different values of it apart. Where anything may be, it takes 1 and true for the same."""
 
     def at(self, element: str) -> Atom | None:
         """The type below one step of a path."""
@@ -69,14 +71,14 @@ class Atom:
 
 def _opaque() -> Atom:
     holder = MapType(atomic=True)
-    atom = Atom(UNTYPED, ListType(Atom(UNTYPED)), holder)
+    atom = Atom(UNTYPED, ListType(Atom(UNTYPED)), holder, exact=False)
     holder.element = atom
     return atom
 
 
 def _deduced() -> Atom:
     holder = MapType()
-    atom = Atom(UNTYPED, ListType(OPAQUE), holder, deduced=True)
+    atom = Atom(UNTYPED, ListType(OPAQUE), holder, deduced=True, exact=False)
     holder.element = atom
     return atom
 
@@ -96,10 +98,15 @@ _TYPE_META: Final = {"apiVersion": _STRING, "kind": _STRING}
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
+def _of_map_type(of: MapType) -> Atom:
+    values = [*of.fields.values(), *([of.element] if of.element is not None else [])]
+    return Atom(map=of, exact=all(value.exact for value in values))
+
+
 @cache
 def of_kind(object_type: ObjectType) -> Atom:
     """The type of a whole object of a built-in kind."""
-    return Atom(map=MapType({**_of_object(object_type).fields, **_TYPE_META}))
+    return _of_map_type(MapType({**_of_object(object_type).fields, **_TYPE_META}))
 
 
 @cache
@@ -111,19 +118,19 @@ def _of_field(of: Field) -> Atom:
     atom = _of_type(of.type, of.list_type, of.list_keys)
     if of.type.shape is Shape.OBJECT and of.list_type == "granular":
         assert atom.map is not None
-        return Atom(map=MapType(atom.map.fields, atom.map.element))
+        return _of_map_type(MapType(atom.map.fields, atom.map.element))
     return atom
 
 
 def _of_type(of: Type, list_type: str = "", keys: tuple[str, ...] = ()) -> Atom:
     if of.shape is Shape.OBJECT:
-        return Atom(map=_of_object(of.members))
+        return _of_map_type(_of_object(of.members))
     if of.shape is Shape.MAP:
-        return Atom(map=MapType(element=_of_type(of.of), atomic=list_type == "atomic"))
+        return _of_map_type(MapType(element=_of_type(of.of), atomic=list_type == "atomic"))
     if of.shape is Shape.LIST:
         element = _of_type(of.of)
         defaults = _key_defaults(of.of.members, keys) if keys else {}
-        return Atom(list=ListType(element, list_type in ("", "atomic"), keys, defaults))
+        return Atom(list=ListType(element, list_type in ("", "atomic"), keys, defaults), exact=element.exact)
     return Atom(_SCALARS[of.name]) if of.name in _SCALARS else OPAQUE
 
 
@@ -150,19 +157,21 @@ def of_definition(schema: Document | None, *, preserves_unknown: bool) -> Atom:
 
 
 def _object_of(members: MapType) -> Atom:
-    metadata = Atom(map=_of_object(named(_OBJECT_META)))
-    return Atom(map=MapType({**members.fields, **_TYPE_META, "metadata": metadata}, members.element, members.atomic))
+    metadata = _of_map_type(_of_object(named(_OBJECT_META)))
+    fields = {**members.fields, **_TYPE_META, "metadata": metadata}
+    return _of_map_type(MapType(fields, members.element, members.atomic))
 
 
 def _of_schema(schema: Document, preserves: bool) -> Atom:
     if schema.get("x-kubernetes-int-or-string"):
-        return Atom(UNTYPED)
+        return Atom(UNTYPED, exact=False)
     preserves = preserves or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     kind = schema.get("type")
     if kind == "object":
         return _of_map(schema, preserves)
     if kind == "array":
-        return Atom(list=_of_list(schema, preserves))
+        items = _of_list(schema, preserves)
+        return Atom(list=items, exact=items.element.exact)
     if kind == "string":
         return Atom(STRING if schema.get("format") in (None, "", "byte") else UNTYPED)
     scalar = {"integer": NUMERIC, "number": NUMERIC, "boolean": BOOLEAN}.get(kind or "")
@@ -176,7 +185,7 @@ def _of_map(schema: Document, preserves: bool) -> Atom:
         element = _of_schema(additional, preserves)
     fields = {name: _of_schema(part, preserves) for name, part in properties.items()}
     members = MapType(fields, element, schema.get("x-kubernetes-map-type") == "atomic")
-    return _object_of(members) if schema.get("x-kubernetes-embedded-resource") else Atom(map=members)
+    return _object_of(members) if schema.get("x-kubernetes-embedded-resource") else _of_map_type(members)
 
 
 def _of_list(schema: Document, preserves: bool) -> ListType:

@@ -10,13 +10,14 @@ import msgspec
 
 from koordinator.api.document import same
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.managed_fields.elements import FIELD, key_element, shown, value_element
+from koordinator.cluster.managed_fields.elements import FIELD, key_element, name_element, shown, value_element
 from koordinator.cluster.managed_fields.field_set import EMPTY, LEAF, SELF, FieldSet, union
 from koordinator.cluster.managed_fields.schema import BOOLEAN, NUMERIC, STRING, Atom, ListType, MapType
 from koordinator.cluster.structural_schema.failure import go_float
 from koordinator.model.patch.merge_list import go_text
 
 _SCALARS: Final = (str, int, float)
+_CONTAINERS: Final = (dict, list)
 
 
 class TypedError(KoordinatorError):
@@ -56,6 +57,8 @@ def list_element(of: ListType, item: Any) -> str:
         raise TypedError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
         raise TypedError("associative list with keys may not have non-map elements")
+    if len(of.keys) == 1 and type(item.get(of.keys[0])) is str:
+        return name_element(of.keys[0], item[of.keys[0]])
     keys = {name: item[name] if name in item else of.key_defaults[name] for name in of.keys if _has_key(of, item, name)}
     if not keys:
         names = "[" + " ".join(f'"{name}"' for name in of.keys) + "]"
@@ -257,7 +260,12 @@ _MODIFIED: Final = Comparison(modified={SELF: LEAF})
 
 def compare(atom: Atom, old: Any, new: Any) -> Comparison:
     """Two objects of one type. Raises TypedError for list items that cannot be told."""
-    return _SAME if same(old, new) else _compared(atom, old, new)
+    return _compared(atom, old, new) if _differ(atom, old, new) else _SAME
+
+
+def _differ(atom: Atom, old: Any, new: Any) -> bool:
+    """Where the type leaves no doubt, without looking for what Python takes for equal."""
+    return bool(old != new) if atom.exact else not same(old, new)
 
 
 def _compared(atom: Atom, old: Any, new: Any) -> Comparison:
@@ -315,10 +323,11 @@ class _Parts:
 def _compared_maps(of: MapType, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     parts = _Parts()
     for name, value in old.items():
+        member = of.member(name)
         if name not in new:
-            parts.removed(FIELD + name, whole(of.member(name), value))
-        elif not same(value, new[name]):
-            parts.differing(FIELD + name, _compared(of.member(name) or _UNKNOWN, value, new[name]))
+            parts.removed(FIELD + name, whole(member, value))
+        elif _differ(member or _UNKNOWN, value, new[name]):
+            parts.differing(FIELD + name, _compared(member or _UNKNOWN, value, new[name]))
     for name, value in new.items():
         if name not in old:
             parts.added(FIELD + name, whole(of.member(name), value))
@@ -349,7 +358,7 @@ def _compare_items(parts: _Parts, of: ListType, element: str, left: list[Any], r
         parts.removed(element, whole(of.element, left[0]))
     elif not left:
         parts.added(element, whole(of.element, right[0]))
-    elif not same(left[0], right[0]):
+    elif _differ(of.element, left[0], right[0]):
         parts.differing(element, _compared(of.element, left[0], right[0]))
 
 
@@ -364,8 +373,11 @@ def whole(atom: Atom | None, value: Any) -> FieldSet:
         assert of is not None
         if of.atomic or not isinstance(value, dict):
             return LEAF
-        fields = of.fields
-        return {SELF: LEAF, **{FIELD + name: whole(fields.get(name, of.element), each) for name, each in value.items()}}
+        found = {SELF: LEAF}
+        for name, each in value.items():
+            # Most members are scalars, for which a call would be most of the work.
+            found[FIELD + name] = whole(of.member(name), each) if type(each) in _CONTAINERS else LEAF
+        return found
     assert atom.list is not None
     if atom.list.atomic or not isinstance(value, list):
         return LEAF
@@ -374,5 +386,5 @@ def whole(atom: Atom | None, value: Any) -> FieldSet:
     return {SELF: LEAF, **below}
 
 
-_UNKNOWN: Final = Atom("untyped")
+_UNKNOWN: Final = Atom("untyped", exact=False)
 """Of a field that the schema does not have."""
