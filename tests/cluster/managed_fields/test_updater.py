@@ -54,8 +54,8 @@ class _Object:
         assert live is not None
         new = {"apiVersion": version, **copied(step["object"])}
         if kind == "update":
-            left, changed = updater.update(live, new, updater.reconciled(self.managers))
             who = Identity(manager, UPDATE, version)
+            left, changed = updater.update(live, new, updater.reconciled(self.managers), who)
             changed = union(left[who].fields if who in left else {}, updater.owned(changed))
             self.managers = {**left, **({who: Owned(changed, version)} if changed else {})}
             self.live = new

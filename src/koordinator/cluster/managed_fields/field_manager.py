@@ -156,14 +156,22 @@ class FieldManager:
         updater = self._updater
         if own_schema or self.resource.schema is not None:
             managers = updater.reconciled(managers)
-        left, changed = updater.update(live, obj, managers)
-        changed = difference(updater.owned(changed), _OWNED_BY_NOBODY)
+        who = self._identity(UPDATE, manager)
+        left, changed = updater.update(live, obj, managers, who)
+        changed = difference(changed, _OWNED_BY_NOBODY)
         if changed:
-            who = self._identity(UPDATE, manager)
-            known = left.get(who)
-            fields = changed if known is None else union(known.fields, changed)
-            left[who] = Owned(fields, self.resource.api_version, self.now)
+            left[who] = self._with(left.get(who), changed, who)
         return capped(left), changed
+
+    def _with(self, known: Owned | None, changed: FieldSet, who: Identity) -> Owned:
+        """What was known and what has changed, now."""
+        version = self.resource.api_version
+        if known is None:
+            return Owned(changed, version, self.now)
+        if known.entry is None or difference(changed, known.fields):
+            return Owned(union(known.fields, changed), version, self.now)
+        # Most writers write the same fields again and again.
+        return Owned(known.fields, version, self.now, entry_of(who, version, self.now, known.entry["fieldsV1"]))
 
     # Server-side apply.
 

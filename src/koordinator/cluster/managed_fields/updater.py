@@ -72,9 +72,12 @@ class Updater:
         assert atom is not None
         return atom
 
-    def update(self, live: Document, new: Document, managers: Managers) -> tuple[dict[Identity, Owned], FieldSet]:
-        """What others are left with, and the fields that this write has taken. Raises TypedError."""
-        left, comparison = self._settled(live, new, managers, None, force=True)
+    def update(
+        self, live: Document, new: Document, managers: Managers, who: Identity
+    ) -> tuple[dict[Identity, Owned], FieldSet]:
+        """What others are left with, and ``who`` of what it had, and the fields that this write has taken. Raises
+        TypedError."""
+        left, comparison = self._settled(live, new, managers, None, force=True, keeps=who)
         return left, comparison.changed
 
     def apply(
@@ -118,9 +121,18 @@ class Updater:
         return found.without(self.owned) if resets else found
 
     def _settled(
-        self, live: Document, new: Document, managers: Managers, writer: Identity | None, *, force: bool
+        self,
+        live: Document,
+        new: Document,
+        managers: Managers,
+        writer: Identity | None,
+        *,
+        force: bool,
+        keeps: Identity | None = None,
     ) -> tuple[dict[Identity, Owned], Comparison]:
-        """Take from all but the writer what has changed; a manager of a version that is no more is forgotten."""
+        """Take from all but the writer what has changed; a manager of a version that is no more is forgotten.
+
+        ``keeps`` loses only what is not there any more."""
         own = self._compared(live, new, self.api_version)
         assert own is not None
         compared: dict[str, Comparison | None] = {self.api_version: own}
@@ -136,7 +148,8 @@ class Updater:
             if comparison is None:
                 del left[who]
             elif comparison:
-                if taken := intersection(owned.fields, comparison.changed):
+                taken = intersection(owned.fields, comparison.changed) if who != keeps else EMPTY
+                if taken:
                     conflicts[who] = taken
                 left[who] = owned.left(difference(difference(owned.fields, taken), comparison.removed))
         if conflicts and not force:
