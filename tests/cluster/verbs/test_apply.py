@@ -138,3 +138,10 @@ def test_an_applied_scale() -> None:
     assert scaled["spec"]["replicas"] == 3
     managers = {(entry["manager"], entry.get("subresource")): entry for entry in scaled["metadata"]["managedFields"]}
     assert managers["me", "scale"]["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
+
+
+def test_an_object_is_stored_without_managers_where_these_make_it_too_large() -> None:
+    verbs = _verbs()
+    data = {f"key-{index:06}": "" for index in range(120_000)}
+    made = asyncio.run(verbs.create("configmaps", config_map("c", data)))
+    assert (len(made["data"]), "managedFields" in made["metadata"]) == (120_000, False)

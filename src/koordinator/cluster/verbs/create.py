@@ -11,7 +11,7 @@ from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
 from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, check_size, encode
+from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit
 
 _GENERATED_BASE = 58
 """generateName is cut so that five random characters still make a DNS label."""
@@ -68,8 +68,7 @@ async def _store(environment: Environment, target: Target, obj: Document, base: 
         name = obj["metadata"]["name"]
         key = resource.storage_key(target.namespace, name)
         try:
-            value = encode(resource, obj)
-            check_size(value)
+            value = encode_within_limit(resource, obj)
             if not dry_run:
                 return await environment.storage.create(key, value)
             if environment.storage.get(key) is None:

@@ -29,9 +29,8 @@ from koordinator.cluster.verbs.target import (
     check_kind,
     check_name,
     check_namespace,
-    check_size,
     decode,
-    encode,
+    encode_within_limit,
 )
 from koordinator.model.patch.merge_list import go_text
 
@@ -131,10 +130,9 @@ async def retry(environment: Environment, target: Target, attempt: Attempt) -> S
 
 async def store(environment: Environment, target: Target, stored: Stored, obj: Document, *, dry_run: bool) -> Stored:
     """Write what differs from ``stored``; raises RevisionMismatch and KeyMissing like the storage."""
-    value = encode(target.resource, obj)
+    value = encode_within_limit(target.resource, obj)
     if _same(value, stored.value):
         return stored
-    check_size(value)
     if dry_run:
         return Stored(stored.key, value, stored.revision)
     metadata = obj["metadata"]
