@@ -81,6 +81,7 @@ def test_created_object(create: Create, given: Document) -> None:
     ours = in_namespace(copy.deepcopy(given))
     if ours["kind"] == "Job":
         ours["metadata"]["uid"] = real["metadata"]["uid"]
+    resource_of(ours).strategy.decode(ours)
     resource_of(ours).strategy.prepare_create(ours, context())
     assert comparable(ours) == comparable(real)
 
@@ -91,6 +92,7 @@ def test_created_pod_as_people_have_them(create: Create, shape: PodShape) -> Non
     document = shape.document(NAMESPACE, node="somewhere" if shape.is_static else "")
     real = create(document)
     ours = in_namespace(copy.deepcopy(document))
+    resource_of(ours).strategy.decode(ours)
     resource_of(ours).strategy.prepare_create(ours, context(dict(BATCH_CLASS)))
     assert comparable(ours) == comparable(real)
 
@@ -103,6 +105,7 @@ def test_refusal(create: Create, given: Document) -> None:
     ours = in_namespace(copy.deepcopy(given))
     real = create(given)
     try:
+        resource.strategy.decode(ours)
         resource.strategy.prepare_create(ours, context())
         causes = _in_order_of(real, resource.strategy.validate(ours, None))
         message = invalid(resource, ours["metadata"]["name"], causes).message

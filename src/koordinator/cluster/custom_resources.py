@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from koordinator.api.document import Document
+from koordinator.cluster.managed_fields.schema import of_definition
 from koordinator.cluster.resource import Registry, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
@@ -72,6 +73,7 @@ def _resource(spec: Document, version: Document, forms: _Forms) -> Resource:
         schema=_schema(version),
         unconditional_update=False,
         to_stored=forms.to_stored(name),
+        atom=of_definition(_schema(version), preserves_unknown=bool(spec.get("preserveUnknownFields"))),
         current=forms.current(name),
     )
 

@@ -28,6 +28,7 @@ from koordinator.cluster.verbs.eviction import (
     set_allowed_condition,
     set_condition,
 )
+from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, WriteOptions
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.cluster.verbs.update import modify
 
@@ -271,7 +272,9 @@ class DisruptionController:
         target = Target(self._resource, namespace, name, "status")
         clock = self._environment.clock
         try:
-            stored = await modify(self._environment, target, self._with_status)
+            stored = await modify(
+                self._environment, target, self._with_status, WriteOptions(user_agent=CONTROLLER_MANAGER)
+            )
         except (ApiError, WriteFailed, OutcomeUnknown) as error:
             if isinstance(error, ApiError) and error.code == 404:
                 return

@@ -55,6 +55,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+_APPLY_CBOR: Final = "application/apply-patch+cbor"
 
 __all__ = [
     "APPLY_PATCH",
@@ -64,6 +65,7 @@ __all__ = [
     "accepted_patch_types",
     "apply_patch",
     "check_patch_type",
+    "is_apply_patch",
     "unsupported_patch",
 ]
 
@@ -81,7 +83,7 @@ def apply_patch(content_type: str, original: Document, patch: bytes, resource: R
     Raises ApiError: 415 for a format that the resource does not take, 400 for a malformed patch, 422 for one that does
     not fit the object.
     """
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = _media_type(content_type)
     object_type = kind_type(resource.api_version, resource.kind)
     if media_type == JSON_PATCH:
         patched = apply_json_patch(original, _decode(patch, list, "[]handlers.jsonPatchOp") or [])
@@ -106,17 +108,21 @@ def unsupported_patch(resource: Resource) -> ApiError:
 
 
 def check_patch_type(content_type: str, resource: Resource) -> None:
-    """Before the object is looked for: the format alone decides. Raises ApiError 415.
-
-    Also for server-side apply, which would create an object that is not there: nothing here keeps track of who owns
-    which field.
-    """
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type == APPLY_PATCH:
-        message = "this API server has no server-side apply; use kubectl apply or kubectl diff without --server-side"
-        raise ApiError(415, "UnsupportedMediaType", message, {})
+    """Before the object is looked for: the format alone decides. Raises ApiError 415."""
+    media_type = _media_type(content_type)
+    if media_type == _APPLY_CBOR:
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     if media_type not in accepted_patch_types(resource):
         raise unsupported_patch(resource)
+
+
+def is_apply_patch(content_type: str) -> bool:
+    """Whether it is a patch of server-side apply."""
+    return _media_type(content_type) == APPLY_PATCH
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _decode(patch: bytes, expected: type, go_type: str, prefix: str = "error decoding patch: ") -> Any:

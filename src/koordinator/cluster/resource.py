@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from koordinator.api.document import Document
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.storage.interface import Stored
+
+if TYPE_CHECKING:
+    # At run time the types of fields import what is said here.
+    from koordinator.cluster.managed_fields.schema import Atom
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """What discovery says of an ordinary kind."""
@@ -58,7 +62,8 @@ class RequestContext:
 
 
 class Strategy(Protocol):
-    """Pure: changes the document that it is given and nothing else."""
+    """Pure: changes the document that it is given and nothing else. All but ``decode`` and ``unknown_fields`` are given
+    objects that are decoded."""
 
     def decode(self, obj: Document) -> None:
         """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400."""
@@ -154,6 +159,8 @@ class Resource:
     to_stored: Callable[[Document], Document] | None = None
     """From this view's form to the stored one; None when they differ in ``apiVersion`` alone."""
     from_stored: Callable[[Document], Document] | None = None
+    atom: Atom | None = None
+    """The type of a custom resource, for server-side apply; that of a built-in kind is in the table of types."""
     current: Callable[[Stored], Stored] | None = None
     """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
 

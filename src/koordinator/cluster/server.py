@@ -254,6 +254,7 @@ class EmbeddedApi:
             warns_of_missing_controllers=self._options.missing_controller_warnings,
             workload_controllers=self._options.workload_controllers,
             account_tokens=tokens,
+            tracks_fields=True,
         )
 
     def _accounts(self) -> tuple[Admission, ...]:

@@ -11,6 +11,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.strategy.priority_class import SYSTEM_PRIORITY_CLASSES
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.options import API_SERVER, WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 _NAMESPACES: Final = ("default", "kube-system", "kube-public", LEASE_NAMESPACE)
@@ -24,7 +25,7 @@ async def create_system_objects(environment: Environment) -> None:
         target = Target(resource, namespace, obj["metadata"]["name"])
         if environment.storage.get(target.key) is None:
             try:
-                await create(environment, target, obj)
+                await create(environment, target, obj, WriteOptions(user_agent=API_SERVER))
             except ApiError as error:
                 error.add_note(f"while creating {plural} {target.name}")
                 raise

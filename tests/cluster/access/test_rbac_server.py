@@ -26,6 +26,7 @@ from tests.cluster.access.rbac_server import (
 )
 from tests.cluster.embedded import ApiClient, HttpResponse, pod
 
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 CAN_I = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -315,3 +316,22 @@ def test_an_eviction_needs_its_own_right() -> None:
         ]
 
     assert run(scenario) == [403, 201]
+
+
+@pytest.mark.parametrize(("verbs", "status"), [("patch", 403), ("patch create", 201)])
+def test_an_apply_that_creates_needs_the_right_to_create(verbs: str, status: int) -> None:
+    async def scenario(client: ApiClient) -> HttpResponse:
+        await grant(client, "bob", rule(verbs, "configmaps"))
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "b"}}
+        return await client.request(
+            "PATCH",
+            f"{CONFIG_MAPS}/x?fieldManager=bob",
+            body,
+            Impersonate_User="bob",
+            content_type="application/apply-patch+yaml",
+        )
+
+    response = run(scenario)
+    assert response.status == status, response.body
+    if status == 403:
+        assert 'User "bob" cannot create resource "configmaps"' in response.body["message"]

@@ -28,6 +28,7 @@ from tests.cluster.admission_webhooks.api_server import ApiServer, HttpResponse
 
 _HERE = Path(__file__).parent
 _MEDIA = {
+    "APPLY": "application/apply-patch+yaml",
     "PATCH": "application/merge-patch+json",
     "JSON-PATCH": "application/json-patch+json",
     "STRATEGIC-PATCH": "application/strategic-merge-patch+json",
@@ -45,7 +46,7 @@ _TIMES = re.compile(r"\$times (\d+) (.*)")
 _AGE = re.compile(r"\d+s")
 _LONGEST = 2000
 _WAIT_SECONDS = 20.0
-_LEFT_OUT = ("managedFields", "description")
+_LEFT_OUT = ("description",)
 
 
 @dataclass(frozen=True)
@@ -138,18 +139,26 @@ def _comparable(response: HttpResponse, namespace: str) -> dict[str, Any]:
     return shown
 
 
+def _manager(entry: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(entry.get(name)) for name in ("operation", "manager", "apiVersion", "subresource"))
+
+
 def _steady(value: Any, namespace: str) -> Any:
     if isinstance(value, dict):
         steady = {key: _steady(item, namespace) for key, item in value.items() if key not in _LEFT_OUT}
         if steady.get("details") == {}:
             del steady["details"]
-        for item in steady.get("items") or ():
+        items = steady.get("items")
+        for item in items if isinstance(items, list) else ():
             # The embedded API names the kind of every item, as the real server does for custom resources.
             item.pop("apiVersion", None)
             item.pop("kind", None)
         if steady.get("kind") == "CustomResourceDefinition":
             # The real server accepts a definition a moment later.
             steady.pop("status", None)
+        if isinstance(steady.get("managedFields"), list):
+            # Within the same second they are sorted by name, and over its end by time.
+            steady["managedFields"].sort(key=_manager)
         if steady.get("resourceVersion"):
             steady["resourceVersion"] = "VERSION"
         return steady

@@ -23,6 +23,7 @@ def _response(case: Document) -> Document:
     try:
         new = copy.deepcopy(apply_patch(MEDIA_TYPES[case["type"]], old, body, resource))
         strategy = resource.strategy
+        strategy.decode(new)
         prepare = strategy.prepare_status_update if "sub" in case else strategy.prepare_update
         prepare(new, copy.deepcopy(old), context())
         causes = strategy.validate(new, old)

@@ -23,7 +23,9 @@ def _created(given: Document, real: Document) -> Document:
     created = in_namespace(copy.deepcopy(given))
     if created["kind"] == "Job":
         created["metadata"]["uid"] = real["metadata"]["uid"]
-    resource_of(created).strategy.prepare_create(created, context())
+    strategy = resource_of(created).strategy
+    strategy.decode(created)
+    strategy.prepare_create(created, context())
     return created
 
 
@@ -68,6 +70,7 @@ def test_refusal(given: Document, real: Document) -> None:
     resource = resource_of(given)
     in_namespace(given := copy.deepcopy(given))
     try:
+        resource.strategy.decode(given)
         resource.strategy.prepare_create(given, context())
         status = invalid(resource, given["metadata"]["name"], resource.strategy.validate(given, None)).status()
     except ApiError as error:
@@ -81,6 +84,8 @@ def test_unknown_fields_survive() -> None:
             '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i","future":{"x":1}}],"new":[1]}}'
         )
     )
-    resource_of(pod).strategy.prepare_create(pod, context())
+    strategy = resource_of(pod).strategy
+    strategy.decode(pod)
+    strategy.prepare_create(pod, context())
     assert pod["spec"]["new"] == [1]
     assert pod["spec"]["containers"][0]["future"] == {"x": 1}

@@ -216,13 +216,3 @@ def test_unknown_fields_that_were_there_before_are_nobodys_fault() -> None:
     body = b'[{"op":"add","path":"/data/b","value":"2"}]'
     stored = asyncio.run(patch(verbs.environment, target, "application/json-patch+json", body, options))
     assert decode(target.resource, stored)["later"] == {"x": 1}
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_server_side_apply_is_refused_with_what_to_do_instead(there: bool) -> None:
-    verbs = Verbs()
-    if there:
-        _created(verbs)
-    target = verbs.target("configmaps", "c")
-    refused = _refusal(lambda: asyncio.run(patch(verbs.environment, target, "application/apply-patch+yaml", b"{}")))
-    assert (refused.code, "without --server-side" in refused.message) == (415, True)

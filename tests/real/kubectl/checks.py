@@ -452,6 +452,38 @@ REMOVAL = [
     in_namespace("delete cm -l none=such", r"No resources found"),
     in_namespace("get events", r"No resources found"),
 ]
+_OWNED = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: owned, namespace: kubectl-checks}
+data: {a: "1", b: "1"}
+"""
+_OTHER = _OWNED.replace('a: "1"', 'a: "2"')
+_ALONE = _OWNED.replace(', b: "1"', "")
+_MANAGERS = "get cm owned -o jsonpath={.metadata.managedFields[*].manager}"
+_CONFLICT = r'Apply failed with 1 conflict: conflict with "{}": .data.a'
+SERVER_SIDE_APPLY = [
+    Check("apply --server-side -f -", (r"^configmap/owned serverside-applied$",), stdin=_OWNED),
+    Check("diff --server-side -f -", (), (r"data",), stdin=_OWNED),
+    Check("diff --server-side -f -", (r'^-  a: "1"$', r'^\+  a: "2"$'), stdin=_OTHER, fails=True),
+    Check("diff --server-side --field-manager=other -f -", (_CONFLICT.format("kubectl"),), stdin=_OTHER, fails=True),
+    Check("apply --server-side --field-manager=other -f -", (_CONFLICT.format("kubectl"),), stdin=_OTHER, fails=True),
+    Check("apply --server-side --field-manager=other --force-conflicts -f -", (r"serverside-applied$",), stdin=_OTHER),
+    in_namespace(_MANAGERS, r"^kubectl other$|^other kubectl$"),
+    Check("apply --server-side -f -", (_CONFLICT.format("other"),), stdin=_ALONE, fails=True),
+    Check("apply --server-side --force-conflicts -f -", (r"serverside-applied$",), stdin=_ALONE),
+    in_namespace("get cm owned -o jsonpath={.data}", r'^{"a":"1","b":"1"}$'),
+    in_namespace("delete cm owned", r"deleted"),
+    # What kubectl has applied by itself goes over to the server.
+    Check("apply -f -", (r"created$",), stdin=_OWNED),
+    in_namespace(_MANAGERS, r"^kubectl-client-side-apply$"),
+    Check("apply --server-side -f -", (r"serverside-applied$",), stdin=_ALONE),
+    in_namespace(_MANAGERS, r"^kubectl-last-applied kubectl$"),
+    in_namespace("get cm owned -o jsonpath={.data}", r'^{"a":"1"}$'),
+    in_namespace("get cm owned -o yaml --show-managed-fields", r"f:data:", r"operation: Apply"),
+    Check("apply --server-side -f -", (r"field not declared in schema",), stdin=f"{_OWNED}other: 1", fails=True),
+    in_namespace("delete cm owned", r"deleted"),
+]
 SERVER = [
     Check("version", (r"Server Version: v1\.35",)),
     Check("get --raw /healthz", (r"^ok",)),
@@ -481,5 +513,6 @@ CHECKS = {
     "secrets": SECRETS,
     "scale": SCALE,
     "drain": DRAIN,
+    "server-side apply": SERVER_SIDE_APPLY,
     "removal": REMOVAL,
 }

@@ -56,8 +56,7 @@ VALIDATION = [
           stdin=POD.replace("Pod", "Pud"), fails=True),
     Check("apply -f -", (r'no matches for kind "Pod" in version "example.com/v1"',),
           stdin=POD.replace("v1", "example.com/v1"), fails=True),
-    Check("apply --server-side -f -", (r"use kubectl apply or kubectl diff without --server-side",),
-          stdin=POD, fails=True),
+    Check("apply --server-side -f -", (r"^pod/web serverside-applied$",), stdin=POD),
     Check("explain pod --output=plaintext-openapiv2", (r"^KIND: +Pod$", r"^ +spec\s+<Object>")),
 ]  # fmt: skip
 

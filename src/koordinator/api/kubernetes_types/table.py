@@ -2,8 +2,9 @@
 
 The table holds facts of Kubernetes v1.35: what Go struct tags and the OpenAPI document say of each field. One field is
 one text, ``name|type|protobuf number|flags|patch strategy:merge key|list type:list keys``; a name of ``*`` is an
-embedded struct. Flags: p pointer, o omitempty, z omitzero, r required. Defaulting, patching, decoding of protobuf and
-the OpenAPI documents all read it, so that they cannot disagree. The program that wrote it is kept with the tests.
+embedded struct. Flags: p pointer, o omitempty, z omitzero, r required. ``atomic`` names the types that server-side
+apply owns as a whole. Defaulting, patching, apply, decoding of protobuf and the OpenAPI documents all read it, so that
+they cannot disagree. The program that wrote it is kept with the tests.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class ObjectType:
     fields: dict[str, Field]
     embedded: dict[int, str]
     """Protobuf number -> type whose fields appear in this one's JSON."""
+    atomic: bool = False
+    """Server-side apply owns it as a whole."""
 
     @cached_property
     def by_number(self) -> dict[int, Field]:
@@ -89,6 +92,7 @@ class ObjectType:
 
 
 class _Table(msgspec.Struct):
+    atomic: frozenset[str]
     types: dict[str, list[str]]
     kinds: dict[str, str]
 
@@ -118,7 +122,7 @@ def named(name: str) -> ObjectType:
             fields.update(_embedded(type_text))
             continue
         fields[field_name] = _field(field_name, type_text, number, flags, patch, lists)
-    return ObjectType(name, fields, embedded)
+    return ObjectType(name, fields, embedded, name in _table().atomic)
 
 
 def _embedded(name: str) -> dict[str, Field]:

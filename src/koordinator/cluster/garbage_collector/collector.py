@@ -24,7 +24,7 @@ from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.environment import Environment, timestamp
-from koordinator.cluster.verbs.options import DeleteOptions
+from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.propagation import (
     BACKGROUND_POLICY,
     FOREGROUND,
@@ -276,7 +276,7 @@ class GarbageCollector:
             return new
 
         try:
-            await modify(self._environment, target, changed)
+            await modify(self._environment, target, changed, WriteOptions(user_agent=CONTROLLER_MANAGER))
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -293,7 +293,7 @@ class GarbageCollector:
                     del new["metadata"]["finalizers"]
             return new
 
-        await modify(self._environment, target, released)
+        await modify(self._environment, target, released, WriteOptions(user_agent=CONTROLLER_MANAGER))
 
     def _is_elsewhere(self, resource: Resource, reference: OwnerReference) -> bool:
         """Whether the owner is there, in whatever namespace. Looked for once: no other object gets its uid."""
@@ -347,7 +347,9 @@ async def _report_invalid_namespace(
         "count": 1,
         "type": "Warning",
     }
-    await create(environment, Target(events, namespace or _DEFAULT_NAMESPACE), event)
+    await create(
+        environment, Target(events, namespace or _DEFAULT_NAMESPACE), event, WriteOptions(user_agent=CONTROLLER_MANAGER)
+    )
 
 
 def _is_stored(resource: Resource) -> bool:

@@ -87,7 +87,9 @@ class Application:
         self._metrics_page = MetricsPage(metrics, environment.clock)
         self._authenticator = authenticator
         self._authorizer = authorizer or AlwaysAllow()
-        self._resources = ResourceHandler(environment, Reviews(authenticator, self._authorizer, environment.clock))
+        self._resources = ResourceHandler(
+            environment, Reviews(authenticator, self._authorizer, environment.clock), self._authorizer
+        )
         self._endpoints = Endpoints(environment.registry, health)
 
     def server(self) -> web.Server:

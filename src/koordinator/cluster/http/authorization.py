@@ -13,6 +13,7 @@ from koordinator.cluster.access.rules import AccessRequest
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.http.request import ResourcePath
 from koordinator.cluster.strategy.causes import go_quoted
+from koordinator.cluster.verbs.target import Target
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_COLLECTION: Final = {"get": "list", "delete": "deletecollection"}
@@ -37,6 +38,12 @@ def access_request(request: web.BaseRequest, path: ResourcePath | None, *, is_wa
         # A namespace is in itself: a role in it may permit to read it.
         namespace = path.name
     return AccessRequest(verb, path.group, path.plural, path.subresource.partition("/")[0], namespace, name)
+
+
+def creation(target: Target) -> AccessRequest:
+    """For an object that a request which may also change one would create."""
+    resource = target.resource
+    return AccessRequest("create", resource.group, resource.plural, "", target.namespace or "", target.name or "")
 
 
 def check_allowed(authorizer: Authorizer, user: User, request: AccessRequest) -> None:

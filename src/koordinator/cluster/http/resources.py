@@ -8,8 +8,10 @@ from functools import partial
 
 from aiohttp import web
 
+from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
 from koordinator.cluster.http.authentication import USER
+from koordinator.cluster.http.authorization import check_allowed, creation
 from koordinator.cluster.http.event_lines import EventLines
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
@@ -31,9 +33,11 @@ from koordinator.cluster.http.response import (
     success,
 )
 from koordinator.cluster.http.reviews import Reviews
+from koordinator.cluster.patch import is_apply_patch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
+from koordinator.cluster.verbs.apply import apply
 from koordinator.cluster.verbs.computed import get_computed, list_computed
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete, delete_collection
@@ -64,9 +68,10 @@ _WATCH_OFF = ("false", "0")
 class ResourceHandler:
     """One method per combination of HTTP method and path shape."""
 
-    def __init__(self, environment: Environment, reviews: Reviews) -> None:
+    def __init__(self, environment: Environment, reviews: Reviews, authorizer: Authorizer) -> None:
         self._environment = environment
         self._reviews = reviews
+        self._authorizer = authorizer
         self._lines = EventLines()
         self._on_collection: dict[str, Callable[[web.BaseRequest, Target], PendingResponse]] = {
             "GET": self._list,
@@ -145,10 +150,16 @@ class ResourceHandler:
     async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         content_type, body = request.headers.get("Content-Type", ""), await request.read()
         check_mode(request.method, request.query)
+        created = False
         with self._writing(request) as options:
-            write = patch_scale if _is_scale(target) else patch
-            stored = await write(self._environment, target, content_type, body, options)
-        return self._object(request, target, stored, 200, options.warnings)
+            if _is_scale(target):
+                stored = await patch_scale(self._environment, target, content_type, body, options)
+            elif is_apply_patch(content_type):
+                may_create = partial(check_allowed, self._authorizer, request[USER], creation(target))
+                stored, created = await apply(self._environment, target, body, options, check_creation=may_create)
+            else:
+                stored = await patch(self._environment, target, content_type, body, options)
+        return self._object(request, target, stored, 201 if created else 200, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         chosen = DeleteOptions.parse(await read_options(request), request.query)
@@ -224,7 +235,9 @@ class ResourceHandler:
         if chosen is not None:
             options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run, user=request[USER])
         else:
-            options = WriteOptions.parse(request.query, now, OPTION_KINDS[request.method], request[USER])
+            headers, kind = request.headers, OPTION_KINDS[request.method]
+            agent, applies = headers.get("User-Agent", ""), is_apply_patch(headers.get("Content-Type", ""))
+            options = WriteOptions.parse(request.query, now, kind, request[USER], user_agent=agent, applies=applies)
         try:
             yield options
         except ApiError as error:

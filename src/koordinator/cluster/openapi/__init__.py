@@ -243,6 +243,8 @@ class SchemaWriter:
         }
         if required := [field.name for field in of.fields.values() if field.required]:
             schema["required"] = required
+        if of.atomic:
+            schema["x-kubernetes-map-type"] = "atomic"
 
     def _field(self, field: Field) -> Document:
         schema = self._type(field.type)

@@ -18,6 +18,7 @@ from koordinator.cluster.quota.usage import Amounts, Usage, covers, kind_of, lis
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, WriteOptions
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.cluster.verbs.update import modify
 
@@ -272,7 +273,12 @@ class QuotaController:
                 namespace, name = next(iter(self._changed))
                 del self._changed[namespace, name]
                 try:
-                    await modify(environment, Target(resource, namespace, name, "status"), self._with_status)
+                    await modify(
+                        environment,
+                        Target(resource, namespace, name, "status"),
+                        self._with_status,
+                        WriteOptions(user_agent=CONTROLLER_MANAGER),
+                    )
                 except (ApiError, WriteFailed, OutcomeUnknown) as error:
                     if not isinstance(error, ApiError) or error.code != 404:
                         # An admission webhook, or a store that cannot write now.

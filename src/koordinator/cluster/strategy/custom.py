@@ -58,14 +58,12 @@ class CustomResourceStrategy:
         """Nor their updates."""
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
-        self.decode(obj)
         if self._status:
             obj.pop("status", None)
         obj["metadata"]["generation"] = 1
         context.warnings.extend(finalizer_warnings(obj["metadata"], []))
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        self.decode(obj)
         keep_system_metadata(obj, old)
         context.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"].get("finalizers") or []))
         if self._status:
@@ -74,7 +72,6 @@ class CustomResourceStrategy:
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        self.decode(obj)
         kept = {name: obj["metadata"][name] for name in ("resourceVersion", "managedFields") if name in obj["metadata"]}
         for name in (set(obj) | set(old)) - {"status", "apiVersion", "kind"}:
             _take(obj, old, name)

@@ -10,6 +10,8 @@ from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
 
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
+_MANAGER_LIMITS: Final = {"manager": 128, "subresource": 256}
+"""Bytes."""
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _IMMUTABLE: Final = "field is immutable"
 _REPEATED_OWNERS: Final = (
@@ -17,6 +19,21 @@ _REPEATED_OWNERS: Final = (
     "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
 )
 _ONCE_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+_KEPT_BY_STATUS: Final = {
+    ("v1", "Pod"): ("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
+    ("apps/v1", "Deployment"): ("spec", "metadata.labels"),
+    ("storage.k8s.io/v1", "VolumeAttachment"): ("spec", "metadata"),
+    ("resource.k8s.io/v1", "ResourceClaim"): ("spec", "metadata"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): ("spec", "metadata"),
+}
+
+
+def kept_by_status(api_version: str, kind: str) -> tuple[str, ...]:
+    """The fields that a write through the status subresource leaves as they are, whatever it sends: hence it does not
+    manage them either."""
+    return _KEPT_BY_STATUS.get((api_version, kind), ("spec",))
 
 
 def validate_metadata(obj: Document, old: Document | None, namespaced: bool, name_check: NameCheck) -> list[Cause]:
@@ -27,7 +44,17 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     causes += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
     causes += _validate_owners(metadata.get("ownerReferences") or [])
     causes += _validate_finalizers(metadata.get("finalizers") or [])
+    causes += _validate_managers(metadata.get("managedFields") or [])
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
+
+
+def _validate_managers(entries: list[Document]) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, entry in enumerate(entries):
+        for name, limit in _MANAGER_LIMITS.items():
+            if len((entry.get(name) or "").encode()) > limit:
+                causes.append(too_long(f"metadata.managedFields[{index}].{name}", limit))
+    return causes
 
 
 def _validate_finalizers(finalizers: list[str]) -> list[Cause]:

@@ -41,9 +41,6 @@ class NodeStrategy(ObjectStrategy):
         obj["status"] = old.get("status") or {}
         _pair_pod_cidrs(obj["spec"])
 
-    def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
-        """Kubelets set labels and annotations together with their status."""
-
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         causes = check_taints(obj["spec"].get("taints") or [], "metadata.taints")
         status = obj.get("status") or {}

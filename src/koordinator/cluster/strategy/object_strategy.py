@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from koordinator.api.document import Document, copied, same
@@ -17,6 +18,7 @@ from koordinator.cluster.strategy.containers import apply_defaults
 from koordinator.cluster.strategy.metadata import (
     drop_repeated_owners,
     keep_system_metadata,
+    kept_by_status,
     validate_core_finalizers,
     validate_metadata,
 )
@@ -63,10 +65,8 @@ class ObjectStrategy:
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
-            obj.pop("status", None)
-        self._canonicalize(obj)
+            _take(obj, self._zero, "status")
         drop_repeated_owners(obj, context.warnings)
-        apply_defaults(obj, self._type)
         obj["metadata"].pop("generation", None)
         if self._generation:
             obj["metadata"]["generation"] = 1
@@ -74,23 +74,19 @@ class ObjectStrategy:
         self.initialize(obj, context)
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        self._canonicalize(obj)
         drop_repeated_owners(obj, context.warnings)
         keep_system_metadata(obj, old)
         if self._status:
             _take(obj, old, "status")
-        apply_defaults(obj, self._type)
         self.admit_update(obj, old, context)
         if self._generation and not same(self.desired(obj), self.desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        self._canonicalize(obj)
         for name in (set(obj) | set(old)) - {"status", "metadata", "apiVersion", "kind"}:
             _take(obj, old, name)
         keep_system_metadata(obj, old)
         self.keep_metadata_on_status_update(obj, old)
-        apply_defaults(obj, self._type)
 
     def validate(self, obj: Document, old: Document | None) -> list[Cause]:
         causes = validate_metadata(obj, old, self._namespaced, self._name_check)
@@ -128,12 +124,13 @@ class ObjectStrategy:
         """What the server alone sets on a new object, once admission is done with it."""
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
-        """For most kinds the status subresource changes no labels."""
-        metadata = copied(old.get("metadata") or {})
-        for name in ("resourceVersion", "managedFields"):
-            if name in obj["metadata"]:
-                metadata[name] = obj["metadata"][name]
-        obj["metadata"] = metadata
+        """Most kinds take labels, annotations and finalizers from whoever writes their status."""
+        before = old["metadata"]
+        for path in kept_by_status(self._api_version, self._kind):
+            holder, _, name = path.partition(".")
+            names = (name,) if name else (set(obj["metadata"]) | set(before)) - {"resourceVersion", "managedFields"}
+            for each in names if holder == "metadata" else ():
+                _take(obj["metadata"], before, each)
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         """What is wrong outside of metadata."""
@@ -142,6 +139,14 @@ class ObjectStrategy:
     def desired(self, obj: Document) -> Any:
         """The part whose change counts in metadata.generation."""
         return {key: value for key, value in obj.items() if key not in ("metadata", "status", "apiVersion", "kind")}
+
+    @cached_property
+    def _zero(self) -> Document:
+        """What an object of the kind is without anything in it."""
+        zero: Document = {}
+        canonicalize(zero, self._type)
+        apply_defaults(zero, self._type)
+        return zero
 
     def _canonicalize(self, obj: Document) -> None:
         try:

@@ -352,11 +352,7 @@ class PodStrategy(ObjectStrategy):
                 obj["spec"][name] = old["spec"][name]
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
-        """The kubelet and device plugins annotate pods by way of their status: only owners stay."""
-        owners = old["metadata"].get("ownerReferences")
-        obj["metadata"].pop("ownerReferences", None)
-        if owners:
-            obj["metadata"]["ownerReferences"] = owners
+        super().keep_metadata_on_status_update(obj, old)
         if before := (old.get("status") or {}).get("qosClass"):
             obj["status"]["qosClass"] = before
 

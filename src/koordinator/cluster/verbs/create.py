@@ -6,22 +6,31 @@ from dataclasses import replace
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request, invalid
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, check_size, encode
+from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit
 
 _GENERATED_BASE = 58
 """generateName is cut so that five random characters still make a DNS label."""
 _GENERATED_ATTEMPTS = 8
-_SET_BY_SERVER = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "managedFields")
+_SET_BY_SERVER = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion")
 
 
 async def create(
-    environment: Environment, target: Target, obj: Document, options: WriteOptions | None = None
+    environment: Environment,
+    target: Target,
+    obj: Document,
+    options: WriteOptions | None = None,
+    *,
+    applied: bool = False,
 ) -> Stored:
-    """``target.name`` is the name in the URL, usually empty. Takes over ``obj``. Raises ApiError."""
+    """``target.name`` is the name in the URL, usually empty. Takes over ``obj``. Raises ApiError.
+
+    ``applied``: by server-side apply, which has said already who manages which field.
+    """
     resource, options = target.resource, options or WriteOptions()
     check_kind(resource, obj)
     metadata = check_namespace(target, obj)
@@ -29,6 +38,13 @@ async def create(
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in _SET_BY_SERVER:
         metadata.pop(field, None)
+    fields = environment.field_manager(resource, options)
+    if fields is None or applied:
+        resource.strategy.decode(obj)
+    else:
+        fields.decode(obj)
+    if fields is None:
+        untracked(obj)
     context = environment.context(options.warnings, options.user)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
     if environment.webhooks.mutates(attributes):
@@ -60,8 +76,7 @@ async def _store(environment: Environment, target: Target, obj: Document, base: 
         name = obj["metadata"]["name"]
         key = resource.storage_key(target.namespace, name)
         try:
-            value = encode(resource, obj)
-            check_size(value)
+            value = encode_within_limit(resource, obj)
             if not dry_run:
                 return await environment.storage.create(key, value)
             if environment.storage.get(key) is None:
@@ -81,12 +96,14 @@ async def _mutate(environment: Environment, attributes: Attributes) -> None:
     """Webhooks see what built-in admission makes of the decoded object, before the server adds anything to it."""
     obj, target = attributes.obj, attributes.target
     assert obj is not None
-    target.resource.strategy.decode(obj)
     for admission in environment.admission:
         await admission.mutate(attributes)
     target.resource.strategy.admit(obj, attributes.context)
+    managers = obj["metadata"].get(MANAGED_FIELDS)
     await environment.webhooks.mutate(attributes)
     check_namespace(target, obj)
+    target.resource.strategy.decode(obj)
+    keep_readable(obj, managers, attributes.request.warnings)
 
 
 def _name(environment: Environment, metadata: Document) -> str:

@@ -13,7 +13,8 @@ from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.errors import ApiError, forbidden
-from koordinator.cluster.resource import Registry, RequestContext
+from koordinator.cluster.managed_fields.field_manager import FieldManager
+from koordinator.cluster.resource import Registry, RequestContext, Resource
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.selection import SelectorCache
@@ -187,10 +188,18 @@ class Environment:
     """Whether those of ``koord up`` run beside this server."""
     account_tokens: TokenIssuer | None = None
     """None where no tokens are issued."""
+    tracks_fields: bool = False
+    """Whether objects say who has set which field, which server-side apply needs."""
 
     def context(self, warnings: list[str], user: User = ADMIN) -> RequestContext:
         """``warnings`` collects the warnings of the response."""
         return RequestContext(self.clock.now(), self.lookup, self.list_objects, user, warnings)
+
+    def field_manager(self, resource: Resource, options: WriteOptions, subresource: str = "") -> FieldManager | None:
+        """Of one request; None where fields are not tracked."""
+        if not self.tracks_fields:
+            return None
+        return FieldManager(self.registry, resource, subresource, options.manager, timestamp(self.clock.now()))
 
     def lookup(self, group: str, plural: str, namespace: str | None, name: str) -> Document | None:
         resource = self.registry.stored(group, plural)

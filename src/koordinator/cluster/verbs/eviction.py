@@ -16,7 +16,7 @@ from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.verbs.delete import check_preconditions, delete
 from koordinator.cluster.verbs.environment import Attributes, Environment, NoWebhooks
-from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
+from koordinator.cluster.verbs.options import API_SERVER, DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.selection import compile_selector
 from koordinator.cluster.verbs.target import Target, check_form, check_namespace, decode
 from koordinator.cluster.verbs.update import Attempt, retry, store
@@ -58,6 +58,7 @@ async def take_disruption(environment: Environment, budget: Document, pod: str, 
     """Count the pod as gone. Raises ApiError 429 when the budget does not let it go, 403 when it is broken."""
     metadata = budget["metadata"]
     target = Target(budget_resource(environment), metadata["namespace"], metadata["name"])
+    fields = environment.field_manager(target.resource, WriteOptions(user_agent=API_SERVER), "status")
 
     async def attempt(stored: Stored, newest: Document) -> Stored:
         _check(target, newest)
@@ -68,6 +69,8 @@ async def take_disruption(environment: Environment, budget: Document, pod: str, 
         if not status["disruptionsAllowed"]:
             set_allowed_condition(changed, now)
         status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: format_time(now)}
+        if fields is not None:
+            fields.decode(changed, newest)
         return await store(environment, target, stored, changed, dry_run=dry_run)
 
     await retry(environment, target, attempt)

@@ -14,7 +14,7 @@ from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.errors import bad_request, invalid_options
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, too_long
+from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, required, too_long
 
 Query = Mapping[str, str]
 
@@ -23,6 +23,7 @@ _MATCHES: Final = ("Exact", _NOT_OLDER)
 _MATCH: Final = "resourceVersionMatch"
 _LIST: Final = "ListOptions"
 _DELETE: Final = "DeleteOptions"
+_PATCH: Final = "PatchOptions"
 _OPTIONS_TYPE: Final = named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _ALL: Final = "All"
@@ -33,6 +34,9 @@ _UNSIGNED: Final = re.compile(r"[0-9]+")
 _LONGEST_INTEGER: Final = 40
 """Digits; Python takes long to read thousands."""
 _META: Final = "meta.k8s.io/v1"
+API_SERVER: Final = "kube-apiserver"
+CONTROLLER_MANAGER: Final = "kube-controller-manager"
+"""Whose writes those are that the server makes itself, as a real cluster names them."""
 _TIMEOUT_SECONDS: Final = 34.0
 """The real server's limit for a write."""
 
@@ -110,6 +114,9 @@ class WriteOptions:
 
     dry_run: bool = False
     field_manager: str = ""
+    user_agent: str = ""
+    force: bool = False
+    """Server-side apply takes over the fields of others."""
     field_validation: str = ""
     deadline: float | None = None
     """On the monotonic clock; what waits for others past it gives up."""
@@ -118,17 +125,30 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, query: Query, now: float, kind: str, user: User = ADMIN) -> WriteOptions:
+    def parse(
+        cls,
+        query: Query,
+        now: float,
+        kind: str,
+        user: User = ADMIN,
+        *,
+        user_agent: str = "",
+        applies: bool = False,
+    ) -> WriteOptions:
         """``now`` is on the monotonic clock, ``kind`` what the real server reads the query into: CreateOptions.
+        ``applies``: a patch of server-side apply.
 
         Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
         """
         requested, manager = _dry_run(query), query.get("fieldManager", "")
-        if causes := [*_check_dry_run(requested), *_check_field_manager(manager)]:
+        causes = _check_patch(query, applies=applies) if kind == _PATCH else []
+        if causes := [*causes, *_check_field_manager(manager), *_check_dry_run(requested)]:
             raise invalid_options(kind, causes)
         return cls(
             dry_run=bool(requested),
             field_manager=manager,
+            user_agent=user_agent,
+            force=_boolean(query.get("force")),
             field_validation=query.get("fieldValidation", ""),
             deadline=now + _timeout(query.get("timeout", "")),
             user=user,
@@ -138,6 +158,14 @@ class WriteOptions:
     def of_deletion(cls, query: Query, now: float, *, dry_run: bool, user: User = ADMIN) -> WriteOptions:
         """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``parse`` does."""
         return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")), user=user)
+
+    @property
+    def manager(self) -> str:
+        """Who owns the fields that are written: the manager that the request names, or else the program it is from."""
+        if self.field_manager:
+            return self.field_manager
+        name = "".join(filter(str.isprintable, self.user_agent.partition("/")[0]))
+        return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
     def document(self, kind: str) -> Document:
         """As an object of the API: CreateOptions or UpdateOptions."""
@@ -232,6 +260,12 @@ def _dry_run(query: Query) -> list[str]:
 
 def _check_dry_run(requested: list[str]) -> list[Cause]:
     return [] if set(requested) <= {_ALL} else [not_supported("dryRun", requested, (_ALL,))]
+
+
+def _check_patch(query: Query, *, applies: bool) -> list[Cause]:
+    if not applies:
+        return [forbidden("force", "may not be specified for non-apply patch")] if "force" in query else []
+    return [] if query.get("fieldManager") else [required("fieldManager", "is required for apply patch")]
 
 
 def _check_field_manager(manager: str) -> list[Cause]:

@@ -12,7 +12,9 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
-from koordinator.cluster.patch import check_patch_type
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_times, set_managers
+from koordinator.cluster.managed_fields.scale import managers_of_scale, managers_of_scaled, replica_paths
+from koordinator.cluster.patch import check_patch_type, is_apply_patch, unsupported_patch
 from koordinator.cluster.resource import Cause, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
@@ -26,6 +28,7 @@ from koordinator.cluster.strategy.scale import (
     scale_of,
     scaled,
 )
+from koordinator.cluster.verbs.apply import configured
 from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
@@ -37,6 +40,7 @@ from koordinator.cluster.verbs.update import explained, retry, store
 
 
 _KIND = ("", "v1", "Binding")
+SCALE_SUBRESOURCE: Final = "scale"
 _IDENTITY: Final = frozenset(("name", "namespace", "uid", "resourceVersion"))
 BINDING: Final = Resource(
     group=_KIND[0],
@@ -188,22 +192,41 @@ async def patch_scale(
 ) -> Stored:
     """Raises ApiError: 415 for a format that the object's kind does not take."""
     check_patch_type(content_type, target.resource)
+    if is_apply_patch(content_type):
+        return await _apply_scale(environment, target, body, options)
     with explained(content_type, body, SCALE) as change:
         return await _modify(environment, target, change, options)
 
 
-async def _modify(environment: Environment, target: Target, change: Change, options: WriteOptions) -> Stored:
+async def _apply_scale(environment: Environment, target: Target, body: bytes, options: WriteOptions) -> Stored:
+    fields = environment.field_manager(SCALE, options, SCALE_SUBRESOURCE)
+    if fields is None:
+        raise unsupported_patch(target.resource)
+    change = await configured(fields, body, options)
+    return await _modify(environment, target, change.to, options, applied=True)
+
+
+async def _modify(
+    environment: Environment, target: Target, change: Change, options: WriteOptions, *, applied: bool = False
+) -> Stored:
     resource, paths = target.resource, _paths(target)
+    fields = environment.field_manager(SCALE, options, SCALE_SUBRESOURCE)
+    in_object = replica_paths(environment.registry, resource)
 
     async def attempt(stored: Stored, old: Document) -> Stored:
         before = scale_of(old, paths)
         if not has_replicas(old, paths):
             before["spec"].pop("replicas", None)
+        managers = old["metadata"].get(MANAGED_FIELDS) or []
+        before["metadata"][MANAGED_FIELDS] = managers_of_scale(managers, in_object)
         scale = change(before)
         _check_identity(target, scale, before)
         context = environment.context(options.warnings)
         attributes = Attributes("UPDATE", target, scale, before, context, options, body_kind=SCALE_KIND)
-        SCALE.strategy.decode(scale)
+        if fields is None or applied:
+            SCALE.strategy.decode(scale)
+        else:
+            fields.decode(scale, before)
         if environment.webhooks.mutates(attributes):
             await environment.webhooks.mutate(attributes)
             SCALE.strategy.decode(scale)
@@ -211,6 +234,11 @@ async def _modify(environment: Environment, target: Target, change: Change, opti
             raise empty_replicas(paths)
         check_scale(scale, target.name, paths, resource)
         obj = scaled(old, scale, paths)
+        resource.strategy.decode(obj)
+        if fields is not None:
+            of_scale = scale["metadata"].get(MANAGED_FIELDS) or []
+            set_managers(obj, managers_of_scaled(managers, of_scale, in_object, resource.api_version))
+            keep_times(obj, old)
         resource.strategy.prepare_update(obj, old, context)
         if causes := resource.strategy.validate(obj, old):
             raise invalid(resource, target.name, causes)

@@ -14,6 +14,7 @@ from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import ApiError, bad_request, too_large
 from koordinator.cluster.limits import MAX_BODY
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.json_syntax import json_kind
@@ -46,7 +47,7 @@ class Target:
 
 _HEAD = b'{"metadata":{'
 _LEFT_OUT = frozenset(("apiVersion", "kind", "metadata"))
-_LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "managedFields", "selfLink"))
+_LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "selfLink"))
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -61,10 +62,17 @@ def encode(resource: Resource, obj: Document) -> bytes:
     return _encode(body)
 
 
-def check_size(value: bytes) -> None:
-    """Raises ApiError 413 for an object that patches, webhooks or defaults have made too large."""
+def encode_within_limit(resource: Resource, obj: Document) -> bytes:
+    """Without the managers of its fields, where these make it too large.
+
+    Raises ApiError 413 for an object that patches, webhooks or defaults have made too large by itself.
+    """
+    value = encode(resource, obj)
+    if len(value) > MAX_BODY and obj["metadata"].pop(MANAGED_FIELDS, None):
+        value = encode(resource, obj)
     if len(value) > MAX_BODY:
         raise too_large(f"limit is {MAX_BODY}")
+    return value
 
 
 def decode(resource: Resource, stored: Stored) -> Document:

@@ -14,6 +14,7 @@ from koordinator.api.document import Document, same
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, keep_times, untracked
 from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
 from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
@@ -28,9 +29,8 @@ from koordinator.cluster.verbs.target import (
     check_kind,
     check_name,
     check_namespace,
-    check_size,
     decode,
-    encode,
+    encode_within_limit,
 )
 from koordinator.model.patch.merge_list import go_text
 
@@ -56,16 +56,25 @@ async def modify(
     options: WriteOptions | None = None,
     *,
     compares_uid: bool = True,
+    applied: bool = False,
 ) -> Stored:
     """Returns the new state; for an object that was removed its last one. Raises ApiError.
 
-    ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it."""
+    ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it.
+    ``applied``: by server-side apply, where the change says who manages which field."""
     options = options or WriteOptions()
     prepare = _preparation(target)
+    fields = environment.field_manager(target.resource, options, target.subresource)
 
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
+        if fields is None or applied:
+            target.resource.strategy.decode(obj)
+        else:
+            fields.decode(obj, old)
+        if fields is None:
+            untracked(obj)
         context = environment.context(options.warnings)
         attributes = Attributes("UPDATE", target, obj, old, context, options)
         with environment.addresses.holding(target) as allocate:
@@ -88,7 +97,6 @@ def _finalizing(strategy: Strategy) -> Prepare:
     """An update that takes over ``spec.finalizers`` of a namespace, too, which is all that its spec has."""
 
     def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        strategy.decode(obj)
         strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
 
     return prepare
@@ -98,7 +106,6 @@ def _approving(strategy: Strategy) -> Prepare:
     """An update of the conditions of a certificate request, and of nothing else in its status."""
 
     def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        strategy.decode(obj)
         conditions = obj["status"].get("conditions")
         obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
         strategy.prepare_status_update(obj, old, context)
@@ -125,10 +132,9 @@ async def retry(environment: Environment, target: Target, attempt: Attempt) -> S
 
 async def store(environment: Environment, target: Target, stored: Stored, obj: Document, *, dry_run: bool) -> Stored:
     """Write what differs from ``stored``; raises RevisionMismatch and KeyMissing like the storage."""
-    value = encode(target.resource, obj)
+    value = encode_within_limit(target.resource, obj)
     if _same(value, stored.value):
         return stored
-    check_size(value)
     if dry_run:
         return Stored(stored.key, value, stored.revision)
     metadata = obj["metadata"]
@@ -166,11 +172,14 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     assert old is not None
     strategy = resource.strategy
     if environment.webhooks.mutates(attributes):
-        strategy.decode(obj)
         if not attributes.target.subresource:
             strategy.admit_update(obj, old, attributes.context)
+        managers = obj["metadata"].get(MANAGED_FIELDS)
         await environment.webhooks.mutate(attributes)
         check_namespace(attributes.target, obj)
+        strategy.decode(obj)
+        keep_readable(obj, managers, attributes.request.warnings)
+    keep_times(obj, old)
     prepare(obj, old, attributes.context)
     for admission in environment.admission:
         await admission.mutate(attributes)
@@ -303,7 +312,23 @@ async def patch(
     check_patch_type(content_type, target.resource)
     with explained(content_type, body, target.resource) as change:
         inspected_change = inspected(target.resource, change, body, options)
+        if MANAGED_FIELDS.encode() not in body:
+            inspected_change = _unmanaged(inspected_change)
         return await modify(environment, target, inspected_change, options, compares_uid=False)
+
+
+def _unmanaged(change: Change) -> Change:
+    """A patch that does not name the managers of fields does not see them: they are a third of many objects."""
+
+    def unmanaged(old: Document) -> Document:
+        managers = old["metadata"].pop(MANAGED_FIELDS, None)
+        try:
+            return change(old)
+        finally:
+            if managers is not None:
+                old["metadata"][MANAGED_FIELDS] = managers
+
+    return unmanaged
 
 
 @contextmanager

@@ -59,6 +59,7 @@ var (
 	definitions map[string]struct {
 		Required   []string
 		Properties map[string]map[string]any
+		MapType    string `json:"x-kubernetes-map-type"`
 	}
 )
 
@@ -210,10 +211,15 @@ func main() {
 	emit()
 }
 
-// emit writes one field a line: name, type, protobuf number, flags, patch strategy and key, list type and keys.
+// emit writes one field a line: name, type, protobuf number, flags, patch strategy and key, list type and keys;
+// and apart from that the types that server-side apply owns as a whole.
 func emit() {
 	compact := map[string][]string{}
+	atomic := []string{}
 	for name, fields := range out.Types {
+		if definitions[name].MapType == "atomic" {
+			atomic = append(atomic, name)
+		}
 		rows := []string{}
 		for _, f := range fields {
 			if inline, ok := f["inline"]; ok {
@@ -253,7 +259,8 @@ func emit() {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	encoded, err := json.MarshalIndent(map[string]any{"types": compact, "kinds": out.Kinds}, "", " ")
+	sort.Strings(atomic)
+	encoded, err := json.MarshalIndent(map[string]any{"atomic": atomic, "types": compact, "kinds": out.Kinds}, "", " ")
 	if err != nil {
 		panic(err)
 	}

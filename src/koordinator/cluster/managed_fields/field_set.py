@@ -1,0 +1,197 @@
+"""Sets of field paths, and what can be done with them.
+
+A set is a tree of elements in the very form of FieldsV1: an empty object is a field that belongs to the set and has
+nothing below it, ``"."`` marks one that belongs to it and has more below, and every other object only leads further.
+Sets are never changed once they are made, so that they share what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.managed_fields.elements import FIELD, MalformedElement, canonical, order
+from koordinator.cluster.managed_fields.schema import Atom
+
+FieldSet: TypeAlias = dict[str, Any]
+"""Element -> set of what is below."""
+EMPTY: Final[FieldSet] = {}
+LEAF: Final[FieldSet] = {}
+"""A field without anything below it that belongs to the set."""
+SELF: Final = "."
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class MalformedFields(KoordinatorError):
+    """FieldsV1 that describe no set."""
+
+
+def is_member(node: FieldSet | None) -> bool:
+    """Whether the field that a node stands for belongs to the set itself."""
+    return node is not None and (not node or SELF in node)
+
+
+def decoded(fields: Any) -> FieldSet:
+    """The set that FieldsV1 describe. Raises MalformedFields."""
+    if not isinstance(fields, dict):
+        raise MalformedFields("FieldsV1 must be an object")
+    try:
+        return _canonical(fields)
+    except (MalformedElement, RecursionError) as error:
+        raise MalformedFields(str(error)) from error
+
+
+def _canonical(fields: dict[str, Any]) -> FieldSet:
+    found: FieldSet = {}
+    for name, below in fields.items():
+        if not isinstance(below, dict):
+            raise MalformedElement(f"{name}: an object is wanted")
+        element = SELF if name == SELF else canonical(name)
+        node = _canonical(below)
+        if element is not None and (node or is_member(below)):
+            found[element] = LEAF if element == SELF or node.keys() == {SELF} else node
+    return found
+
+
+def encoded(fields: FieldSet) -> Any:
+    """FieldsV1 of a set, with the members of each object in the order of their names."""
+    return msgspec.json.decode(_encode(fields))
+
+
+def of_paths(*paths: tuple[str, ...]) -> FieldSet:
+    """The set of paths, each a tuple of elements."""
+    found = EMPTY
+    for path in paths:
+        node = LEAF
+        for element in reversed(path):
+            node = {element: node}
+        found = union(found, node)
+    return found
+
+
+def of_fields(*names: str) -> FieldSet:
+    """The set of fields that are named as ``metadata.labels``."""
+    return of_paths(*(tuple(f"{FIELD}{part}" for part in name.split(".")) for name in names))
+
+
+def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All paths of a set: those of one level first, then those below."""
+    below = sorted(fields.keys() - {SELF}, key=order)
+    for element in below:
+        if is_member(fields[element]):
+            yield (*prefix, element)
+    for element in below:
+        if fields[element]:
+            yield from paths(fields[element], (*prefix, element))
+
+
+def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
+    """Whether a path belongs to the set."""
+    node: FieldSet | None = fields
+    for element in path:
+        node = node.get(element) if node is not None else None
+    return bool(path) and is_member(node)
+
+
+def _node(member: bool, below: FieldSet) -> FieldSet | None:
+    if not member:
+        return below or None
+    return {SELF: LEAF, **below} if below else LEAF
+
+
+def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What belongs to either."""
+    if not one or not other:
+        return one or other
+    merged = dict(one)
+    for element, node in other.items():
+        known = merged.get(element)
+        merged[element] = node if known is None else _united(known, node)
+    return merged
+
+
+def _united(one: FieldSet, other: FieldSet) -> FieldSet:
+    if one and other:
+        return union(one, other)
+    # A leaf beside what has more below: the field itself belongs to the set.
+    more = one or other
+    return {SELF: LEAF, **more} if more and SELF not in more else more
+
+
+def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What belongs to both."""
+    found: FieldSet = {}
+    for element in one.keys() & other.keys() - {SELF}:
+        left, right = one[element], other[element]
+        node = _node(is_member(left) and is_member(right), intersection(left, right) if left and right else EMPTY)
+        if node is not None:
+            found[element] = node
+    return found
+
+
+def difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What belongs to the first alone; of a field that both have, what is below it may stay."""
+    return _without(one, other, recursive=False)
+
+
+def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The same, where a field of the second takes all that is below it with it."""
+    return _without(one, other, recursive=True)
+
+
+def _without(one: FieldSet, other: FieldSet, *, recursive: bool) -> FieldSet:
+    if not one or not other:
+        return one
+    found: FieldSet = {}
+    for element, node in one.items():
+        if element == SELF:
+            continue
+        taken = other.get(element)
+        kept: FieldSet | None = node
+        if taken is not None:
+            gone = is_member(taken)
+            below = EMPTY if gone and recursive else _below(_without(node, taken, recursive=recursive))
+            kept = _node(is_member(node) and not gone, below)
+        if kept is not None:
+            found[element] = kept
+    return found
+
+
+def _below(fields: FieldSet) -> FieldSet:
+    return {element: node for element, node in fields.items() if element != SELF} if SELF in fields else fields
+
+
+def with_named_fields(fields: FieldSet, atom: Atom | None) -> FieldSet:
+    """With every field that the schema names and that has something of the set below it."""
+    found: FieldSet = {}
+    for element, node in fields.items():
+        if element == SELF or not node:
+            found[element] = node
+            continue
+        below = with_named_fields(node, atom.at(element) if atom is not None else None)
+        named = atom is not None and atom.names(element)
+        found[element] = {SELF: LEAF, **below} if named and SELF not in below else below
+    return found
+
+
+def reconciled(fields: FieldSet, atom: Atom | None) -> FieldSet:
+    """The set under a schema in which more is owned only as a whole than when the set was made."""
+    found: FieldSet = {}
+    for element, node in fields.items():
+        declared = atom.at(element) if atom is not None and node else None
+        found[element] = node if declared is None else _reconciled(node, declared)
+    return found
+
+
+def _reconciled(node: FieldSet, declared: Atom) -> FieldSet:
+    """``node`` has something below it."""
+    if declared.deduced:
+        return node
+    if declared.map is not None:
+        return LEAF if declared.map.atomic else reconciled(node, declared)
+    if declared.list is None or declared.scalar:
+        return node
+    return LEAF if declared.list.atomic else reconciled(node, declared)
