@@ -275,7 +275,7 @@ class FilterPlugin(Plugin):
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         """The same for a single row, the most frequent call, since a placement changes one row. Plain integers are
         several times as fast here as arrays of one: a plugin for which that matters derives from one of the classes
-        of ``filter_forms``, instead of implementing this beside ``filter``."""
+        of ``plugin_forms``, instead of implementing this beside ``filter``."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
@@ -302,6 +302,8 @@ class FilterPlugin(Plugin):
 
 
 class ScorePlugin(Plugin):
+    """A Score has its rule in one form, as a Filter: ScorePlugin, ElementwiseScorePlugin or RowScorePlugin."""
+
     score_reads: ClassVar[tuple[AnyAspect, ...]]
     scales_zeros_alike: ClassVar[bool] = False
     """Whether ``normalize`` maps scores that are all 0 to the same result, whatever nodes are feasible and whatever
@@ -316,8 +318,7 @@ class ScorePlugin(Plugin):
         """An integer score for each of ``rows``: 0..100, or any scale that ``normalize`` brings to 0..100."""
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        """The same for a single row; worth implementing where measurements show that plain integers matter, see
-        FilterPlugin.filter_one."""
+        """The same for a single row, see FilterPlugin.filter_one."""
         return int(self.score(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def batch_score(self) -> BatchKernel | None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows
-from koordinator.scheduler.engine.framework import ScorePlugin
+from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, RankingScorePlugin, SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
@@ -20,7 +19,7 @@ class FilterCodes(Protocol):
 
 
 class Scores(Protocol):
-    """Scores of all rows for one class of pods. See ScorePlugin for the methods."""
+    """Scores of all rows for one class of pods. See RankingScorePlugin for the methods."""
 
     def apply_delta(self, rows: Rows) -> bool: ...
 
@@ -39,7 +38,7 @@ class CrossNodeFilterState(ElementwiseFilterPlugin):
         return filter_results.apply_delta(rows)
 
 
-class CrossNodeScoreState(ScorePlugin):
+class CrossNodeScoreState(RankingScorePlugin):
     """A Score plugin whose PreScore returns Scores as state. All final scores depend on which rows are feasible."""
 
     def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:

@@ -20,9 +20,8 @@ from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.api.meta import Object
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.filter_forms import RowFilterPlugin, each_row
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_FILTER,
@@ -30,11 +29,11 @@ from koordinator.scheduler.engine.framework import (
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    ScorePlugin,
     default_normalize,
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -61,7 +60,7 @@ _READ: Final[tuple[AnyAspect, ...]] = (
 class DeviceShare(
     PreFilterPlugin,
     RowFilterPlugin,
-    ScorePlugin,
+    RowScorePlugin,
     DeviceBinding,
     DeviceAlignment,
     Explainer,
@@ -121,7 +120,7 @@ class DeviceShare(
             return PreFilterResult(skip=True, rejection=NO_TEMPLATE)
         return PreFilterResult(demand)
 
-    def likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
+    def filter_likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
         return partial(self._likeness, pod)
 
     def _likeness(self, pod: PodInfo, row: int) -> Hashable:
@@ -180,8 +179,8 @@ class DeviceShare(
         demand = self.demand_of(pod)
         return demand if isinstance(demand, DeviceDemand) else SKIP_SCORE
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return each_row(rows, partial(self.score_one, pod, state), self.likeness(pod, state))
+    def score_likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
+        return self.filter_likeness(pod, state)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         demand: DeviceDemand = state

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Ints, NodeColumns
-from koordinator.scheduler.engine.filter_forms import SomeRows, look_up
+from koordinator.scheduler.engine.plugin_forms import SomeRows, look_up
 
 NO_DOMAIN: Final = 0
 """The domain number of rows without the label. Its sum is always 0."""

@@ -13,7 +13,7 @@ from koordinator.api.kinds import NAMESPACES, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     SKIP_FILTER,
@@ -23,6 +23,7 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
+from koordinator.scheduler.engine.plugin_forms import SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -155,13 +156,8 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             existing=self._existing,
         )
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        scores: Ints = state.raw(rows)
-        return scores
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        score: int = state.raw_of(row)
-        return score
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        return state.raw(rows)
 
     def events_to_register(self) -> frozenset[str]:
         return _POD_EVENTS | _NODE_EVENTS | _NAMESPACE_EVENTS

@@ -6,14 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import TopologySpreadConstraint
 from koordinator.model.label_selector import SelectorError
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
     SKIP_FILTER,
@@ -136,13 +134,6 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
             return SKIP_SCORE
         spread = Spread(self.view, self.topologies, pod, soft, needs_all_keys=all_keys)
         return SoftSpread(self.view.columns, spread, soft, needs_all_keys=all_keys)
-
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        # Scores depend on which nodes are feasible: see normalize.
-        return np.zeros(rows.shape[0], dtype=np.int64)
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return 0
 
     def events_to_register(self) -> frozenset[str]:
         return EVENTS_TO_REGISTER

@@ -1,5 +1,5 @@
-"""The forms of a Filter beside that of arrays: arithmetic that reads the same for one row, in plain numbers, and for
-many rows, in arrays; and a look at one node at a time.
+"""The forms of a Filter and of a Score beside that of arrays: arithmetic that reads the same for one row, in plain
+numbers, and for many rows, in arrays; and a look at one node at a time.
 
 Most decisions evaluate a single row, where plain numbers are several times as fast as arrays; a new class of pods
 evaluates all rows. With either form, a rule is written once.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import Ints, Rows, at
-from koordinator.scheduler.engine.framework import FilterPlugin
+from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 SomeRows = Rows | int
@@ -40,8 +40,8 @@ def chosen(condition: Any, value: Any, otherwise: Any) -> Any:
     return value if condition else otherwise
 
 
-def feasible(rows: SomeRows) -> Any:
-    """The code FEASIBLE, which is 0, for each of ``rows``."""
+def zeros(rows: SomeRows) -> Any:
+    """0 for each of ``rows``: the code FEASIBLE, or the lowest score."""
     return 0 if isinstance(rows, int) else np.zeros(rows.shape[0], dtype=np.int64)
 
 
@@ -49,13 +49,39 @@ class ElementwiseFilterPlugin(FilterPlugin):
     """A Filter whose ``filter`` takes a single row as well. As arithmetic, a rule reads the same for the numbers of one
     row and for arrays of many; ``of_rows`` and the other functions here are what differs."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _use_for_one(cls, "filter")
+
     @abstractmethod
     def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         """As FilterPlugin.filter; for the number of a row in place of an array, its code as a plain integer."""
 
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        code: int = self.filter(pod, state, row)
-        return code
+
+class ElementwiseScorePlugin(ScorePlugin):
+    """A Score whose ``score`` takes a single row as well, see ElementwiseFilterPlugin."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        _use_for_one(cls, "score")
+
+    @abstractmethod
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        """As ScorePlugin.score; for the number of a row in place of an array, its score as a plain integer."""
+
+
+def _use_for_one(plugin: type[Plugin], point: str) -> None:
+    """The method of ``point`` is that for one row, too. A method that called it would cost as much as many a rule."""
+    if f"{point}_one" in vars(plugin):
+        raise TypeError(f"{plugin.__name__} writes {point}_one beside {point}, which takes a single row as well")
+    setattr(plugin, f"{point}_one", getattr(plugin, point))
+
+
+class RankingScorePlugin(ElementwiseScorePlugin):
+    """A Score that compares all feasible nodes, so that nothing is known of one alone: it implements ``normalize``."""
+
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        return zeros(rows)
 
 
 class RowFilterPlugin(FilterPlugin):
@@ -65,13 +91,28 @@ class RowFilterPlugin(FilterPlugin):
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         """The reason code of the row, see FilterPlugin.filter."""
 
-    def likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable] | None:
+    def filter_likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable] | None:
         """What makes rows alike, see ``each_row``; worth implementing where that is quicker than ``filter_one``, and
         many nodes are alike."""
         return None
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return each_row(rows, partial(self.filter_one, pod, state), self.likeness(pod, state))
+        return each_row(rows, partial(self.filter_one, pod, state), self.filter_likeness(pod, state))
+
+
+class RowScorePlugin(ScorePlugin):
+    """A Score that evaluates one node at a time: it implements ``score_one``."""
+
+    @abstractmethod
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        """The score of the row, see ScorePlugin.score."""
+
+    def score_likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable] | None:
+        """See RowFilterPlugin.filter_likeness."""
+        return None
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return each_row(rows, partial(self.score_one, pod, state), self.score_likeness(pod, state))
 
 
 def each_row(rows: Rows, of_one: Callable[[int], int], likeness: Callable[[int], Hashable] | None = None) -> Ints:
