@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
+from koordinator.scheduler.engine.best_nodes import INFEASIBLE
 from koordinator.scheduler.engine.cached_results import BatchRefresher, CachedFilterResults, CachedResults, CachedScores
-from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState, Scores
+from koordinator.scheduler.engine.class_state import ClassState, Scores
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import ScoreType
 

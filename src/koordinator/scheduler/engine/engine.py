@@ -12,12 +12,11 @@ from typing import Final, NoReturn, TypeVar
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.binding_points import Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
-from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.evaluation import Evaluation, RandomSource
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
@@ -59,7 +58,7 @@ class Engine:
         """Without ``batches``, each class of pods evaluates dirty nodes by itself; decisions are the same."""
         self.profile = profile
         self._state = state
-        self._chooser = Chooser(state, random)
+        self._random = random
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
         """Refreshes an evaluation before it is used; may be replaced by a function that measures how long that
@@ -236,11 +235,15 @@ class Engine:
             return self._reject(pod_class, pod, attempt)
         if only is not None and finder is not None:
             attempt.only, attempt.chosen_by = only, finder.name
-            row = self._chooser.take(evaluation, pod, attempt, only)
+            choice = evaluation.take(only, attempt.has_capacity)
         else:
             preferred = profile.preferring.prefer_nodes(pod) if profile.preferring is not None else ()
-            row = self._chooser.choose(evaluation, pod, attempt, preferred)
+            if nominated := self._state.view.nominations.node_of(pod.uid):
+                preferred = nominated, *preferred
+            choice = evaluation.choose(preferred, attempt.has_capacity, self._random)
+        row = choice.row
         if row is None:
+            attempt.nominated_to_others = choice.passed_over
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
         for plugin in profile.resizing:
@@ -248,7 +251,7 @@ class Engine:
             if isinstance(resized, Reason):
                 return refused_on_node(self.profile, plugin.name, resized, node.name)
             state.pod = pod = resized or pod
-        return self._placement(state, evaluation, row)
+        return self._placement(state, evaluation, row, choice.tied)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
@@ -343,7 +346,7 @@ class Engine:
         key = plugin.waits_as(pod) if plugin is not None else None
         return (plugin_name, key) if key is not None else None
 
-    def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
+    def _placement(self, state: CycleState, evaluation: Evaluation, row: int, tied: int) -> Placement:
         columns = self._state.view.columns
         names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
@@ -360,7 +363,7 @@ class Engine:
             best_nodes=tuple([names[each] for each in rows]),
             best_scores=tuple([evaluation.scores_of(each) for each in rows]),
             plugins=evaluation.score_names,
-            tied=self._chooser.tied,
+            tied=tied,
         )
 
 
