@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
-from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, Placements
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY
 from koordinator.scheduler.plugins.coscheduling.network_topology.planner import (
     INVALID_PLAN,
@@ -28,6 +28,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.planner import 
     in_turn,
 )
 from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
+from koordinator.scheduler.plugins.preemption import Placements
 
 _TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)
 _EVENTS: Final = _TOPOLOGY_EVENTS | {EventKind.NODE_ADD, EventKind.NODE_LABEL}
