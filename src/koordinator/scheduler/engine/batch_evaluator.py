@@ -60,7 +60,8 @@ class BatchResults:
             slot = self._slot_of[id(cached)] = len(self._members)
             values, size = self._values[slot], self._columns.size
             values[:size] = cached.values[:size]
-            cached.values, cached.refresher, cached.in_batch = values, refresher, self
+            cached.keep(values)
+            cached.refresher, cached.in_batch = refresher, self
             self.has_rejected |= isinstance(cached, CachedFilterResults) and cached.has_rejected
         self._slots[number] = slot
 
@@ -101,7 +102,7 @@ class BatchResults:
             cached.adopt()
             cached.refresher = cached.in_batch = None
             if cached.values.base is self._values:
-                cached.values = cached.values.copy()
+                cached.keep(cached.values.copy())
 
 
 FAR: Final = 12

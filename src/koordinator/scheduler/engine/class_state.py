@@ -36,6 +36,8 @@ class ClassState:
         ]
         """Each with its weighted scores after scaling, where the plugin scales them: these differ by class, since the
         feasible rows do."""
+        self._scaled_of_row: list[memoryview | None] = [None] * len(self._scores)
+        """The scaled ones, to read one by one, see CachedResults.of_row."""
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
@@ -139,11 +141,10 @@ class ClassState:
 
     def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:
-            own = zip(self._overlaid[row].scores, self._scores_and_scaled, strict=True)
-            return [value if scaled is None else scaled.item(row) for value, (_, scaled) in own]
-        return [
-            score.values.item(row) if scaled is None else scaled.item(row) for score, scaled in self._scores_and_scaled
-        ]
+            own = zip(self._overlaid[row].scores, self._scaled_of_row, strict=True)
+            return [value if scaled is None else scaled[row] for value, scaled in own]
+        pairs = zip(self._scores, self._scaled_of_row, strict=True)
+        return [score.of_row[row] if scaled is None else scaled[row] for score, scaled in pairs]
 
     def hide(self, row: int) -> int:
         """Exclude ``row`` from the choice until ``show``; returns its total."""
@@ -283,7 +284,7 @@ class ClassState:
             first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), len(self._filters))
         else:
             for entry in self._filters:
-                if entry.has_rejected and entry.values.item(row):
+                if entry.has_rejected and entry.of_row[row]:
                     break
                 first += 1
         feasible, before = first == len(self._filters), self.feasible.item(row)
@@ -337,6 +338,7 @@ class ClassState:
             (score, None if scaled is None else _longer(scaled, capacity, fill=0))
             for score, scaled in self._scores_and_scaled
         ]
+        self._scaled_of_row = [None if scaled is None else scaled.data for _, scaled in self._scores_and_scaled]
 
 
 def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:

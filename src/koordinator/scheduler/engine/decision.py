@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,6 +14,9 @@ from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
+
+if TYPE_CHECKING:
+    from koordinator.scheduler.engine.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Placement(msgspec.Struct, frozen=True):
     state: CycleState
     """The attempt, with the pod and a reference to the node."""
     pod: PodInfo
+    profile: Profile
+    """Without the plugins that do not concern the pod."""
     node: NodeReference
     evaluated: int
     feasible: int

@@ -115,7 +115,7 @@ class Engine:
                     refusal = finder.name, found
                 else:
                     only = found
-            key = self.profile.class_key(pod)
+            key = profile.class_key(pod)
             pod_class = self._class_of(key, pod)
         except Exception as error:
             _raise_as_plugin_error(error)
@@ -133,7 +133,7 @@ class Engine:
         self._state.assume(state.pod, state.node.name)
         begun = self.times.begin()
         try:
-            refusal = self._reserve(state, state.pod, state.node)
+            refusal = self._reserve(placement.profile, state, state.pod, state.node)
         except Exception as error:
             self.times.end("Reserve", begun, "Error")
             self.forget(placement)
@@ -144,9 +144,10 @@ class Engine:
             return refused_on_node(self.profile, *refusal, placement.node_name)
         return None
 
-    def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
+    def _reserve(
+        self, profile: Profile, state: CycleState, pod: PodInfo, node: NodeReference
+    ) -> tuple[str, Reason] | None:
         """The plugin that rejects the node and its reason; None if none does."""
-        profile = self.profile.for_pod(pod)
         for name, result in allocate(profile, state, pod, node):
             if isinstance(result, Reason):
                 return name, result
@@ -161,7 +162,7 @@ class Engine:
         """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
         seconds (none: the pod may be bound), or a rejection. After that, or a PluginError, ``assume`` is undone."""
         waits: dict[str, float] = {}
-        plugins = self.profile.for_pod(placement.pod).permit
+        plugins = placement.profile.permit
         if not plugins:
             return waits
         begun = self.times.begin()
@@ -184,7 +185,7 @@ class Engine:
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
         does not prevent the rest from being undone."""
-        for plugin in reversed(self.profile.for_pod(placement.pod).reserve):
+        for plugin in reversed(placement.profile.reserve):
             self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
@@ -192,7 +193,7 @@ class Engine:
 
     def post_bind(self, placement: Placement) -> None:
         """Run the PostBind plugins after the binding; their errors are reported and change nothing."""
-        if plugins := self.profile.for_pod(placement.pod).post_bind:
+        if plugins := placement.profile.post_bind:
             begun = self.times.begin()
             for plugin in plugins:
                 self._notify(plugin.name, plugin.post_bind, placement.state, placement.pod, placement.node)
@@ -250,8 +251,10 @@ class Engine:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):
                 return refused_on_node(self.profile, plugin.name, resized, node.name)
-            state.pod = pod = resized or pod
-        return self._placement(state, evaluation, row, choice.tied)
+            if resized is not None:
+                state.pod = pod = resized
+                profile = self.profile.for_pod(pod)
+        return self._placement(state, profile, evaluation, row, choice.tied)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
@@ -346,7 +349,7 @@ class Engine:
         key = plugin.waits_as(pod) if plugin is not None else None
         return (plugin_name, key) if key is not None else None
 
-    def _placement(self, state: CycleState, evaluation: Evaluation, row: int, tied: int) -> Placement:
+    def _placement(self, state: CycleState, profile: Profile, evaluation: Evaluation, row: int, tied: int) -> Placement:
         columns = self._state.view.columns
         names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
@@ -356,6 +359,7 @@ class Engine:
         return Placement(
             state,
             state.pod,
+            profile,
             node,
             evaluated=evaluated,
             feasible=feasible,
