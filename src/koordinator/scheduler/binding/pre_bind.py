@@ -51,7 +51,7 @@ class PreBindStage:
         PluginError."""
         placement = binding.placement
         state, pod, node = placement.state, placement.pod, placement.node
-        profile = binding.engine.profile.for_pod(pod)
+        profile = placement.profile
         for plugin in profile.pre_bind:
             try:
                 if plugin.pre_binds(state, pod, node):
@@ -125,7 +125,7 @@ class PreBindStage:
         self, profile: Profile, placement: Placement, *, for_reservation: bool
     ) -> BindOutcome | StatusPatch:
         """Whether a plugin has bound the pod, or leaves that to the binder."""
-        if not for_reservation and not _is_bound_by_plugin(profile.for_pod(placement.pod), placement.pod):
+        if not for_reservation and not _is_bound_by_plugin(placement.profile, placement.pod):
             return BindOutcome.BY_API
         for binder in profile.bind:
             work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
@@ -142,15 +142,14 @@ class PreBindStage:
         """Write everything but annotations that the Binding can carry."""
         placement, request, changes = binding.placement, binding.request, PodChanges()
         state, pod, node = placement.state, placement.pod, placement.node
-        own = profile.for_pod(pod)
-        for plugin in own.pre_bind:
+        for plugin in placement.profile.pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if not changes:
             return
         first = profile.first(PodPatcher)
-        if first is not None and not _is_bound_by_plugin(own, pod):
+        if first is not None and not _is_bound_by_plugin(placement.profile, pod):
             annotations = first.binding_annotations(pod, changes)
             if annotations is not None:
                 assert isinstance(request, PodBinding), "it is a pod of the API"

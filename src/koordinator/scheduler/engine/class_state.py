@@ -51,6 +51,8 @@ class ClassState:
         """The index of the first filter that rejects a row; one more than the last where none does."""
         self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
         """How many rows each filter is the first to reject."""
+        self._passed = len(self._filters)
+        """That index where none does."""
         self._first_names: tuple[str, ...] | None = ()
         """The names of those filters; None when they have to be recomputed."""
         self.version = -1
@@ -103,7 +105,7 @@ class ClassState:
         for score, scaled in self._scores_and_scaled:
             if scaled is not None or not score.is_pod_dependent:
                 totals += (score.values if scaled is None else scaled)[:size]
-        np.copyto(totals, INFEASIBLE, where=first != len(self._filters))
+        np.copyto(totals, INFEASIBLE, where=first != self._passed)
         np.copyto(totals, undecided, where=first != self._first[:size])
         return totals
 
@@ -132,12 +134,13 @@ class ClassState:
         self.show(hidden)
         return found
 
-    def scores_of(self, row: int) -> list[int]:
-        """Weighted scores of the row, in the order of ``score_names``; to be read only."""
-        found = self._scores_of.get(row)
-        if found is None:
-            found = self._scores_of[row] = self._read_scores(row)
-        return found
+    def scores_of(self, rows: Iterable[int]) -> tuple[list[int], ...]:
+        """Of each row, the weighted scores in the order of ``score_names``; to be read only."""
+        known = self._scores_of
+        for row in rows:
+            if row not in known:
+                known[row] = self._read_scores(row)
+        return tuple([known[row] for row in rows])
 
     def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:
@@ -225,7 +228,7 @@ class ClassState:
         left as they are."""
         where = self._where(rows)
         first = self._first_of(where, rows.shape[0])
-        feasible = first == len(self._filters)
+        feasible = first == self._passed
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
@@ -243,9 +246,8 @@ class ClassState:
     def _first_of(self, where: Any, count: int, *, only_static: bool = False) -> NDArray[np.int16]:
         """The index of the first filter that rejects each of ``count`` rows, as in ``_first``; with ``only_static``, of
         the filters that depend on the node alone."""
-        passed = len(self._filters)
-        first = np.full(count, passed, dtype=np.int16)
-        for index in range(passed - 1, -1, -1):
+        first = np.full(count, self._passed, dtype=np.int16)
+        for index in range(self._passed - 1, -1, -1):
             entry = self._filters[index]
             if not entry.has_rejected or (only_static and entry.is_pod_dependent):
                 continue
@@ -281,13 +283,13 @@ class ClassState:
         """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
         first = 0
         if row in self._overlaid:
-            first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), len(self._filters))
+            first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), self._passed)
         else:
             for entry in self._filters:
                 if entry.has_rejected and entry.of_row[row]:
                     break
                 first += 1
-        feasible, before = first == len(self._filters), self.feasible.item(row)
+        feasible, before = first == self._passed, self.feasible.item(row)
         if not (feasible and before):
             known = self._first.item(row)
             if first != known:
@@ -319,7 +321,7 @@ class ClassState:
         """Make rows infeasible that no plugin evaluates any more."""
         for row in rows.tolist() if self._overlaid else ():
             self._overlaid.pop(row, None)
-        self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))
+        self._count_first(rows, np.full(rows.shape[0], self._passed, dtype=np.int16))
         self.feasible[rows] = False
         self.feasible_count = int(np.count_nonzero(self.feasible))
         self.totals[rows] = INFEASIBLE
@@ -333,7 +335,7 @@ class ClassState:
     def _grow(self, capacity: int) -> None:
         self.feasible = _longer(self.feasible, capacity, fill=False)
         self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
-        self._first = _longer(self._first, capacity, fill=len(self._filters))
+        self._first = _longer(self._first, capacity, fill=self._passed)
         self._scores_and_scaled = [
             (score, None if scaled is None else _longer(scaled, capacity, fill=0))
             for score, scaled in self._scores_and_scaled

@@ -83,9 +83,7 @@ class Engine:
         """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
         self._timed = [
-            (part.name, part)
-            for part in profile.parts
-            if isinstance(part, EventHandler) and type(part).on_time is not EventHandler.on_time
+            (part.name, part) for part in profile.parts if isinstance(part, EventHandler) and part.keeps_time
         ]
         self._forgetting = profile.all(ForgetHandler)
         self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
@@ -239,7 +237,8 @@ class Engine:
             choice = evaluation.take(only, attempt.has_capacity)
         else:
             preferred = profile.preferring.prefer_nodes(pod) if profile.preferring is not None else ()
-            if nominated := self._state.view.nominations.node_of(pod.uid):
+            nominations = self._state.view.nominations
+            if not nominations.is_empty and (nominated := nominations.node_of(pod.uid)):
                 preferred = nominated, *preferred
             choice = evaluation.choose(preferred, attempt.has_capacity, self._random)
         row = choice.row
@@ -365,7 +364,7 @@ class Engine:
             feasible=feasible,
             rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
             best_nodes=tuple([names[each] for each in rows]),
-            best_scores=tuple([evaluation.scores_of(each) for each in rows]),
+            best_scores=evaluation.scores_of(rows),
             plugins=evaluation.score_names,
             tied=tied,
         )

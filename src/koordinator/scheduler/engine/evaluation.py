@@ -9,11 +9,11 @@ and no pass over all nodes. ``choose`` selects one of the nodes that passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
@@ -46,8 +46,7 @@ class RandomSource(Protocol):
     def randrange(self, stop: int, /) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The row that a pod goes to."""
 
     row: int | None
@@ -233,7 +232,7 @@ class Evaluation(ClassState):
         if one_by_one:
             for row in rows.tolist():
                 stale |= self._conclude(row)
-        elif further is not None or aspects & _OF_NODE or _last_change(self._filters) > self.version:
+        elif further is not None or aspects & _OF_NODE or _has_changed(self._filters, self.version):
             stale |= self._refresh_feasible(meant)
         if (stale or self._is_stale()) and self._rescale():
             self._add_up()
@@ -242,7 +241,7 @@ class Evaluation(ClassState):
 
     def _is_stale(self) -> bool:
         """Whether a score has changed that others are scaled by."""
-        return _last_change(self._scaling) > self.version
+        return _has_changed(self._scaling, self.version)
 
     def _evaluate(self, cached: Iterable[CachedResults], aspects: int, rows: Rows) -> None:
         for each in cached:
@@ -326,6 +325,6 @@ class Evaluation(ClassState):
         return raw
 
 
-def _last_change(cached: Iterable[CachedResults]) -> int:
-    """The version of the columns at which a value of ``cached`` last changed."""
-    return max([each.changed_at for each in cached], default=-1)
+def _has_changed(cached: Iterable[CachedResults], version: int) -> bool:
+    """Whether a value of ``cached`` has changed after ``version`` of the columns."""
+    return bool([each for each in cached if each.changed_at > version])

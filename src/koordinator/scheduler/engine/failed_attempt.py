@@ -95,7 +95,8 @@ class Attempt:
 
     def has_capacity(self, row: int) -> bool:
         """Whether the pod fits on a feasible row beside the pods that are nominated to it before this one."""
-        return not nominated_before(self._view, self._pod, row) or self.fits(row, ())
+        view = self._view
+        return view.nominations.is_empty or not nominated_before(view, self._pod, row) or self.fits(row, ())
 
     @cached_property
     def statuses(self) -> Sequence[NodeStatus]:

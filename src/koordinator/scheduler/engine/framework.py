@@ -203,6 +203,11 @@ class EventHandler:
         new, changed or, with None, gone. Also called for a new node whose object arrived first."""
         return
 
+    @property
+    def keeps_time(self) -> bool:
+        """Whether ``on_time`` has to be called."""
+        return type(self).on_time is not EventHandler.on_time
+
     def on_time(self, now: datetime) -> None:
         """Called before every decision with its time: touch the rows that the passing of time alone has changed (an
         expired measurement). Must be quick when nothing is due."""

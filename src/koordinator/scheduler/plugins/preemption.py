@@ -154,6 +154,8 @@ class PreemptionPlanner:
         """Why the pod may not preempt (now); empty if it may."""
         if pod.pod.spec.preemption_policy == "Never":
             return NEVER
+        if self._view.nominations.is_empty:
+            return ""
         for each in self._policy.preemptors(pod):
             # For other preemptors, it is not known on which nodes preemption would not help.
             statuses = self._policy.statuses(attempt) if each.uid == pod.uid else ()
@@ -173,6 +175,8 @@ class PreemptionPlanner:
 
     def _cleared(self, pod: PodInfo) -> tuple[Nomination, ...]:
         """The nominations of a failed plan: all others are cleared, so that other pods can use their nodes."""
+        if self._view.nominations.is_empty:
+            return ()
         waiting = [each for each, _ in self._policy.waiting.values()]
         others = [each for each in (*self._policy.preemptors(pod), *waiting) if each.uid != pod.uid]
         return tuple(Nomination(each, "") for each in others if self._view.nominations.node_of(each.uid))

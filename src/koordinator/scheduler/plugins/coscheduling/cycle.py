@@ -114,7 +114,7 @@ class GangCycle(
 
     def _preempted(self, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, Plan]:
         """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
-        member = self.cache.member(pod.uid)
+        member = self.cache.by_uid.get(pod.uid)
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
@@ -168,7 +168,7 @@ class GangCycle(
         return Counter(held.node_name for held in waiting if held is not None)
 
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
-        member, wave = self.cache.member(pod.uid), self.cache.wave
+        member, wave = self.cache.by_uid.get(pod.uid), self.cache.wave
         group = member.gang.group if member is not None and not member.gang.is_released else None
         about, found = self._last_preemption
         preemption = found if about == pod.uid else None
@@ -226,7 +226,7 @@ class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, Reservat
     def _binding_changes(self, uid: str, present: Mapping[str, str]) -> Mapping[str, str | None]:
         """Annotations by which node agents recognise pods that are bound together; None removes those of an earlier
         attempt."""
-        member = self.cache.member(uid)
+        member = self.cache.by_uid.get(uid)
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)
             return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))

@@ -48,7 +48,8 @@ class GangCache:
         self.wave: Wave | None = None
         """The current attempt."""
         self._defaults = defaults or Defaults()
-        self._members: dict[str, Member] = {}
+        self.by_uid: dict[str, Member] = {}
+        """The members of all gangs, to be read only."""
         self._groups: dict[str, Group] = {}
         self.instructions = Instructions()
         """What is to be done since they were taken last."""
@@ -56,8 +57,8 @@ class GangCache:
 
     def clear(self) -> None:
         """Forget all events. Members and groups that are shown again are where they were in their attempts."""
-        self._known: tuple[dict[str, Member], dict[str, Group]] = self._members, self._groups
-        self._members, self._groups = {}, {}
+        self._known: tuple[dict[str, Member], dict[str, Group]] = self.by_uid, self._groups
+        self.by_uid, self._groups = {}, {}
         self._naming: dict[str, dict[str, Group]] = {}
         """Id of a gang -> the groups that include it, by their ids; mostly one."""
         self.gangs.clear()
@@ -66,9 +67,6 @@ class GangCache:
         """Return the instructions collected since the last call, and clear them."""
         taken, self.instructions = self.instructions, Instructions()
         return taken
-
-    def member(self, uid: str) -> Member | None:
-        return self._members.get(uid)
 
     @property
     def groups(self) -> Iterable[Group]:
@@ -79,7 +77,7 @@ class GangCache:
     def set_pod(self, pod: Pod, node_name: str) -> None:
         """The pod was added or updated; ``node_name`` is its node, "" if it has none."""
         uid, gang_id = pod.metadata.uid, gang_id_of(pod)
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is not None and member.gang.id != gang_id:
             self.remove_pod(uid)
             member = None
@@ -88,7 +86,7 @@ class GangCache:
         if member is None:
             gang = self.gangs.get(gang_id) or self._new_gang(gang_id)
             known = self._known[0].pop(uid, None)
-            member = self._members[uid] = known or Member(pod, gang)
+            member = self.by_uid[uid] = known or Member(pod, gang)
             member.pod, member.gang = pod, gang
             gang.add(member)
             self._join_wave(member)
@@ -101,7 +99,7 @@ class GangCache:
 
     def remove_pod(self, uid: str) -> None:
         """The pod was deleted, or has finished."""
-        member = self._members.pop(uid, None)
+        member = self.by_uid.pop(uid, None)
         if member is None:
             return
         gang, group = member.gang, member.gang.group
@@ -162,7 +160,7 @@ class GangCache:
 
     def begin_attempt(self, uid: str) -> str:
         """Begin the scheduling attempt of a pod. Return why the pod is rejected; empty if it is not."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None:
             return ""
         self._known = {}, {}
@@ -184,7 +182,7 @@ class GangCache:
         """The uid of the member to be tried next; None if there is no wave, or the wave has just ended."""
         wave = self.wave
         while wave is not None and wave.todo:
-            member = self._members.get(wave.todo.popleft())
+            member = self.by_uid.get(wave.todo.popleft())
             if member is None or member.state is not MemberState.PENDING or member.uid in wave.attempted:
                 continue
             if member.is_schedulable:
@@ -195,7 +193,7 @@ class GangCache:
 
     def attempt_failed(self, uid: str, error: str) -> None:
         """The scheduling attempt of a member failed; ``error`` says why."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None or member.state is not MemberState.PENDING:
             return
         if member.not_bound == _NOT_DONE:
@@ -217,14 +215,14 @@ class GangCache:
     def not_freed_by(self, uid: str) -> Collection[str]:
         """The uids of pods that the node released by the member ``uid`` must not requeue: members of its group that
         found no node in an attempt that began with a member of the same spec. They would only fail the same way."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         group = member.gang.group if member is not None else None
         return group.need_foreign_capacity if group is not None else ()
 
     def permit(self, uid: str) -> float | None:
         """A member was assumed on a node. Return how many seconds at most it waits for the others; or None if it may be
         bound, together with all members that wait. Raises LookupError if the pod's gang is unknown."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None or member.gang.declaration is None or member.gang.group is None:
             raise LookupError("Gang not found")
         member.gang.move(member, MemberState.WAITING)
@@ -236,7 +234,7 @@ class GangCache:
 
     def unreserve(self, uid: str) -> None:
         """The reservation of a member that was assumed on a node was undone."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None or member.state is MemberState.BOUND:
             return
         state, was_rejected = member.state, member.is_rejected
@@ -259,7 +257,7 @@ class GangCache:
 
     def bound(self, uid: str) -> None:
         """A member was bound."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is not None and member.state is not MemberState.BOUND:
             self._to_bound(member)
             self._review(member.gang)

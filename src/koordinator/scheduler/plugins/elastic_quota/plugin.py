@@ -111,9 +111,12 @@ class ElasticQuota(
         refusal = self.refusal(pod)
         return Reason(refusal) if refusal is not None else None
 
+    @property
+    def keeps_time(self) -> bool:
+        return IGNORE_OVERDUE in self.view.gates
+
     def on_time(self, now: datetime) -> None:
-        if IGNORE_OVERDUE in self.view.gates:
-            self._handlers.forget_overdue(now)
+        self._handlers.forget_overdue(now)
 
     def next_time_event(self) -> float | None:
         return self._handlers.next_overdue
@@ -138,7 +141,7 @@ class ElasticQuota(
             node,
             request_of(pod, self.view),
             is_non_preemptible=is_non_preemptible(pod.pod),
-            is_counted=self.accounts.pod(pod.uid) is not None,
+            is_counted=pod.uid in self.accounts.pods,
             rules=self._rules,
         )
 

@@ -104,7 +104,7 @@ class LoadAwareScheduling(
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != "NodeMetric":
             return
-        node = self._node(row)
+        node = self._nodes.get(row) or self._new(row)
         before = node.metric
         node.metric = read_report(obj, self._settings, before, self._now()) if isinstance(obj, NodeMetric) else None
         if node.metric is None:
@@ -127,7 +127,7 @@ class LoadAwareScheduling(
         if is_finished(pod.pod):
             self.on_pod_removed(row, pod)
             return
-        node = self._node(row)
+        node = self._nodes.get(row) or self._new(row)
         more = node.assign(pod.uid, self._assigned(node, pod))
         if more is not None and self._columns.shift(row, more, 1):
             self.view.columns.touch(row, Aspect.LOAD)
@@ -198,7 +198,7 @@ class LoadAwareScheduling(
         return Expected.of(self._estimates.of(pod)) if self._settings.scores else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
-        return self._rules.scores(state, rows)
+        return self._rules.score(state, rows) if isinstance(rows, int) else self._rules.scores(state, rows)
 
     def batch_score(self) -> BatchKernel:
         return BatchLoadScores(self._columns, self._rules, len(self._settings.resources))
@@ -262,10 +262,8 @@ class LoadAwareScheduling(
         known = node.pods.get(pod.uid)
         return self._estimates.assigned(pod, known.assigned_at if known is not None else self._now())
 
-    def _node(self, row: int) -> NodeLoad:
-        node = self._nodes.get(row)
-        if node is None:
-            node = self._nodes[row] = NodeLoad(len(self._settings.resources))
+    def _new(self, row: int) -> NodeLoad:
+        node = self._nodes[row] = NodeLoad(len(self._settings.resources))
         return node
 
     def _now(self) -> float:

@@ -73,14 +73,12 @@ class LoadRules:
                 codes = chosen(short & (codes == FEASIBLE), code, codes)
         return codes
 
-    def scores(self, expected: Expected, rows: SomeRows) -> Any:
+    def scores(self, expected: Expected, rows: Rows) -> Ints:
         """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
-        if isinstance(rows, int):
-            return self._score(expected, rows)
         columns = self._columns
         columns.ensure(rows.item(-1) if rows.size else 0)
         if not columns.exact:
-            return each_row(rows, partial(self._score, expected))
+            return each_row(rows, partial(self.score, expected))
         return self.scores_of(_at(columns.free[int(expected.prod)], rows) - expected.hundredfold, rows)
 
     def scores_of(self, left: Floats, rows: Rows, kinds: int = 1) -> Ints:
@@ -104,7 +102,7 @@ class LoadRules:
         known = _at(matrix, rows)
         return known if kinds == 1 else known.repeat(kinds, axis=1)
 
-    def _score(self, expected: Expected, row: int) -> int:
+    def score(self, expected: Expected, row: int) -> int:
         """The same for one row, exact whatever the amounts are."""
         columns, settings = self._columns, self._settings
         free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
