@@ -13,10 +13,10 @@ from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Reason
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, of_rows, zeros
-from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, DomainSums, Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     Carriers,
+    DomainSums,
     Matching,
     MatchingAll,
     OwnTerm,
@@ -25,6 +25,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     weight_of,
 )
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
+from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies
 
 AFFINITY: Final = 1
 ANTI_AFFINITY: Final = 2
@@ -72,7 +73,7 @@ class FilterState:
                 codes = chosen(sums.at(rows) > 0, code, codes)
         for _, sums in self._affinity.sums:
             alone = self._first_of_its_kind
-            near = of_rows(sums.topology.domains, rows) != NO_DOMAIN if alone else sums.at(rows) > 0
+            near = of_rows(sums.topology.domain, rows) != NO_DOMAIN if alone else sums.at(rows) > 0
             codes = chosen(near, codes, AFFINITY)
         return codes
 

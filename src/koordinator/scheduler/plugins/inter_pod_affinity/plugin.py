@@ -29,12 +29,12 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
-from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
 from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
 from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
+from koordinator.scheduler.plugins.topologies import Topologies
 
 _NUMBERS: Final = itertools.count()
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
@@ -81,13 +81,11 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
     # Events.
 
     def on_node(self, row: int, node: Node) -> None:
-        for topology in self._topologies:
-            topology.set(row, node)
+        self._topologies.set(row, node)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._existing.clear(row)
-        for topology in self._topologies:
-            topology.set(row, None)
+        self._topologies.set(row, None)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if self._existing.set(row, pod.uid, self._reader.of(pod).for_others):

@@ -36,7 +36,6 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     queueing_hint,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
-from koordinator.scheduler.plugins.pod_topology_spread.domains import Topologies
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     MISSING_KEY,
     READS,
@@ -47,6 +46,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
+from koordinator.scheduler.plugins.topologies import Topologies
 
 _TOO_UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
 _REASONS: Final[Mapping[int, Reason]] = {
@@ -78,10 +78,10 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         differ only in what the constraints do not depend on."""
 
     def on_node(self, row: int, node: Node) -> None:
-        self.topologies.set_node(row, node)
+        self.topologies.set(row, node)
 
     def on_node_removed(self, row: int, name: str) -> None:
-        self.topologies.remove_node(row)
+        self.topologies.set(row, None)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         self.selectors.on_object(kind, key, old, new)
