@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, EventHandler
+from koordinator.scheduler.engine.plugin_forms import CrossNodeScoreState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.cross_node_state import CrossNodeScoreState
 
 _MEBIBYTE: Final = 1024 * 1024
 _AT_LEAST: Final = 23 * _MEBIBYTE

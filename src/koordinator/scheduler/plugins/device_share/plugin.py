@@ -41,12 +41,11 @@ from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
 from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
-from koordinator.scheduler.plugins.device_share.gpu_memory import fits
+from koordinator.scheduler.plugins.device_share.documents import PlanningGauge, explained_devices, node_device_summary
 from koordinator.scheduler.plugins.device_share.instances import instances
-from koordinator.scheduler.plugins.device_share.metrics import PlanningGauge
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
+from koordinator.scheduler.plugins.device_share.requests import fits
 from koordinator.scheduler.services.provider import ServiceProvider
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)

@@ -48,11 +48,10 @@ from koordinator.scheduler.plugins.elastic_quota.gates import (
     IGNORE_OVERDUE,
     MULTI_QUOTA_TREE,
 )
-from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController
-from koordinator.scheduler.plugins.elastic_quota.summary import document_of, summarize
+from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, document_of, summarize
 from koordinator.scheduler.plugins.preemption import PreemptionPlanner
 from koordinator.scheduler.services.provider import ServiceProvider
 

@@ -23,11 +23,10 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
-from koordinator.scheduler.engine.plugin_forms import SomeRows
+from koordinator.scheduler.engine.plugin_forms import CrossNodeFilterState, CrossNodeScoreState, SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
 from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation

@@ -21,10 +21,10 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
+from koordinator.scheduler.engine.plugin_forms import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     EVENTS_TO_REGISTER,
     NO_CONSTRAINTS,
