@@ -147,7 +147,7 @@ class Walk:
             for uid, each in gang.members.items()
         )
         now = (wave.group.id, len(wave.permitted), bool(wave.failure)) if wave else None
-        return frozenset(pods.items()), now, tuple(group.once_satisfied for group in cache.groups)
+        return frozenset(pods.items()), now, tuple(group.once_satisfied for group in cache.groups.values())
 
 
 def first_of_each_gang(uids: Iterable[str]) -> list[str]:

@@ -37,6 +37,7 @@ from koordinator.scheduler.plugins.coscheduling.interruption import next_wave
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
 SUCCEEDED: Final = "gang is already succeed"
 _NOT_DONE: Final = "its binding was given up"
+_UNRESERVED: Final = 'Gang "{}" gets rejected due to Pod "{}" in Unreserve'
 
 
 class GangCache:
@@ -50,15 +51,16 @@ class GangCache:
         self._defaults = defaults or Defaults()
         self.by_uid: dict[str, Member] = {}
         """The members of all gangs, to be read only."""
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
+        """By their ids, to be read only."""
         self.instructions = Instructions()
         """What is to be done since they were taken last."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all events. Members and groups that are shown again are where they were in their attempts."""
-        self._known: tuple[dict[str, Member], dict[str, Group]] = self.by_uid, self._groups
-        self.by_uid, self._groups = {}, {}
+        self._known: tuple[dict[str, Member], dict[str, Group]] = self.by_uid, self.groups
+        self.by_uid, self.groups = {}, {}
         self._naming: dict[str, dict[str, Group]] = {}
         """Id of a gang -> the groups that include it, by their ids; mostly one."""
         self.gangs.clear()
@@ -67,10 +69,6 @@ class GangCache:
         """Return the instructions collected since the last call, and clear them."""
         taken, self.instructions = self.instructions, Instructions()
         return taken
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        return self._groups.values()
 
     # Events of the API.
 
@@ -105,7 +103,7 @@ class GangCache:
         gang, group = member.gang, member.gang.group
         gang.remove(member)
         if member.state is MemberState.WAITING and gang.is_strict:
-            self._reject_waiting(group, _unreserved(member))
+            self._reject_waiting(group, _UNRESERVED.format(member.gang.id, member.pod.metadata.name))
         if not gang.members and not gang.from_pod_group:
             self._drop(gang)
         self._review(gang)
@@ -120,8 +118,7 @@ class GangCache:
         """The PodGroup was added or updated."""
         metadata = pod_group.metadata
         gang = self.gangs.get(metadata.key) or self._new_gang(metadata.key)
-        gang.from_pod_group = True
-        gang.created_at = metadata.creation_timestamp
+        gang.from_pod_group, gang.created_at = True, metadata.creation_timestamp
         before = gang.declaration
         self._declare(gang, declared_by_pod_group(pod_group, self._defaults))
         self._review(gang)
@@ -249,7 +246,7 @@ class GangCache:
         # nodes the other needs would otherwise never run.
         gives_up = state is MemberState.WAITING and member.is_schedulable
         if member.gang.is_strict or gives_up:
-            why, wave = _unreserved(member), self._wave_of(member)
+            why, wave = _UNRESERVED.format(member.gang.id, member.pod.metadata.name), self._wave_of(member)
             if wave is not None and member.gang.is_strict and not wave.permitted:
                 wave.failure = wave.failure or why
             self._reject_waiting(member.gang.group, why)
@@ -287,10 +284,10 @@ class GangCache:
             return
         if group is not None:
             self._leave(gang, group)
-        group = self._groups.get(declaration.group_id)
+        group = self.groups.get(declaration.group_id)
         if group is None:
             known = self._known[1].pop(declaration.group_id, None)
-            group = self._groups[declaration.group_id] = known or Group(declaration.group)
+            group = self.groups[declaration.group_id] = known or Group(declaration.group)
             group.gangs.clear()
             for id_ in group.ids:
                 self._naming.setdefault(id_, {})[group.id] = group
@@ -311,7 +308,7 @@ class GangCache:
             self._reject(member, f'Gang "{gang.id}" is no more of the group that it waited for')
         if group.gangs:
             return
-        del self._groups[group.id]
+        del self.groups[group.id]
         for id_ in group.ids:
             naming = self._naming[id_]
             del naming[group.id]
@@ -401,7 +398,3 @@ class GangCache:
         self.instructions.ended.append(wave)
         if wave.group.is_strict:
             self._reject_waiting(wave.group, wave.failure or ALL_ATTEMPTED)
-
-
-def _unreserved(member: Member) -> str:
-    return f'Gang "{member.gang.id}" gets rejected due to Pod "{member.pod.metadata.name}" in Unreserve'

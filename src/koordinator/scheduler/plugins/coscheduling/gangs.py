@@ -51,7 +51,7 @@ class Gangs(EventHandler):
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
         clears it on an instance that waits to lead."""
-        self.metrics = GangMetrics(lambda: self.cache.groups)
+        self.metrics = GangMetrics(lambda: self.cache.groups.values())
         self.topology: ClusterTopology | None = None
         """The network topology; None if the scheduler does not watch it."""
         self._began: tuple[Wave, datetime] | None = None
