@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +13,7 @@ from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
-
-if TYPE_CHECKING:
-    from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +92,11 @@ class Rejection:
     """The reason, as it is in ``message``, of the plugin that ended the attempt before any node was filtered."""
     after: PostFilterResult = NO_PLAN
     """The result of the PostFilter plugins."""
+
+    @property
+    def why(self) -> str:
+        """``message`` without what PostFilter plugins have added."""
+        return self.message.removesuffix(f" {self.after.message}") if self.after.message else self.message
 
 
 class Attempt(msgspec.Struct, frozen=True):

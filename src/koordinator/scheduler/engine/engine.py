@@ -338,7 +338,7 @@ class Engine:
                 pod_class.rejected_at = view.columns.version
                 pod_class.rejections[variant] = rejection
         for transformer in self.profile.post_filter_transformers:
-            transformer.after_post_filter(pod, rejection)
+            transformer.after_post_filter(pod, rejection.why)
         return rejection
 
     def _waits_as(self, plugin_name: str, pod: PodInfo) -> Hashable:

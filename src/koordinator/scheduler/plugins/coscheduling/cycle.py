@@ -20,7 +20,6 @@ from koordinator.scheduler.engine.binding_points import (
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
-from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     DiagnosisPlugin,
@@ -147,10 +146,9 @@ class GangCycle(
                 waiting[each.uid] = (self.gangs.pending.get(each.uid, held.pod), held.node_name)
         return Job(pod, (pod, *others), waiting, group.id)
 
-    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
+    def after_post_filter(self, pod: PodInfo, why: str) -> None:
         """The first member for which there is no node ends the attempt of a Strict gang."""
-        after = rejection.after.message
-        self.after_failure(pod, rejection.message.removesuffix(f" {after}") if after else rejection.message)
+        self.after_failure(pod, why)
 
     def after_failure(self, pod: PodInfo, message: str) -> None:
         """Any other failure of a member, such as the error of a plugin, ends the attempt of a Strict gang, too."""
