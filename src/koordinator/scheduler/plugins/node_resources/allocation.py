@@ -39,8 +39,10 @@ class Fill(NamedTuple):
     resource from that row's score."""
 
 
-AmountsOfOne = tuple[int, int, int]
-"""Of one node and one resource: its weight, what is requested with the pod, and what is allocatable."""
+Item = tuple[Any, int, int]
+"""A resource that counts: where the amounts have it, what the pod adds, and its weight."""
+Amounts = Sequence[int] | Mapping[str, int]
+"""Of one node, by column or by name."""
 
 
 class Scorer(NamedTuple):
@@ -48,8 +50,9 @@ class Scorer(NamedTuple):
 
     of_many: Callable[[Fill], Ints]
     """Returns a score for each row."""
-    of_one: Callable[[Sequence[AmountsOfOne]], int | None] = lambda resources: None
-    """Returns the same for a single node in plain integers; None where it has no rule of its own for them."""
+    of_one: Callable[[Sequence[Item], Amounts, Amounts], int | None] = lambda items, requested, allocatable: None
+    """Returns the same for a single node in plain integers, from the requested and the allocatable amounts there; None
+    where it has no rule of its own for them."""
 
 
 class ResourceWeight(Protocol):
@@ -69,7 +72,7 @@ class Allocation:
     added: tuple[int, ...]
     with_defaults: bool
     """Whether requests with defaults count for CPU and memory instead of the plain ones."""
-    items: tuple[tuple[int, int, int], ...]
+    items: tuple[Item, ...]
     """``columns`` with ``added`` and their integer weights."""
     added_to_rows: Ints
     """``added`` in the shape (resources, 1)."""
@@ -120,10 +123,8 @@ class AllocationScorer:
         if not isinstance(rows, int):
             return self.score_many(allocation, allocation.added_to_rows, rows)
         numbers = self._columns.numbers[rows]
-        taken, whole = numbers.counted if allocation.with_defaults else numbers.requested, numbers.allocatable
-        found = self._of_one(
-            [(weight, taken[column] + more, whole[column]) for column, more, weight in allocation.items]
-        )
+        taken = numbers.counted if allocation.with_defaults else numbers.requested
+        found = self._of_one(allocation.items, taken, numbers.allocatable)
         return self.score(allocation, np.array((rows,), dtype=np.intp)).item() if found is None else found
 
     def score_many(self, like: Allocation, added: Ints, rows: Rows) -> Ints:

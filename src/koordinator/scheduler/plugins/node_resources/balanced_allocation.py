@@ -16,9 +16,9 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import (
     AllocationScorer,
-    AmountsOfOne,
     BatchAllocation,
     Fill,
+    Item,
     Scorer,
 )
 from koordinator.scheduler.plugins.resources_key import resources_key
@@ -74,14 +74,15 @@ def _deviation_of_some(requested: Any, allocatable: Any) -> Any:
     return _deviation(np.where(present, fractions, 0.0), present, present.sum(axis=0))
 
 
-def balanced_pair(resources: Sequence[AmountsOfOne]) -> int | None:
+def balanced_pair(items: Sequence[Item], requested: Any, allocatable: Any) -> int | None:
     """The same for one node and two resources, the usual case; None for any other."""
-    if len(resources) != 2:
+    if len(items) != 2:
         return None
-    (_, first_requested, first), (_, second_requested, second) = resources
-    if first <= 0 or second <= 0:
+    (first, more_of_first, _), (second, more_of_second, _) = items
+    if allocatable[first] <= 0 or allocatable[second] <= 0:
         return MAX_NODE_SCORE
-    one, other = first_requested / first, second_requested / second
+    one = (requested[first] + more_of_first) / allocatable[first]
+    other = (requested[second] + more_of_second) / allocatable[second]
     one, other = one if one < 1.0 else 1.0, other if other < 1.0 else 1.0
     deviation = (one - other if one > other else other - one) / 2
     return int((1 - deviation) * MAX_NODE_SCORE)

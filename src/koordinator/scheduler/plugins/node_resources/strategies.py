@@ -11,8 +11,8 @@ import numpy as np
 from koordinator.scheduler.engine.columns import Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.node_resources.allocation import (
-    AmountsOfOne,
     Fill,
+    Item,
     ResourceWeight,
     Scorer,
 )
@@ -62,21 +62,22 @@ def most_allocated(fill: Fill) -> Ints:
     return _mean_share(np.minimum(fill.requested, fill.allocatable, out=fill.requested), fill)
 
 
-def mean_share(resources: Iterable[AmountsOfOne], *, most: bool) -> int:
-    """0..100 for one node, NUMA node or device, as ``most_allocated`` or ``least_allocated`` computes it. A resource
-    with nothing allocatable does not count."""
+def mean_share(most: bool, items: Iterable[Item], requested: Any, allocatable: Any) -> int:
+    """0..100 for one node, NUMA node or device, as ``most_allocated`` or ``least_allocated`` computes it. The amounts
+    are by column or by name. A resource with nothing allocatable does not count."""
     total = weights = 0
-    for weight, requested, allocatable in resources:
-        if allocatable > 0:
-            part = requested if most else allocatable - requested
+    for key, more, weight in items:
+        whole = allocatable[key]
+        if whole > 0:
+            part = requested[key] + more if most else whole - requested[key] - more
             if part > 0:
-                total += (part * MAX_NODE_SCORE // allocatable if part < allocatable else MAX_NODE_SCORE) * weight
+                total += (part * MAX_NODE_SCORE // whole if part < whole else MAX_NODE_SCORE) * weight
             weights += weight
     return total // weights if weights else 0
 
 
-LEAST_ALLOCATED: Final = Scorer(least_allocated, partial(mean_share, most=False))
-MOST_ALLOCATED: Final = Scorer(most_allocated, partial(mean_share, most=True))
+LEAST_ALLOCATED: Final = Scorer(least_allocated, partial(mean_share, False))
+MOST_ALLOCATED: Final = Scorer(most_allocated, partial(mean_share, True))
 
 
 def scorer_for(strategy: Strategy) -> Scorer:
