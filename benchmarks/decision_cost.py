@@ -40,6 +40,7 @@ from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placemen
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
@@ -52,10 +53,10 @@ _TURN: Final = 50
 class WithoutRecords(Engine):
     """Decides the same and remembers nothing about it."""
 
-    def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
+    def _placement(self, state: CycleState, profile: Profile, evaluation: Evaluation, row: int, tied: int) -> Placement:
         assert state.node is not None, "a placement has a node"
         size = self._state.view.columns.size
-        return Placement(state, state.pod, state.node, size, evaluation.feasible_count, (), (), ())
+        return Placement(state, state.pod, profile, state.node, size, evaluation.feasible_count, (), (), ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from koordinator.scheduler.plugins.default_preemption import DefaultPreemption
 
 
 def make_node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **changes: Any) -> Node:

@@ -55,7 +55,9 @@ async def decide(client: Client, configuration: Path, pod: Pod) -> Decision:
     evaluation.refresh()
     names = view.columns.names
     passed = [row for row in view.columns.row_of.values() if evaluation.feasible.size and evaluation.feasible[row]]
-    scores = {names[row]: dict(zip(evaluation.score_names, evaluation.scores_of(row), strict=True)) for row in passed}
+    scores = {
+        names[row]: dict(zip(evaluation.score_names, evaluation.scores_of((row,))[0], strict=True)) for row in passed
+    }
     return Decision(scores, _failures(result), result)
 
 

@@ -125,7 +125,7 @@ class Breaking(
         self.at("resize_pod", pod)
         return None
 
-    def after_post_filter(self, pod: PodInfo, rejection: Any) -> None:
+    def after_post_filter(self, pod: PodInfo, why: str) -> None:
         self.at("after_post_filter", pod)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:

@@ -123,8 +123,8 @@ class Noting(PostFilterTransformer, Shared):
         super().__init__(args, view)
         self.noted: list[str] = []
 
-    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
-        self.noted.append(f"{pod.key}: {rejection.message}")
+    def after_post_filter(self, pod: PodInfo, why: str) -> None:
+        self.noted.append(f"{pod.key}: {why}")
 
 
 def test_after_post_filter_is_told_of_every_failure() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from koordinator.api.codec import convert
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.quantity import Quantity
+from koordinator.scheduler.engine import framework, plugin_forms
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Rows
-from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, RowFilterPlugin
-from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
+from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, PreFilterPlugin, ScorePlugin, SkipScore
+from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ElementwiseScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
@@ -135,14 +136,25 @@ def test_one_row_equals_that_row_among_all(
             assert scores == [plugin.score_one(pod, prepared, row) for row in range(len(nodes))]
 
 
-_FORMS = (FilterPlugin, ElementwiseFilterPlugin, RowFilterPlugin)
+_POINTS: Final = {"filter": FilterPlugin, "score": ScorePlugin}
+_PARTS: Final = [kind for plugin in BUILT_IN.values() for kind in (plugin, *plugin.part_types)]
+_OF_POINTS: Final = [(kind, point) for kind in _PARTS for point, base in _POINTS.items() if issubclass(kind, base)]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in BUILT_IN.values() if issubclass(kind, FilterPlugin)])
-def test_a_filter_has_one_form(kind: type[FilterPlugin]) -> None:
-    of_plugins = [base for base in kind.__mro__ if base not in _FORMS]
-    forms = {name for base in of_plugins for name in ("filter", "filter_one") if name in vars(base)}
-    assert len(forms) <= 1
+@pytest.mark.parametrize(("kind", "point"), _OF_POINTS, ids=lambda value: getattr(value, "__name__", value))
+def test_a_filter_and_a_score_have_one_form(kind: type[Plugin], point: str) -> None:
+    """A plugin writes the method for many rows, or that for one; the other follows from its base class."""
+    for_one = f"{point}_one"
+    of_plugins = [base for base in kind.__mro__ if base.__module__ not in (framework.__name__, plugin_forms.__name__)]
+    writes_many = any(point in vars(base) for base in of_plugins)
+    writes_one = any(vars(base).get(for_one) not in (None, getattr(base, point, None)) for base in of_plugins)
+    assert not (writes_many and writes_one)
+
+
+@pytest.mark.parametrize(("form", "point"), [(ElementwiseFilterPlugin, "filter"), (ElementwiseScorePlugin, "score")])
+def test_an_elementwise_rule_cannot_be_written_again_for_one_row(form: type[Plugin], point: str) -> None:
+    with pytest.raises(TypeError, match=f"Twice writes {point}_one beside {point}"):
+        type("Twice", (form,), {point: lambda *arguments: 0, f"{point}_one": lambda *arguments: 0})
 
 
 SIZES = [("500m", "1Gi"), ("2", "100Mi"), ("0", "1Gi"), ("1", "0"), ("8", "32Gi")]

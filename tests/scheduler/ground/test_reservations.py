@@ -99,7 +99,7 @@ def test_a_class_that_follows_says_what_a_new_one_would(steps: Sequence[tuple[st
     assert followed.feasible[rows].tolist() == fresh.feasible[rows].tolist()
     assert followed.totals[rows].tolist() == fresh.totals[rows].tolist()
     assert followed.feasible_count == fresh.feasible_count
-    assert [followed.scores_of(row) for row in rows] == [fresh.scores_of(row) for row in rows]
+    assert followed.scores_of(rows) == fresh.scores_of(rows)
     assert _failures(followed) == _failures(fresh)
 
 

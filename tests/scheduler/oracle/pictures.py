@@ -111,6 +111,6 @@ def _evaluated(scheduler: Scheduler, shape: str) -> Document:
     evaluation = Evaluation(profile, view, info)
     evaluation.refresh()
     return {
-        view.columns.names[row]: (_plain(results.objections(index)), repr(evaluation.scores_of(row)))
+        view.columns.names[row]: (_plain(results.objections(index)), repr(evaluation.scores_of((row,))[0]))
         for index, row in enumerate(results.rows.tolist())
     }

@@ -14,16 +14,12 @@ from koordinator.api.quantity import Quantity
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodRequest
 from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, Scorer
-from koordinator.scheduler.plugins.node_resources.balanced_allocation import balanced
-from koordinator.scheduler.plugins.node_resources.strategies import (
-    least_allocated,
-    least_allocated_of_one,
-    most_allocated,
-)
+from koordinator.scheduler.plugins.node_resources.balanced_allocation import BALANCED
+from koordinator.scheduler.plugins.node_resources.strategies import LEAST_ALLOCATED, MOST_ALLOCATED
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 
-SCORERS: dict[str, Scorer] = {"least": least_allocated, "most": most_allocated, "balanced": balanced}
+SCORERS: dict[str, Scorer] = {"least": LEAST_ALLOCATED, "most": MOST_ALLOCATED, "balanced": BALANCED}
 BATCH = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
 KINDS = st.tuples(st.integers(0, 9000), st.integers(0, 1 << 34), st.booleans(), st.booleans())
 NODES = st.tuples(st.integers(0, 16), st.sampled_from([0, 1 << 30, 1 << 34, 1 << 50]), st.sampled_from([0, 8000]))
@@ -57,7 +53,7 @@ def test_kinds_together_get_what_each_gets_by_itself(
         allocations.append(by_itself.prepare(pod, non_zero=non_zero))
         together.put(slot, pod, allocations[-1])
     rows = np.arange(columns.size, dtype=np.intp)
-    expected = [[by_itself.score_one(allocation, row) for allocation in allocations] for row in rows.tolist()]
+    expected = [[by_itself.score(allocation, row) for allocation in allocations] for row in rows.tolist()]
     assert together.evaluate(rows).tolist() == expected
 
 
@@ -69,10 +65,10 @@ def test_what_pods_request_of_a_resource_before_a_node_offers_it_counts_in_array
     node = make_node("n", cpu="16", memory=str(1 << 34))
     offered = {**node.status.allocatable, BATCH[0]: Quantity.from_value(8000)}
     columns.set_node(replace(node, status=replace(node.status, allocatable=offered)))
-    scorer = AllocationScorer(columns, [Weight("cpu", 1), Weight(BATCH[0], 1)], least_allocated, least_allocated_of_one)
+    scorer = AllocationScorer(columns, [Weight("cpu", 1), Weight(BATCH[0], 1)], LEAST_ALLOCATED)
     pod = describe(make_pod("p", cpu="1", memory="1"))
     pod.request = PodRequest({**pod.request.amounts, BATCH[0]: 1000}, pod.request.non_zero)
     allocation = scorer.prepare(pod, non_zero=True)
     scores = scorer.score(allocation, np.arange(1, dtype=np.intp)).tolist()
     # 13 of 16 CPUs are free, and 3000 of 8000.
-    assert scores == [scorer.score_one(allocation, 0)] == [(81 + 37) // 2]
+    assert scores == [scorer.score(allocation, 0)] == [(81 + 37) // 2]

@@ -55,7 +55,7 @@ def filter_results(evaluation: Evaluation, fixture: ClusterFixture) -> dict[str,
     found = {}
     for name, row in fixture.view.columns.row_of.items():
         feasible = bool(evaluation.feasible[row])
-        found[name] = int(evaluation.totals[row]), evaluation.scores_of(row) if feasible else []
+        found[name] = int(evaluation.totals[row]), evaluation.scores_of((row,))[0] if feasible else []
     return found
 
 

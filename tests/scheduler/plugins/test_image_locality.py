@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -204,7 +205,7 @@ def test_images_that_stay_the_same_change_no_score() -> None:
     fixture = ClusterFixture(a=LARGE, b=[])
     pod = fixture.info(make_pod("p", "x:1"))
     state = fixture.plugin.pre_score(pod)
-    state.scores()
+    state.scores(np.ones(2, dtype=np.bool_))
     fixture.set_node("a", LARGE)
     rows = fixture.view.columns.alive[:2].nonzero()[0]
     assert not fixture.plugin.apply_score_delta(pod, state, rows)

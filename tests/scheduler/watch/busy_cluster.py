@@ -244,6 +244,6 @@ def _evaluated(profile: Profile, fixture: RunningScheduler, document: Document) 
     evaluation = Evaluation(profile, view, info)
     evaluation.refresh()
     return {
-        view.columns.names[row]: (repr(results.objections(index)), evaluation.scores_of(row))
+        view.columns.names[row]: (repr(results.objections(index)), evaluation.scores_of((row,))[0])
         for index, row in enumerate(results.rows.tolist())
     }

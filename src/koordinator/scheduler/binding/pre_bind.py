@@ -71,7 +71,7 @@ class PreBindStage:
         placement, profile, times = binding.placement, binding.engine.profile, binding.engine.times
         begun = times.begin()
         for_reservation = stands_for_a_reservation(profile, placement.pod)
-        by_plugin = for_reservation or profile.for_pod(placement.pod).is_bound_by_plugin(placement.pod)
+        by_plugin = for_reservation or placement.profile.is_bound_by_plugin(placement.pod)
         try:
             if for_reservation:
                 await self._pre_bind_reservation(profile, placement)
@@ -117,7 +117,7 @@ class PreBindStage:
         """Write everything but annotations that the Binding can carry."""
         placement, request, changes = binding.placement, binding.request, PodChanges()
         state, pod, node = placement.state, placement.pod, placement.node
-        for plugin in profile.for_pod(pod).pre_bind:
+        for plugin in placement.profile.pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)

@@ -15,7 +15,8 @@ import numpy as np
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
 from koordinator.scheduler.debug_output.settings import DebugSettings
-from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
+from koordinator.scheduler.engine.best_nodes import INFEASIBLE
+from koordinator.scheduler.engine.class_state import ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -102,7 +103,8 @@ def score_lines(class_state: ClassState, columns: NodeColumns, key: str, chosen:
     feasible.sort(key=lambda row: (-int(totals[row]), columns.names[row] != chosen, columns.names[row]))
     names = class_state.score_names
     yield f"Top{count} scores for Pod: {key}, feasibleNodes: {len(feasible)}, plugins:[{' '.join(names)}]"
-    rows = [(columns.names[row], class_state.scores_of(row)) for row in feasible[:count]]
+    first = feasible[:count]
+    rows = list(zip([columns.names[row] for row in first], class_state.scores_of(first), strict=True))
     yield from markdown(key, names, rows)
 
 

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
+from koordinator.scheduler.engine.best_nodes import INFEASIBLE
 from koordinator.scheduler.engine.cached_results import BatchRefresher, CachedFilterResults, CachedResults, CachedScores
-from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState, Scores
+from koordinator.scheduler.engine.class_state import ClassState, Scores
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import ScoreType
 
@@ -59,7 +60,8 @@ class BatchResults:
             slot = self._slot_of[id(cached)] = len(self._members)
             values, size = self._values[slot], self._columns.size
             values[:size] = cached.values[:size]
-            cached.values, cached.refresher, cached.in_batch = values, refresher, self
+            cached.keep(values)
+            cached.refresher, cached.in_batch = refresher, self
             self.has_rejected |= isinstance(cached, CachedFilterResults) and cached.has_rejected
         self._slots[number] = slot
 
@@ -100,7 +102,7 @@ class BatchResults:
             cached.adopt()
             cached.refresher = cached.in_batch = None
             if cached.values.base is self._values:
-                cached.values = cached.values.copy()
+                cached.keep(cached.values.copy())
 
 
 FAR: Final = 12

@@ -2,82 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.scheduler.engine.best_nodes import INFEASIBLE, BestNodes
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, Failure, failures
 from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
 from koordinator.scheduler.engine.row_overlays import OverlaidNode
-
-INFEASIBLE: Final = -1
-"""The total of a row that is infeasible for the class."""
-
-
-class BestNodes(Sequence[int]):
-    """The indices of the nodes with the highest total, ascending; empty if not known, until ``find`` computes them.
-    ``apply_delta`` and ``forget`` report changes."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        """How many there are."""
-        self._rows: list[int] | None = None
-        self._found: NDArray[np.intp] | None = None
-        """In place of ``_rows`` until one changes: most results of ``find`` are never looked at."""
-        self._highest = INFEASIBLE
-
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        if self._found is None:
-            return (self._rows or [])[index]
-        found: int | list[int] = self._found[index].tolist()
-        return found
-
-    def find(self, totals: NDArray[np.signedinteger[Any]]) -> None:
-        """Find the feasible rows with the highest of ``totals``; there may be none."""
-        self.forget()
-        highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
-        if highest != INFEASIBLE:
-            self._highest = highest
-            # Without the checks of flatnonzero, which cost as much as the work.
-            self._found = (totals == highest).nonzero()[0]
-            self.size = self._found.shape[0]
-
-    def apply_delta(self, row: int, total: int) -> None:
-        """The total of one row may have changed."""
-        if self._found is not None:
-            self._rows, self._found = self._found.tolist(), None
-        rows = self._rows
-        if rows is None:
-            return
-        if total > self._highest:
-            self._highest, self._rows, self.size = total, [row], 1
-            return
-        index = bisect_left(rows, row)
-        among = index < len(rows) and rows[index] == row
-        if among and total < self._highest:
-            del rows[index]
-            self.size -= 1
-        elif total == self._highest and not among:
-            rows.insert(index, row)
-            self.size += 1
-
-    def forget(self) -> None:
-        """Totals of many rows may have changed."""
-        self._rows = self._found = None
-        self.size = 0
-
 
 Scores = NDArray[np.signedinteger[Any]]
 Item = TypeVar("Item", bound=np.generic)
@@ -100,6 +36,8 @@ class ClassState:
         ]
         """Each with its weighted scores after scaling, where the plugin scales them: these differ by class, since the
         feasible rows do."""
+        self._scaled_of_row: list[memoryview | None] = [None] * len(self._scores)
+        """The scaled ones, to read one by one, see CachedResults.of_row."""
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
@@ -113,6 +51,8 @@ class ClassState:
         """The index of the first filter that rejects a row; one more than the last where none does."""
         self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
         """How many rows each filter is the first to reject."""
+        self._passed = len(self._filters)
+        """That index where none does."""
         self._first_names: tuple[str, ...] | None = ()
         """The names of those filters; None when they have to be recomputed."""
         self.version = -1
@@ -165,7 +105,7 @@ class ClassState:
         for score, scaled in self._scores_and_scaled:
             if scaled is not None or not score.is_pod_dependent:
                 totals += (score.values if scaled is None else scaled)[:size]
-        np.copyto(totals, INFEASIBLE, where=first != len(self._filters))
+        np.copyto(totals, INFEASIBLE, where=first != self._passed)
         np.copyto(totals, undecided, where=first != self._first[:size])
         return totals
 
@@ -194,20 +134,20 @@ class ClassState:
         self.show(hidden)
         return found
 
-    def scores_of(self, row: int) -> list[int]:
-        """Weighted scores of the row, in the order of ``score_names``; to be read only."""
-        found = self._scores_of.get(row)
-        if found is None:
-            found = self._scores_of[row] = self._read_scores(row)
-        return found
+    def scores_of(self, rows: Iterable[int]) -> tuple[list[int], ...]:
+        """Of each row, the weighted scores in the order of ``score_names``; to be read only."""
+        known = self._scores_of
+        for row in rows:
+            if row not in known:
+                known[row] = self._read_scores(row)
+        return tuple([known[row] for row in rows])
 
     def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:
-            own = zip(self._overlaid[row].scores, self._scores_and_scaled, strict=True)
-            return [value if scaled is None else scaled.item(row) for value, (_, scaled) in own]
-        return [
-            score.values.item(row) if scaled is None else scaled.item(row) for score, scaled in self._scores_and_scaled
-        ]
+            own = zip(self._overlaid[row].scores, self._scaled_of_row, strict=True)
+            return [value if scaled is None else scaled[row] for value, scaled in own]
+        pairs = zip(self._scores, self._scaled_of_row, strict=True)
+        return [score.of_row[row] if scaled is None else scaled[row] for score, scaled in pairs]
 
     def hide(self, row: int) -> int:
         """Exclude ``row`` from the choice until ``show``; returns its total."""
@@ -288,7 +228,7 @@ class ClassState:
         left as they are."""
         where = self._where(rows)
         first = self._first_of(where, rows.shape[0])
-        feasible = first == len(self._filters)
+        feasible = first == self._passed
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
@@ -306,9 +246,8 @@ class ClassState:
     def _first_of(self, where: Any, count: int, *, only_static: bool = False) -> NDArray[np.int16]:
         """The index of the first filter that rejects each of ``count`` rows, as in ``_first``; with ``only_static``, of
         the filters that depend on the node alone."""
-        passed = len(self._filters)
-        first = np.full(count, passed, dtype=np.int16)
-        for index in range(passed - 1, -1, -1):
+        first = np.full(count, self._passed, dtype=np.int16)
+        for index in range(self._passed - 1, -1, -1):
             entry = self._filters[index]
             if not entry.has_rejected or (only_static and entry.is_pod_dependent):
                 continue
@@ -344,13 +283,13 @@ class ClassState:
         """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
         first = 0
         if row in self._overlaid:
-            first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), len(self._filters))
+            first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), self._passed)
         else:
             for entry in self._filters:
-                if entry.has_rejected and entry.values.item(row):
+                if entry.has_rejected and entry.of_row[row]:
                     break
                 first += 1
-        feasible, before = first == len(self._filters), self.feasible.item(row)
+        feasible, before = first == self._passed, self.feasible.item(row)
         if not (feasible and before):
             known = self._first.item(row)
             if first != known:
@@ -382,7 +321,7 @@ class ClassState:
         """Make rows infeasible that no plugin evaluates any more."""
         for row in rows.tolist() if self._overlaid else ():
             self._overlaid.pop(row, None)
-        self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))
+        self._count_first(rows, np.full(rows.shape[0], self._passed, dtype=np.int16))
         self.feasible[rows] = False
         self.feasible_count = int(np.count_nonzero(self.feasible))
         self.totals[rows] = INFEASIBLE
@@ -396,11 +335,12 @@ class ClassState:
     def _grow(self, capacity: int) -> None:
         self.feasible = _longer(self.feasible, capacity, fill=False)
         self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
-        self._first = _longer(self._first, capacity, fill=len(self._filters))
+        self._first = _longer(self._first, capacity, fill=self._passed)
         self._scores_and_scaled = [
             (score, None if scaled is None else _longer(scaled, capacity, fill=0))
             for score, scaled in self._scores_and_scaled
         ]
+        self._scaled_of_row = [None if scaled is None else scaled.data for _, scaled in self._scores_and_scaled]
 
 
 def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:

@@ -13,6 +13,7 @@ from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
+from koordinator.scheduler.engine.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Placement(msgspec.Struct, frozen=True):
     state: CycleState
     """The attempt, with the pod and a reference to the node."""
     pod: PodInfo
+    profile: Profile
+    """Without the plugins that do not concern the pod."""
     node: NodeReference
     evaluated: int
     feasible: int
@@ -89,6 +92,11 @@ class Rejection:
     """The reason, as it is in ``message``, of the plugin that ended the attempt before any node was filtered."""
     after: PostFilterResult = NO_PLAN
     """The result of the PostFilter plugins."""
+
+    @property
+    def why(self) -> str:
+        """``message`` without what PostFilter plugins have added."""
+        return self.message.removesuffix(f" {self.after.message}") if self.after.message else self.message
 
 
 class Attempt(msgspec.Struct, frozen=True):

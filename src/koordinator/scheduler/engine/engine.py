@@ -12,12 +12,10 @@ from typing import Final, NoReturn, TypeVar
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.binding_points import Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
-from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.evaluation import Evaluation, RandomSource
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
@@ -60,7 +58,7 @@ class Engine:
         """Without ``batches``, each class of pods evaluates dirty nodes by itself; decisions are the same."""
         self.profile = profile
         self._state = state
-        self._chooser = Chooser(state, random)
+        self._random = random
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
         """Refreshes an evaluation before it is used; may be replaced by a function that measures how long that
@@ -85,9 +83,7 @@ class Engine:
         """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
         self._timed = [
-            (part.name, part)
-            for part in profile.parts
-            if isinstance(part, EventHandler) and type(part).on_time is not EventHandler.on_time
+            (part.name, part) for part in profile.parts if isinstance(part, EventHandler) and part.keeps_time
         ]
         self._forgetting = profile.all(ForgetHandler)
         self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
@@ -117,7 +113,7 @@ class Engine:
                     refusal = finder.name, found
                 else:
                     only = found
-            key = self.profile.class_key(pod)
+            key = profile.class_key(pod)
             pod_class = self._class_of(key, pod)
         except Exception as error:
             _raise_as_plugin_error(error)
@@ -130,12 +126,10 @@ class Engine:
     def assume(self, placement: Placement) -> Rejection | None:
         """Count the pod on its node and run Reserve. If a plugin rejects the node (the rejection is returned) or fails
         (PluginError), everything is undone."""
-        state = placement.state
-        assert state.node is not None, "a placement has a node"
-        self._state.assume(state.pod, state.node.name)
+        self._state.assume(placement.pod, placement.node.name)
         begun = self.times.begin()
         try:
-            refusal = self._reserve(state, state.pod, state.node)
+            refusal = self._reserve(placement)
         except Exception as error:
             self.times.end("Reserve", begun, "Error")
             self.forget(placement)
@@ -146,9 +140,9 @@ class Engine:
             return refused_on_node(self.profile, *refusal, placement.node_name)
         return None
 
-    def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
+    def _reserve(self, placement: Placement) -> tuple[str, Reason] | None:
         """The plugin that rejects the node and its reason; None if none does."""
-        profile = self.profile.for_pod(pod)
+        state, pod, node, profile = placement.state, placement.pod, placement.node, placement.profile
         for name, result in allocate(profile, state, pod, node):
             if isinstance(result, Reason):
                 return name, result
@@ -163,7 +157,7 @@ class Engine:
         """Run the Permit plugins for an assumed pod. Returns the plugins that delay the binding with their timeouts in
         seconds (none: the pod may be bound), or a rejection. After that, or a PluginError, ``assume`` is undone."""
         waits: dict[str, float] = {}
-        plugins = self.profile.for_pod(placement.pod).permit
+        plugins = placement.profile.permit
         if not plugins:
             return waits
         begun = self.times.begin()
@@ -185,8 +179,7 @@ class Engine:
 
     def has_bind_work(self, placement: Placement) -> bool:
         """Whether any plugin has something to do before the binding, or does the binding itself. Raises PluginError."""
-        state, pod, node = placement.state, placement.pod, placement.node
-        profile = self.profile.for_pod(pod)
+        state, pod, node, profile = placement.state, placement.pod, placement.node, placement.profile
         for plugin in profile.pre_bind:
             try:
                 if plugin.pre_binds(state, pod, node):
@@ -199,7 +192,7 @@ class Engine:
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
         does not prevent the rest from being undone."""
-        for plugin in reversed(self.profile.for_pod(placement.pod).reserve):
+        for plugin in reversed(placement.profile.reserve):
             self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
@@ -207,7 +200,7 @@ class Engine:
 
     def post_bind(self, placement: Placement) -> None:
         """Run the PostBind plugins after the binding; their errors are reported and change nothing."""
-        if plugins := self.profile.for_pod(placement.pod).post_bind:
+        if plugins := placement.profile.post_bind:
             begun = self.times.begin()
             for plugin in plugins:
                 self._notify(plugin.name, plugin.post_bind, placement.state, placement.pod, placement.node)
@@ -250,19 +243,26 @@ class Engine:
             return self._reject(pod_class, pod, attempt)
         if only is not None and finder is not None:
             attempt.only, attempt.chosen_by = only, finder.name
-            row = self._chooser.take(evaluation, pod, attempt, only)
+            choice = evaluation.take(only, attempt.has_capacity)
         else:
             preferred = profile.preferring.prefer_nodes(pod) if profile.preferring is not None else ()
-            row = self._chooser.choose(evaluation, pod, attempt, preferred)
+            nominations = self._state.view.nominations
+            if not nominations.is_empty and (nominated := nominations.node_of(pod.uid)):
+                preferred = nominated, *preferred
+            choice = evaluation.choose(preferred, attempt.has_capacity, self._random)
+        row = choice.row
         if row is None:
+            attempt.nominated_to_others = choice.passed_over
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
         for plugin in profile.resizing:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):
                 return refused_on_node(self.profile, plugin.name, resized, node.name)
-            state.pod = pod = resized or pod
-        return self._placement(state, evaluation, row)
+            if resized is not None:
+                state.pod = pod = resized
+                profile = self.profile.for_pod(pod)
+        return self._placement(state, profile, evaluation, row, choice.tied)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
@@ -347,7 +347,7 @@ class Engine:
                 pod_class.rejected_at = view.columns.version
                 pod_class.rejections[variant] = rejection
         for transformer in self.profile.post_filter_transformers:
-            transformer.after_post_filter(pod, rejection)
+            transformer.after_post_filter(pod, rejection.why)
         return rejection
 
     def _waits_as(self, plugin_name: str, pod: PodInfo) -> Hashable:
@@ -357,7 +357,7 @@ class Engine:
         key = plugin.waits_as(pod) if plugin is not None else None
         return (plugin_name, key) if key is not None else None
 
-    def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
+    def _placement(self, state: CycleState, profile: Profile, evaluation: Evaluation, row: int, tied: int) -> Placement:
         columns = self._state.view.columns
         names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
@@ -367,14 +367,15 @@ class Engine:
         return Placement(
             state,
             state.pod,
+            profile,
             node,
             evaluated=evaluated,
             feasible=feasible,
             rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
             best_nodes=tuple([names[each] for each in rows]),
-            best_scores=tuple([evaluation.scores_of(each) for each in rows]),
+            best_scores=evaluation.scores_of(rows),
             plugins=evaluation.score_names,
-            tied=self._chooser.tied,
+            tied=tied,
         )
 
 

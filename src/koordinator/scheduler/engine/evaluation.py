@@ -3,19 +3,21 @@
 The results of each plugin are kept as CachedResults, most of them shared with other classes; here they are combined.
 The first refresh evaluates every node; later ones only those on which an aspect that a plugin reads has changed. A
 single dirty node, the usual case while identical pods are placed one after the other, costs one call for each plugin
-and no pass over all nodes.
+and no pass over all nodes. ``choose`` selects one of the nodes that passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
+from koordinator.scheduler.engine.best_nodes import INFEASIBLE
 from koordinator.scheduler.engine.cached_results import (
     FEW_CHANGES,
     ONE_BY_ONE,
@@ -36,6 +38,22 @@ _PART: Final = 8
 """If more than one row in so many has to be evaluated again, all rows are."""
 _EVERYTHING: Final = -1
 _OF_NODE: Final = 1 << Aspect.NODE
+
+
+class RandomSource(Protocol):
+    """The part of ``random.Random`` that ``Evaluation.choose`` uses."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The row that a pod goes to."""
+
+    row: int | None
+    tied: int = 0
+    """How many rows shared its total, itself included; 0 when it was not chosen for its total."""
+    passed_over: tuple[int, ...] = ()
+    """Without a row, those that had no capacity."""
 
 
 class Evaluation(ClassState):
@@ -93,6 +111,38 @@ class Evaluation(ClassState):
         self.version = columns.version
         if self._batch is not None and not self._batch.take_note(self, before):
             self._batch = None
+
+    def choose(self, preferred: Iterable[str], has_capacity: Callable[[int], bool], random: RandomSource) -> Choice:
+        """The first of the ``preferred`` nodes that is feasible and has capacity, else the best that has, chosen at
+        random among equals. ``has_capacity``: whether the pod fits on a feasible row beside pods that are nominated to
+        it."""
+        row_of = self._columns.row_of
+        for name in preferred:
+            row = row_of.get(name)
+            if row is not None and self.feasible[row] and has_capacity(row):
+                return Choice(row)
+        passed_over: dict[int, int] = {}
+        try:
+            while (best := self.best()).size:
+                tied = best.size
+                row = best[random.randrange(tied)]
+                if has_capacity(row):
+                    return Choice(row, tied)
+                # The check may have restored the totals of rows that were passed over before.
+                for other in (*passed_over, row):
+                    if self.totals[other] != INFEASIBLE:
+                        passed_over[other] = self.hide(other)
+        finally:
+            if passed_over:
+                self.show(passed_over.items())
+        return Choice(None, passed_over=tuple(passed_over))
+
+    def take(self, name: str, has_capacity: Callable[[int], bool]) -> Choice:
+        """The row of the node ``name``, if the pod can go there."""
+        row = self._columns.row_of.get(name)
+        if row is None or not self.feasible[row]:
+            return Choice(None)
+        return Choice(row) if has_capacity(row) else Choice(None, passed_over=(row,))
 
     def _may_join(self) -> bool:
         """Whether all results of a row follow from that row alone, and scores are scaled by values of the Node
@@ -182,7 +232,7 @@ class Evaluation(ClassState):
         if one_by_one:
             for row in rows.tolist():
                 stale |= self._conclude(row)
-        elif further is not None or aspects & _OF_NODE or _last_change(self._filters) > self.version:
+        elif further is not None or aspects & _OF_NODE or _has_changed(self._filters, self.version):
             stale |= self._refresh_feasible(meant)
         if (stale or self._is_stale()) and self._rescale():
             self._add_up()
@@ -191,7 +241,7 @@ class Evaluation(ClassState):
 
     def _is_stale(self) -> bool:
         """Whether a score has changed that others are scaled by."""
-        return _last_change(self._scaling) > self.version
+        return _has_changed(self._scaling, self.version)
 
     def _evaluate(self, cached: Iterable[CachedResults], aspects: int, rows: Rows) -> None:
         for each in cached:
@@ -275,6 +325,6 @@ class Evaluation(ClassState):
         return raw
 
 
-def _last_change(cached: Iterable[CachedResults]) -> int:
-    """The version of the columns at which a value of ``cached`` last changed."""
-    return max([each.changed_at for each in cached], default=-1)
+def _has_changed(cached: Iterable[CachedResults], version: int) -> bool:
+    """Whether a value of ``cached`` has changed after ``version`` of the columns."""
+    return bool([each for each in cached if each.changed_at > version])

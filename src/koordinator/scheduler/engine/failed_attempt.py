@@ -73,7 +73,7 @@ class Attempt:
     ) -> None:
         """``key`` is that of the class. ``check_time`` raises when the decision has taken too long, as searching
         thousands of nodes for victims may."""
-        self.nominated_to_others: list[int] = []
+        self.nominated_to_others: Sequence[int] = ()
         """The rows where the pod would fit if no other pod were nominated there."""
         self.only: str | None = None
         """The only node that was considered, if a FindOneNode plugin chose it."""
@@ -92,6 +92,11 @@ class Attempt:
         self._key = key
         self._row_cache = row_cache
         self._check_time = check_time
+
+    def has_capacity(self, row: int) -> bool:
+        """Whether the pod fits on a feasible row beside the pods that are nominated to it before this one."""
+        view = self._view
+        return view.nominations.is_empty or not nominated_before(view, self._pod, row) or self.fits(row, ())
 
     @cached_property
     def statuses(self) -> Sequence[NodeStatus]:

@@ -203,6 +203,11 @@ class EventHandler:
         new, changed or, with None, gone. Also called for a new node whose object arrived first."""
         return
 
+    @property
+    def keeps_time(self) -> bool:
+        """Whether ``on_time`` has to be called."""
+        return type(self).on_time is not EventHandler.on_time
+
     def on_time(self, now: datetime) -> None:
         """Called before every decision with its time: touch the rows that the passing of time alone has changed (an
         expired measurement). Must be quick when nothing is due."""
@@ -275,7 +280,7 @@ class FilterPlugin(Plugin):
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         """The same for a single row, the most frequent call, since a placement changes one row. Plain integers are
         several times as fast here as arrays of one: a plugin for which that matters derives from one of the classes
-        of ``filter_forms``, instead of implementing this beside ``filter``."""
+        of ``plugin_forms``, instead of implementing this beside ``filter``."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def filter_last(self, pod: PodInfo, state: Any, rows: Rows, numbers: Ints) -> Ints:
@@ -302,6 +307,8 @@ class FilterPlugin(Plugin):
 
 
 class ScorePlugin(Plugin):
+    """A Score has its rule in one form, as a Filter: ScorePlugin, ElementwiseScorePlugin or RowScorePlugin."""
+
     score_reads: ClassVar[tuple[AnyAspect, ...]]
     scales_zeros_alike: ClassVar[bool] = False
     """Whether ``normalize`` maps scores that are all 0 to the same result, whatever nodes are feasible and whatever
@@ -316,8 +323,7 @@ class ScorePlugin(Plugin):
         """An integer score for each of ``rows``: 0..100, or any scale that ``normalize`` brings to 0..100."""
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        """The same for a single row; worth implementing where measurements show that plain integers matter, see
-        FilterPlugin.filter_one."""
+        """The same for a single row, see FilterPlugin.filter_one."""
         return int(self.score(pod, state, np.array((row,), dtype=np.intp))[0])
 
     def batch_score(self) -> BatchKernel | None:

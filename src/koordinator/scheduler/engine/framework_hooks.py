@@ -21,7 +21,6 @@ from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
 from koordinator.scheduler.engine.columns import NamedAspect, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
@@ -71,8 +70,8 @@ class ScoreTransformer(Plugin):
 
 class PostFilterTransformer(Plugin):
     @abstractmethod
-    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
-        """Called when no node passed, after PostFilter."""
+    def after_post_filter(self, pod: PodInfo, why: str) -> None:
+        """Called when no node passed, after PostFilter; ``why`` is the message without what PostFilter has added."""
 
 
 class FindOneNodePlugin(Plugin):

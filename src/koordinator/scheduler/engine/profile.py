@@ -278,12 +278,14 @@ class Profile:
         return all(is_built_in(plugin) for plugin in self._deciding)
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        """Equal for pods that every plugin of this profile treats alike at this moment."""
+        """Equal for pods that every plugin of this profile treats alike at this moment; the same from the profile
+        ``for_pod``."""
         memo = self._memos[0]
         own = pod.memo.get(memo)
         if own is None:
-            own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
-        contexts = self.for_pod(pod)._contexts
+            deciding = (self.whole or self)._deciding
+            own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in deciding]))
+        contexts = self.for_pod(pod)._contexts if self.whole is None else self._contexts
         return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in contexts])
 
     def for_pod(self, pod: PodInfo) -> Profile:
@@ -302,6 +304,8 @@ class Profile:
     @cached_property
     def _memos(self) -> tuple[str, str]:
         """The keys of a pod's class key and of its profile. No other profile has them, also none of the same name."""
+        if self.whole is not None:
+            return self.whole._memos
         number = next(_numbers)
         return f"class/{number}", f"profile/{number}"
 

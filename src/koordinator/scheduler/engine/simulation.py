@@ -130,6 +130,11 @@ class Simulation:
             self.undo(mark)
         return refusal
 
+    def admit(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Failure | Reason | None:
+        """Put the pod on the node of ``row`` if it ``fits`` there and gets what it needs of allocators; otherwise
+        return why not, with nothing changed."""
+        return self.failure(pod, row, ignoring=ignoring) or self.place(pod, row)
+
     def fits(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> bool:
         """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its priority
         count as being there, except those whose uid is in ``ignoring``."""

@@ -67,9 +67,7 @@ def slots_on(
     mark = simulation.mark
     try:
         for count, pod in enumerate(pods):
-            failure = simulation.failure(pod, row, ignoring=ignoring)
-            if failure is None:
-                failure = simulation.place(pod, row)
+            failure = simulation.admit(pod, row, ignoring=ignoring)
             if failure is not None:
                 return count, failure
     finally:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, EventHandler, ScorePlugin
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, EventHandler
+from koordinator.scheduler.engine.plugin_forms import CrossNodeScoreState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -89,7 +90,7 @@ class ImageIndex(EventHandler):
                 del self._images[image]
 
 
-class ImageLocality(ScorePlugin, EventHandler):
+class ImageLocality(CrossNodeScoreState, EventHandler):
     name = "ImageLocality"
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
@@ -135,21 +136,6 @@ class ImageLocality(ScorePlugin, EventHandler):
         most = sum(image.largest * len(image.sizes) for image in images) / max(1, nodes)
         return MAX_NODE_SCORE * (most - _AT_LEAST) >= _AT_MOST * len(wanted) - _AT_LEAST
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        # A node's score cannot be computed from that node alone: see normalize.
-        return np.zeros(rows.shape[0], dtype=np.int64)
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return 0
-
-    def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
-        changed: bool = state.apply_delta(rows)
-        return changed
-
-    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
-        scores: Ints = state.scores()
-        return scores
-
 
 class ImageScores:
     """The scores of all rows for one class of pods, cached until a node's images or the number of nodes change."""
@@ -165,8 +151,8 @@ class ImageScores:
         """The share of all nodes that have each image."""
         self._scores: Ints | None = None
 
-    def scores(self) -> Ints:
-        """0..100 for each row."""
+    def scores(self, feasible: Mask) -> Ints:
+        """0..100 for each row, whichever are feasible."""
         if self._scores is None:
             size = self._columns.size
             self._sizes = {name: np.zeros(size) for name in self._times}

@@ -1,9 +1,10 @@
-"""The preemption planner: chooses a node, and the lower-priority victims on it, so that a pod fits there.
+"""The preemption planner: chooses nodes, and the lower-priority victims there, so that pods fit.
 
-Kubernetes 1.35, pkg/scheduler/framework/preemption: on each node where preemption may help, all potential victims are
-removed in a simulation, as many as possible are reprieved, and the node with the least harm is chosen. A
-``PreemptionPolicy`` says what a plugin does differently. Preemption for a job (``coscheduling.job_preemption``) needs
-several nodes at once: it has its own search, and shares the other steps, which are functions of this module.
+Kubernetes 1.35, pkg/scheduler/framework/preemption. The planner has the steps that all preemption has in common: may
+the pod preempt at all, which nodes may help, what the plan nominates and evicts, or what the message says. A
+``PreemptionPolicy`` chooses the nodes and the victims: a ``NodePolicy`` one node for one pod, and
+``coscheduling.job_preemption`` nodes for all members of a gang group. All of them ask hypothetical nodes, from which
+pods are removed and on which others are placed: see ``engine.simulation``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from operator import attrgetter
-from typing import ClassVar, Final, TypeVar
+from types import MappingProxyType
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.workload import PodDisruptionBudget
@@ -23,13 +25,22 @@ from koordinator.model.label_selector import compile_selector
 from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, PostFilterResult, is_preempted
+from koordinator.scheduler.engine.post_filter import (
+    NO_PLAN,
+    FailedAttempt,
+    NodeStatus,
+    Nomination,
+    PostFilterResult,
+    is_preempted,
+)
 from koordinator.scheduler.engine.view import ClusterView
 
 T = TypeVar("T")
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
-_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+SUCCESS: Final = "preempt success"
+_NOT_HELPFUL: Final = "preemption not helpful"
+_PREFIX: Final = "preemption: "
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 _SHIFT: Final = 2**31
 _HARM: Final = attrgetter("harm")
@@ -39,21 +50,151 @@ MayBeVictim = Callable[[PodInfo], bool]
 PotentialVictims = Callable[[int], list[PodInfo]]
 
 
+Placements = Sequence[tuple[PodInfo, int]]
+"""Pods with the rows of their nodes."""
+
+
+class Found(NamedTuple):
+    """Nodes for all preemptors, and the victims there, the most important first."""
+
+    placements: Placements
+    victims: Sequence[PodInfo]
+
+
+class Plan(NamedTuple):
+    """``outcome`` is one of a few fixed phrases, used as a metric label; ``message`` has the details."""
+
+    outcome: str
+    message: str
+    result: PostFilterResult
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``rows`` are those where preemption may help; ``plugin`` is the name of the one that asks."""
+
+    plugin: str
+    view: ClusterView
+    attempt: FailedAttempt
+    rows: Sequence[int]
+
+    @property
+    def pod(self) -> PodInfo:
+        return self.attempt.state.pod
+
+
 class PreemptionPolicy(ABC):
-    """What the preemption of one plugin does in its own way."""
+    """What preemption does in its own way."""
+
+    leaving: ClassVar[str] = "not eligible due to a terminating pod on the nominated node."
+    """What the message says while a pod is awaited."""
+    waiting: Mapping[str, tuple[PodInfo, str]] = MappingProxyType({})
+    """Uid -> a pod that has a node already, which is the second item, and waits there for the others."""
+
+    def preemptors(self, pod: PodInfo) -> Sequence[PodInfo]:
+        """The pods that get nodes together, of which ``pod`` is one."""
+        return (pod,)
+
+    def statuses(self, attempt: FailedAttempt) -> Sequence[NodeStatus]:
+        """Why nodes do not take the pods."""
+        return attempt.statuses
+
+    def is_awaited(self, pod: PodInfo, other: PodInfo) -> bool:
+        """Whether ``pod`` must not preempt before ``other``, a pod of lower priority on its nominated node, is gone."""
+        return is_preempted(other)
+
+    @abstractmethod
+    def search(self, question: Question) -> Found | Mapping[str, int] | str:
+        """The nodes and the victims; or reason -> the number of nodes with it, or a text, why there are none."""
+
+    def unchanged(self, view: ClusterView, pod: PodInfo) -> str | None:
+        """The nomination in the result for a pod for which preemption is not tried now. See PostFilterResult."""
+        return None
+
+    def success(self, pod: PodInfo) -> str:
+        """What the plan's message says."""
+        return SUCCESS
+
+    def cause(self, pod: PodInfo) -> str:
+        """See PostFilterResult."""
+        return NO_PLAN.cause
+
+
+class PreemptionPlanner:
+    """Plans preemption for the plugin ``name``."""
+
+    def __init__(self, name: str, view: ClusterView, policy: PreemptionPolicy) -> None:
+        self._name = name
+        self._view = view
+        self._policy = policy
+
+    def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        """The nodes with their victims, or why there is no plan."""
+        return self.explained(pod, attempt).result
+
+    def explained(self, pod: PodInfo, attempt: FailedAttempt) -> Plan:
+        """The same, with what the plan is called."""
+        refusal = self._not_eligible(pod, attempt)
+        if refusal:
+            return self.unchanged(pod, refusal, refusal)
+        rows = resolvable_rows(self._policy.statuses(attempt))
+        found = self._policy.search(Question(self._name, self._view, attempt, rows))
+        if isinstance(found, Found):
+            return Plan(SUCCESS, self._policy.success(pod), self._result(pod, found))
+        nodes = len(self._view.columns.row_of)
+        text = found if isinstance(found, str) else preemption_error(nodes, found, len(rows))
+        return Plan(_NOT_HELPFUL, text, PostFilterResult(f"{_PREFIX}{text}", "", nominations=self._cleared(pod)))
+
+    def unchanged(self, pod: PodInfo, outcome: str, message: str) -> Plan:
+        """The plan without victims for a pod for which preemption is not tried now."""
+        nominated = self._policy.unchanged(self._view, pod)
+        return Plan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", nominated))
+
+    def _not_eligible(self, pod: PodInfo, attempt: FailedAttempt) -> str:
+        """Why the pod may not preempt (now); empty if it may."""
+        if pod.pod.spec.preemption_policy == "Never":
+            return NEVER
+        if self._view.nominations.is_empty:
+            return ""
+        for each in self._policy.preemptors(pod):
+            # For other preemptors, it is not known on which nodes preemption would not help.
+            statuses = self._policy.statuses(attempt) if each.uid == pod.uid else ()
+            on_node = pods_on_nominated_node(self._view, each, statuses)
+            if any(other.priority < pod.priority and self._policy.is_awaited(pod, other) for other in on_node):
+                return self._policy.leaving
+        return ""
+
+    def _result(self, pod: PodInfo, found: Found) -> PostFilterResult:
+        names = self._view.columns.names
+        nodes = {each.uid: Nomination(each, names[row]) for each, row in found.placements}
+        # Waiting pods release their nodes when the attempt ends, so they are nominated to the same nodes.
+        nodes.update({uid: Nomination(each, node_name) for uid, (each, node_name) in self._policy.waiting.items()})
+        own, cause = nodes.pop(pod.uid), self._policy.cause(pod)
+        others = tuple(nodes.values())
+        return PostFilterResult("", own.node_name, tuple(found.victims), self._name, others, cause)
+
+    def _cleared(self, pod: PodInfo) -> tuple[Nomination, ...]:
+        """The nominations of a failed plan: all others are cleared, so that other pods can use their nodes."""
+        if self._view.nominations.is_empty:
+            return ()
+        waiting = [each for each, _ in self._policy.waiting.values()]
+        others = [each for each in (*self._policy.preemptors(pod), *waiting) if each.uid != pod.uid]
+        return tuple(Nomination(each, "") for each in others if self._view.nominations.node_of(each.uid))
+
+
+class NodePolicy(PreemptionPolicy):
+    """One node for one pod: on each node where preemption may help, all potential victims are removed hypothetically,
+    as many as possible are reprieved, and the node with the least harm is chosen."""
 
     is_local: ClassVar[bool] = True
     """Whether the results for a node depend on no other node. They are then cached for pods of one class and of equal
     priority."""
+    _start = 0
 
     @abstractmethod
     def victims_of(self, pod: PodInfo) -> MayBeVictim | None:
         """Which pods of lower priority may be evicted for ``pod``. None if none on any node may, so that the nodes need
         not be searched."""
-
-    def is_awaited(self, pod: PodInfo, other: PodInfo) -> bool:
-        """Whether ``pod`` must not preempt before ``other``, a pod of lower priority on its nominated node, is gone."""
-        return is_preempted(other)
 
     def enough(self, nodes: int) -> int | None:
         """How many candidates end the search, if one of them violates no PodDisruptionBudget; the next search starts
@@ -72,8 +213,75 @@ class PreemptionPolicy(ABC):
         """What the message says about ``rows``, which have no potential victims: text -> number of nodes."""
         return {NO_VICTIMS: len(rows)}
 
+    def search(self, question: Question) -> Found | Mapping[str, int]:
+        """The candidate with the least harm, among equals the first."""
+        pod = question.pod
+        may_be_victim = self.victims_of(pod)
+        if may_be_victim is None:
+            return self.no_victims(pod, question.rows)
+        # If there is no candidate, the potential victims of each node are needed for a second time.
+        potential = cache(partial(potential_victims, question.view, pod.priority, may_be_victim))
+        if candidates := self._candidates(question, potential):
+            best = min(candidates, key=_HARM)
+            return Found([(pod, best.row)], best.victims)
+        return self._why_not(question, potential)
 
-class PodPolicy(PreemptionPolicy):
+    def _candidates(self, question: Question, potential: PotentialVictims) -> Sequence[Candidate]:
+        budgets = list(question.view.objects_of(POD_DISRUPTION_BUDGETS).values())
+
+        def on_node(row: int) -> Candidate | None:
+            protected, others = by_protection(sorted(potential(row), key=importance), budgets)
+            in_order = (*protected, *others)
+            victims = self.reprieve(question.attempt, row, in_order) if in_order else None
+            if not victims:
+                return None
+            violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
+            return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
+
+        versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets)
+        candidate_on = self._cached(question, ("preemption/victims", versions), on_node)
+        rows, found, respects_budgets = question.rows, list[Candidate](), False
+        enough = self.enough(len(rows))
+        for step in range(len(rows)):
+            candidate = candidate_on(rows[(self._start + step) % len(rows)])
+            if candidate is None:
+                continue
+            found.append(candidate)
+            respects_budgets = respects_budgets or not candidate.violations
+            if respects_budgets and enough is not None and len(found) >= enough:
+                # The next pod starts where this one has stopped, so that no node is always the first.
+                self._start += step + 1
+                break
+        return found
+
+    def _why_not(self, question: Question, potential: PotentialVictims) -> Mapping[str, int]:
+        """Reason why preemption does not help -> the number of nodes with it. Called only if there is no candidate at
+        all, since finding all reasons costs more than finding that there is one."""
+
+        def on_node(row: int) -> tuple[str, ...] | None:
+            if not (victims := potential(row)):
+                return None
+            return tuple(reason.text for reason in self.reasons(question.attempt, row, victims))
+
+        why_not = self._cached(question, ("preemption/why not",), on_node)
+        counts: Counter[str] = Counter()
+        no_victims: list[int] = []
+        for row in question.rows:
+            texts = why_not(row)
+            if texts is None:
+                no_victims.append(row)
+            else:
+                counts.update(texts)
+        counts.update(self.no_victims(question.pod, no_victims))
+        return counts
+
+    def _cached(self, question: Question, key: tuple[Hashable, ...], compute: Callable[[int], T]) -> Callable[[int], T]:
+        if not self.is_local:
+            return compute
+        return question.attempt.remember((*key, question.plugin, question.pod.priority), compute)
+
+
+class PodPolicy(NodePolicy):
     """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. At least ``percentage`` of the
     nodes where preemption may help, and at least ``absolute``, are collected as candidates, if there are as many."""
 
@@ -99,100 +307,6 @@ class Candidate:
     """How many victims violate a PodDisruptionBudget."""
     harm: tuple[int, int, int, int, float]
     """The sort key of candidates, lower is better: see ``harm_of``."""
-
-
-class PreemptionPlanner:
-    """Plans preemption for single pods, for the plugin ``name``."""
-
-    def __init__(self, name: str, view: ClusterView, policy: PreemptionPolicy) -> None:
-        self._name = name
-        self._view = view
-        self._policy = policy
-        self._start = 0
-
-    def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        """The node with its victims, or why there is no plan."""
-        if pod.pod.spec.preemption_policy == "Never":
-            return PostFilterResult(f"preemption: {NEVER}")
-        on_node = pods_on_nominated_node(self._view, pod, attempt.statuses)
-        if any(other.priority < pod.priority and self._policy.is_awaited(pod, other) for other in on_node):
-            return PostFilterResult(f"preemption: {_LEAVING}")
-        rows = resolvable_rows(attempt.statuses)
-        found = self._search(attempt, rows)
-        if isinstance(found, Candidate):
-            return PostFilterResult("", self._view.columns.names[found.row], found.victims, self._name)
-        error = preemption_error(len(self._view.columns.row_of), found, len(rows))
-        return PostFilterResult(f"preemption: {error}", nominated_node="")
-
-    def _search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Candidate | Mapping[str, int]:
-        """The candidate with the least harm, among equals the first; or reason -> the number of nodes with it."""
-        pod = attempt.state.pod
-        may_be_victim = self._policy.victims_of(pod)
-        if may_be_victim is None:
-            return self._policy.no_victims(pod, rows)
-        # If there is no candidate, the potential victims of each node are needed for a second time.
-        potential = cache(partial(potential_victims, self._view, pod.priority, may_be_victim))
-        candidates = self._candidates(attempt, rows, potential)
-        return min(candidates, key=_HARM) if candidates else self._why_not(attempt, rows, potential)
-
-    def _candidates(
-        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims
-    ) -> Sequence[Candidate]:
-        budgets = list(self._view.objects_of(POD_DISRUPTION_BUDGETS).values())
-
-        def on_node(row: int) -> Candidate | None:
-            protected, others = by_protection(sorted(potential(row), key=importance), budgets)
-            in_order = (*protected, *others)
-            victims = self._policy.reprieve(attempt, row, in_order) if in_order else None
-            if not victims:
-                return None
-            violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
-            return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
-
-        versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets)
-        candidate_on = self._cached(attempt, ("preemption/victims", versions), on_node)
-        enough = self._policy.enough(len(rows))
-        found: list[Candidate] = []
-        respects_budgets = False
-        for step in range(len(rows)):
-            candidate = candidate_on(rows[(self._start + step) % len(rows)])
-            if candidate is None:
-                continue
-            found.append(candidate)
-            respects_budgets = respects_budgets or not candidate.violations
-            if respects_budgets and enough is not None and len(found) >= enough:
-                # The next pod starts where this one has stopped, so that no node is always the first.
-                self._start += step + 1
-                break
-        return found
-
-    def _why_not(self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims) -> Mapping[str, int]:
-        """Reason why preemption does not help -> the number of nodes with it. Called only if there is no candidate at
-        all, since finding all reasons costs more than finding that there is one."""
-
-        def on_node(row: int) -> tuple[str, ...] | None:
-            if not (victims := potential(row)):
-                return None
-            return tuple(reason.text for reason in self._policy.reasons(attempt, row, victims))
-
-        why_not = self._cached(attempt, ("preemption/why not",), on_node)
-        counts: Counter[str] = Counter()
-        no_victims: list[int] = []
-        for row in rows:
-            texts = why_not(row)
-            if texts is None:
-                no_victims.append(row)
-            else:
-                counts.update(texts)
-        counts.update(self._policy.no_victims(attempt.state.pod, no_victims))
-        return counts
-
-    def _cached(
-        self, attempt: FailedAttempt, key: tuple[Hashable, ...], compute: Callable[[int], T]
-    ) -> Callable[[int], T]:
-        if not self._policy.is_local:
-            return compute
-        return attempt.remember((*key, self._name, attempt.state.pod.priority), compute)
 
 
 def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[NodeStatus]) -> Iterable[PodInfo]:

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import EventKind, object_events
-from koordinator.scheduler.engine.filter_forms import RowFilterPlugin, each_row
 from koordinator.scheduler.engine.framework import FEASIBLE, Plugin, PluginError, Reason, ScorePlugin
+from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -130,7 +129,7 @@ class ScalarFilterPlugin(RowFilterPlugin):
         return code
 
 
-class ScalarScorePlugin(ScorePlugin):
+class ScalarScorePlugin(RowScorePlugin):
     """Derive from it and implement ``score_node``, and ``normalize_scores`` where scores are only comparable with each
     other. ``score_reads`` names the aspects of a node that the score depends on."""
 
@@ -150,9 +149,6 @@ class ScalarScorePlugin(ScorePlugin):
     def normalize_scores(self, pod: Pod, scores: Mapping[str, int]) -> Mapping[str, int]:
         """``scores`` (name of a feasible node -> score_node) scaled to 0..100, for the same nodes."""
         return scores
-
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return each_row(rows, partial(self.score_one, pod, state))
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         node = ScalarNode(self.view, row)

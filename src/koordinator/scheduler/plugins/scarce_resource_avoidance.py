@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
+from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, chosen, of_rows, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import EPHEMERAL_STORAGE, PODS
 from koordinator.scheduler.engine.view import ClusterView
@@ -17,7 +16,7 @@ from koordinator.scheduler.plugins.node_resources.allocation import is_scalar
 _KEY_MEMO: Final = "ScarceResourceAvoidance/key"
 
 
-class ScarceResourceAvoidance(ScorePlugin):
+class ScarceResourceAvoidance(ElementwiseScorePlugin):
     """The score: of the node's resources that the pod does not request, the share that are not scarce, in percent."""
 
     name = "ScarceResourceAvoidance"
@@ -41,25 +40,18 @@ class ScarceResourceAvoidance(ScorePlugin):
         """The resources that the pod requests."""
         return self.class_key(pod)
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         self._learn()
         allocatable = self.view.columns.allocatable
-        unused = np.zeros(rows.shape[0], dtype=np.int64)
-        scarce = np.zeros(rows.shape[0], dtype=np.int64)
+        unused, scarce = zeros(rows), zeros(rows)
         for column, name, is_scarce in self._columns:
             if name not in state:
-                present = at(allocatable[:, column], rows) > 0
+                present = of_rows(allocatable[:, column], rows) > 0
                 unused += present
                 if is_scarce:
                     scarce += present
-        scores: Ints = np.where(unused > 0, (unused - scarce) * MAX_NODE_SCORE // np.maximum(unused, 1), MAX_NODE_SCORE)
-        return scores
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        self._learn()
-        allocatable = self.view.columns.numbers[row].allocatable
-        unused = [scarce for column, name, scarce in self._columns if name not in state and allocatable[column] > 0]
-        return (len(unused) - sum(unused)) * MAX_NODE_SCORE // len(unused) if unused else MAX_NODE_SCORE
+        share = (unused - scarce) * MAX_NODE_SCORE // chosen(unused > 0, unused, 1)
+        return chosen(unused > 0, share, MAX_NODE_SCORE)
 
     def _learn(self) -> None:
         """Add columns of resources that are new to the cluster: a node may bring some at any time."""

@@ -10,7 +10,7 @@ from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from koordinator.scheduler.plugins.default_binder import DefaultBinder
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
-from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from koordinator.scheduler.plugins.default_preemption import DefaultPreemption
 from koordinator.scheduler.plugins.device_share.plugin import DeviceShare
 from koordinator.scheduler.plugins.dynamic_resources import DynamicResources
 from koordinator.scheduler.plugins.elastic_quota.plugin import ElasticQuota

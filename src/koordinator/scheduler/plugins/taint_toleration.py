@@ -16,16 +16,20 @@ import numpy as np
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import Toleration
 from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
     EventHandler,
-    FilterPlugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    ScorePlugin,
     default_normalize,
+)
+from koordinator.scheduler.engine.plugin_forms import (
+    ElementwiseFilterPlugin,
+    ElementwiseScorePlugin,
+    SomeRows,
+    look_up,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
@@ -42,7 +46,7 @@ class _Lookup:
     values: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, Explainer):
+class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlugin, EventHandler, Explainer):
     name = "TaintToleration"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
@@ -72,7 +76,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, 
         tolerations = pod.pod.spec.tolerations
         return PreFilterResult(state=_Lookup(lambda taints: int(_untolerated(tolerations, taints))))
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._look_up(state, rows)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
@@ -91,7 +95,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, 
         soft = [each for each in pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
         return _Lookup(lambda taints: _untolerated_soft(soft, taints))
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._look_up(state, rows)
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
@@ -111,13 +115,12 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, 
             self._sets.append(list(taints))
         return number
 
-    def _look_up(self, lookup: _Lookup, rows: Rows) -> Ints:
+    def _look_up(self, lookup: _Lookup, rows: SomeRows) -> Any:
         known = lookup.values.shape[0]
         if known < len(self._sets):
             more = [lookup.of_set(taints) for taints in self._sets[known:]]
             lookup.values = np.concatenate([lookup.values, np.array(more, dtype=np.int64)])
-        values: Ints = lookup.values.take(at(self._set_of_row, rows))
-        return values
+        return look_up(lookup.values, self._set_of_row, rows)
 
 
 def _untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:

@@ -77,7 +77,7 @@ class Walk:
         self.obey()
 
     def state(self, uid: str) -> MemberState:
-        found = self.cache.member(uid)
+        found = self.cache.by_uid.get(uid)
         assert found is not None
         return found.state
 
@@ -127,7 +127,7 @@ class Walk:
 
     def note_partial(self, uid: str) -> None:
         """Whoever is allowed to be bound has enough others beside it."""
-        member_ = self.cache.member(uid)
+        member_ = self.cache.by_uid.get(uid)
         assert member_ is not None
         assert member_.gang.group is not None
         for id_ in member_.gang.group.ids:
@@ -147,7 +147,7 @@ class Walk:
             for uid, each in gang.members.items()
         )
         now = (wave.group.id, len(wave.permitted), bool(wave.failure)) if wave else None
-        return frozenset(pods.items()), now, tuple(group.once_satisfied for group in cache.groups)
+        return frozenset(pods.items()), now, tuple(group.once_satisfied for group in cache.groups.values())
 
 
 def first_of_each_gang(uids: Iterable[str]) -> list[str]:

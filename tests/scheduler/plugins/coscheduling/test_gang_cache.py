@@ -149,7 +149,7 @@ def test_a_gang_without_pods_is_forgotten() -> None:
     cache.set_pod(member("g", 0, 1), "")
     cache.remove_pod("uid-g-0")
     assert cache.gangs == {}
-    assert not list(cache.groups)
+    assert not cache.groups
 
 
 def test_members_that_are_bound_are_no_more_pending() -> None:

@@ -64,7 +64,7 @@ def go_on(walk: Walk) -> None:
 
 def left_in_spite_of_capacity(walk: Walk) -> list[str]:
     """The groups of which nobody is bound although there is free capacity for as many as they need."""
-    free, groups = walk.shape.slots - len(walk.holding), walk.cache.groups
+    free, groups = walk.shape.slots - len(walk.holding), walk.cache.groups.values()
     return [
         group.id
         for group in groups

@@ -96,7 +96,7 @@ class Model:
             self.nodes[argument[0]] = argument[1]
             return
         if method == "assign":
-            known_pod = accounts.pod(argument)
+            known_pod = accounts.pods.get(argument)
             if known_pod is not None:
                 assert known_pod is self.pods[argument]
                 accounts.assign(known_pod, not known_pod.is_assigned)

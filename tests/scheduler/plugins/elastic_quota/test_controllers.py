@@ -16,11 +16,10 @@ from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.plugins.elastic_quota.gates import MULTI_QUOTA_TREE
-from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController, to_revoke
 from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
 from koordinator.scheduler.plugins.elastic_quota.status import patch_of
-from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, summarize
+from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, QuotaSummary, summarize
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW

@@ -25,7 +25,7 @@ def found_results(fixture: ClusterFixture, evaluation: Evaluation) -> FilterResu
 def found_scores(fixture: ClusterFixture, evaluation: Evaluation) -> dict[str, int]:
     evaluation.refresh()
     rows = fixture.view.columns.row_of
-    return {name: sum(evaluation.scores_of(row)) for name, row in rows.items() if evaluation.feasible[row]}
+    return {name: sum(evaluation.scores_of((row,))[0]) for name, row in rows.items() if evaluation.feasible[row]}
 
 
 def wanted_results(fixture: ClusterFixture, pod: Pod) -> FilterResults:

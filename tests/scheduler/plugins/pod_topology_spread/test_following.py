@@ -128,7 +128,7 @@ def test_nodes_that_come_and_go_do_not_use_up_domains() -> None:
     pod = spread_pod("p", {"app": "a"}, spread(HOSTNAME), spread(HOSTNAME, "ScheduleAnyway"))
     evaluation = fixture.evaluation(pod)
     fixture.evaluate(evaluation)
-    topology = fixture.plugin.topologies.topology(HOSTNAME)
+    topology = fixture.plugin.topologies[HOSTNAME]
     before = topology.size
     for number in range(300):
         name = f"spot{number}"

@@ -20,7 +20,6 @@ from koordinator.scheduler.engine.binding_points import (
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
-from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     DiagnosisPlugin,
@@ -37,8 +36,9 @@ from koordinator.scheduler.plugins.coscheduling.declaration import gang_of
 from koordinator.scheduler.plugins.coscheduling.documents import preemption_document
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
-from koordinator.scheduler.plugins.coscheduling.job_preemption import SUCCESS, Job, JobPlan, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPolicy
 from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
+from koordinator.scheduler.plugins.preemption import SUCCESS, Plan, PreemptionPlanner
 
 _ALREADY_TRIED: Final = "preemption already attempted"
 
@@ -77,13 +77,12 @@ class GangCycle(
         """``placement`` is None unless the profile respects the network topology requirements of gangs."""
         super().__init__(args, view, gangs)
         self._placement = placement
-        preemption = JobPreemption(self.name, view, self._refusal, lambda failed: self.handle.simulate(failed))
-        self._preemption = preemption if args.enable_preemption else None
+        self._preempts = bool(args.enable_preemption)
         self._last_preemption: tuple[str, dict[str, Any]] = "", {}
         """The uid of the last pod that PostFilter was called for, and the document of its preemption; else empty."""
 
     def concerns(self, pod: PodInfo) -> bool:
-        return self._preemption is not None or super().concerns(pod)
+        return self._preempts or super().concerns(pod)
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         self._last_preemption = "", {}
@@ -99,35 +98,39 @@ class GangCycle(
 
     def result_key(self, pod: PodInfo) -> Hashable:
         # Without preemption the result is the same for all pods.
-        return None if self._preemption is not None else ()
+        return None if self._preempts else ()
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         """With ``enablePreemption``, preempt for all pending members of the pod's group at once, or for the pod alone
         if it is in no gang. This is tried once in each attempt of a group."""
-        if self._preemption is None:
+        if not self._preempts:
             return NO_PLAN
         began = self.handle.monotonic()
-        job, plan = self._preempted(self._preemption, pod, attempt)
+        job, plan = self._preempted(pod, attempt)
         self.gangs.metrics.preemption_ended(job, plan.outcome, began, self.handle.monotonic())
         self._last_preemption = pod.uid, preemption_document(pod, job, plan)
         return plan.result
 
-    def _preempted(self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, JobPlan]:
+    def _preempted(self, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, Plan]:
         """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
-        member = self.cache.member(pod.uid)
+        member = self.cache.by_uid.get(pod.uid)
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
-            return pod.key, preemption.plan(Job(pod, (pod,), {}, pod.key), attempt)
+            return pod.key, self._planner(Job(pod, (pod,), {}, pod.key)).explained(pod, attempt)
         if wave.preemption:
-            return "", preemption.unchanged(pod, _ALREADY_TRIED, wave.preemption)
+            again = self._planner(Job(pod, (pod,), {}, group.id))
+            return "", again.unchanged(pod, _ALREADY_TRIED, wave.preemption)
         job = self._job(pod, group)
         if self._placement is not None:
             job = self._placement.job(job, wave)
-        plan = preemption.plan(job, attempt)
+        plan = self._planner(job).explained(pod, attempt)
         wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
         wave.regain = plan.message if plan.outcome == SUCCESS else ""
         return group.id, plan
+
+    def _planner(self, job: Job) -> PreemptionPlanner:
+        return PreemptionPlanner(self.name, self.view, JobPolicy(job, self._refusal, self.handle.simulate))
 
     def _refusal(self, pod: PodInfo) -> Reason | None:
         """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""
@@ -143,10 +146,9 @@ class GangCycle(
                 waiting[each.uid] = (self.gangs.pending.get(each.uid, held.pod), held.node_name)
         return Job(pod, (pod, *others), waiting, group.id)
 
-    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
+    def after_post_filter(self, pod: PodInfo, why: str) -> None:
         """The first member for which there is no node ends the attempt of a Strict gang."""
-        after = rejection.after.message
-        self.after_failure(pod, rejection.message.removesuffix(f" {after}") if after else rejection.message)
+        self.after_failure(pod, why)
 
     def after_failure(self, pod: PodInfo, message: str) -> None:
         """Any other failure of a member, such as the error of a plugin, ends the attempt of a Strict gang, too."""
@@ -164,7 +166,7 @@ class GangCycle(
         return Counter(held.node_name for held in waiting if held is not None)
 
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
-        member, wave = self.cache.member(pod.uid), self.cache.wave
+        member, wave = self.cache.by_uid.get(pod.uid), self.cache.wave
         group = member.gang.group if member is not None and not member.gang.is_released else None
         about, found = self._last_preemption
         preemption = found if about == pod.uid else None
@@ -222,7 +224,7 @@ class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, Reservat
     def _binding_changes(self, uid: str, present: Mapping[str, str]) -> Mapping[str, str | None]:
         """Annotations by which node agents recognise pods that are bound together; None removes those of an earlier
         attempt."""
-        member = self.cache.member(uid)
+        member = self.cache.by_uid.get(uid)
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)
             return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))

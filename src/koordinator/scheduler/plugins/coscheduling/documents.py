@@ -13,8 +13,8 @@ from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIE
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
-from koordinator.scheduler.plugins.coscheduling.job_preemption import JobPlan
 from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
+from koordinator.scheduler.plugins.preemption import Plan
 from koordinator.scheduler.services.provider import ServiceProvider
 
 _NEVER: Final = "0001-01-01T00:00:00Z"
@@ -70,7 +70,7 @@ def _keys(members: Iterable[Member]) -> Keys:
     return {key: {} for key in sorted(member.key for member in members)}
 
 
-def preemption_document(trigger: PodInfo, job: str, plan: JobPlan) -> dict[str, Any]:
+def preemption_document(trigger: PodInfo, job: str, plan: Plan) -> dict[str, Any]:
     """The result of a job preemption, in the fields of the original's JobPreemptionState without the durations."""
     result = plan.result
     nominated = {pod.key: node_name for pod, node_name in result.nominations if node_name}

@@ -118,7 +118,7 @@ def _missing(group: Group, wave: Wave) -> list[str]:
 def _last_failure(cache: GangCache, group: Group) -> list[str]:
     if not group.failure:
         return []
-    failed = cache.member(group.failed_member)
+    failed = cache.by_uid.get(group.failed_member)
     about = f"for {failed.key}" if failed is not None else "for one member"
     return [f"The last attempt ended because there was no node {about}: {group.failure}"]
 

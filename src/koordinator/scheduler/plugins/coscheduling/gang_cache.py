@@ -37,6 +37,7 @@ from koordinator.scheduler.plugins.coscheduling.interruption import next_wave
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
 SUCCEEDED: Final = "gang is already succeed"
 _NOT_DONE: Final = "its binding was given up"
+_UNRESERVED: Final = 'Gang "{}" gets rejected due to Pod "{}" in Unreserve'
 
 
 class GangCache:
@@ -48,16 +49,18 @@ class GangCache:
         self.wave: Wave | None = None
         """The current attempt."""
         self._defaults = defaults or Defaults()
-        self._members: dict[str, Member] = {}
-        self._groups: dict[str, Group] = {}
+        self.by_uid: dict[str, Member] = {}
+        """The members of all gangs, to be read only."""
+        self.groups: dict[str, Group] = {}
+        """By their ids, to be read only."""
         self.instructions = Instructions()
         """What is to be done since they were taken last."""
         self.clear()
 
     def clear(self) -> None:
         """Forget all events. Members and groups that are shown again are where they were in their attempts."""
-        self._known: tuple[dict[str, Member], dict[str, Group]] = self._members, self._groups
-        self._members, self._groups = {}, {}
+        self._known: tuple[dict[str, Member], dict[str, Group]] = self.by_uid, self.groups
+        self.by_uid, self.groups = {}, {}
         self._naming: dict[str, dict[str, Group]] = {}
         """Id of a gang -> the groups that include it, by their ids; mostly one."""
         self.gangs.clear()
@@ -67,19 +70,12 @@ class GangCache:
         taken, self.instructions = self.instructions, Instructions()
         return taken
 
-    def member(self, uid: str) -> Member | None:
-        return self._members.get(uid)
-
-    @property
-    def groups(self) -> Iterable[Group]:
-        return self._groups.values()
-
     # Events of the API.
 
     def set_pod(self, pod: Pod, node_name: str) -> None:
         """The pod was added or updated; ``node_name`` is its node, "" if it has none."""
         uid, gang_id = pod.metadata.uid, gang_id_of(pod)
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is not None and member.gang.id != gang_id:
             self.remove_pod(uid)
             member = None
@@ -88,7 +84,7 @@ class GangCache:
         if member is None:
             gang = self.gangs.get(gang_id) or self._new_gang(gang_id)
             known = self._known[0].pop(uid, None)
-            member = self._members[uid] = known or Member(pod, gang)
+            member = self.by_uid[uid] = known or Member(pod, gang)
             member.pod, member.gang = pod, gang
             gang.add(member)
             self._join_wave(member)
@@ -101,13 +97,13 @@ class GangCache:
 
     def remove_pod(self, uid: str) -> None:
         """The pod was deleted, or has finished."""
-        member = self._members.pop(uid, None)
+        member = self.by_uid.pop(uid, None)
         if member is None:
             return
         gang, group = member.gang, member.gang.group
         gang.remove(member)
         if member.state is MemberState.WAITING and gang.is_strict:
-            self._reject_waiting(group, _unreserved(member))
+            self._reject_waiting(group, _UNRESERVED.format(member.gang.id, member.pod.metadata.name))
         if not gang.members and not gang.from_pod_group:
             self._drop(gang)
         self._review(gang)
@@ -122,8 +118,7 @@ class GangCache:
         """The PodGroup was added or updated."""
         metadata = pod_group.metadata
         gang = self.gangs.get(metadata.key) or self._new_gang(metadata.key)
-        gang.from_pod_group = True
-        gang.created_at = metadata.creation_timestamp
+        gang.from_pod_group, gang.created_at = True, metadata.creation_timestamp
         before = gang.declaration
         self._declare(gang, declared_by_pod_group(pod_group, self._defaults))
         self._review(gang)
@@ -162,7 +157,7 @@ class GangCache:
 
     def begin_attempt(self, uid: str) -> str:
         """Begin the scheduling attempt of a pod. Return why the pod is rejected; empty if it is not."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None:
             return ""
         self._known = {}, {}
@@ -184,7 +179,7 @@ class GangCache:
         """The uid of the member to be tried next; None if there is no wave, or the wave has just ended."""
         wave = self.wave
         while wave is not None and wave.todo:
-            member = self._members.get(wave.todo.popleft())
+            member = self.by_uid.get(wave.todo.popleft())
             if member is None or member.state is not MemberState.PENDING or member.uid in wave.attempted:
                 continue
             if member.is_schedulable:
@@ -195,7 +190,7 @@ class GangCache:
 
     def attempt_failed(self, uid: str, error: str) -> None:
         """The scheduling attempt of a member failed; ``error`` says why."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None or member.state is not MemberState.PENDING:
             return
         if member.not_bound == _NOT_DONE:
@@ -217,14 +212,14 @@ class GangCache:
     def not_freed_by(self, uid: str) -> Collection[str]:
         """The uids of pods that the node released by the member ``uid`` must not requeue: members of its group that
         found no node in an attempt that began with a member of the same spec. They would only fail the same way."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         group = member.gang.group if member is not None else None
         return group.need_foreign_capacity if group is not None else ()
 
     def permit(self, uid: str) -> float | None:
         """A member was assumed on a node. Return how many seconds at most it waits for the others; or None if it may be
         bound, together with all members that wait. Raises LookupError if the pod's gang is unknown."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None or member.gang.declaration is None or member.gang.group is None:
             raise LookupError("Gang not found")
         member.gang.move(member, MemberState.WAITING)
@@ -236,7 +231,7 @@ class GangCache:
 
     def unreserve(self, uid: str) -> None:
         """The reservation of a member that was assumed on a node was undone."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is None or member.state is MemberState.BOUND:
             return
         state, was_rejected = member.state, member.is_rejected
@@ -251,7 +246,7 @@ class GangCache:
         # nodes the other needs would otherwise never run.
         gives_up = state is MemberState.WAITING and member.is_schedulable
         if member.gang.is_strict or gives_up:
-            why, wave = _unreserved(member), self._wave_of(member)
+            why, wave = _UNRESERVED.format(member.gang.id, member.pod.metadata.name), self._wave_of(member)
             if wave is not None and member.gang.is_strict and not wave.permitted:
                 wave.failure = wave.failure or why
             self._reject_waiting(member.gang.group, why)
@@ -259,7 +254,7 @@ class GangCache:
 
     def bound(self, uid: str) -> None:
         """A member was bound."""
-        member = self._members.get(uid)
+        member = self.by_uid.get(uid)
         if member is not None and member.state is not MemberState.BOUND:
             self._to_bound(member)
             self._review(member.gang)
@@ -289,10 +284,10 @@ class GangCache:
             return
         if group is not None:
             self._leave(gang, group)
-        group = self._groups.get(declaration.group_id)
+        group = self.groups.get(declaration.group_id)
         if group is None:
             known = self._known[1].pop(declaration.group_id, None)
-            group = self._groups[declaration.group_id] = known or Group(declaration.group)
+            group = self.groups[declaration.group_id] = known or Group(declaration.group)
             group.gangs.clear()
             for id_ in group.ids:
                 self._naming.setdefault(id_, {})[group.id] = group
@@ -313,7 +308,7 @@ class GangCache:
             self._reject(member, f'Gang "{gang.id}" is no more of the group that it waited for')
         if group.gangs:
             return
-        del self._groups[group.id]
+        del self.groups[group.id]
         for id_ in group.ids:
             naming = self._naming[id_]
             del naming[group.id]
@@ -403,7 +398,3 @@ class GangCache:
         self.instructions.ended.append(wave)
         if wave.group.is_strict:
             self._reject_waiting(wave.group, wave.failure or ALL_ATTEMPTED)
-
-
-def _unreserved(member: Member) -> str:
-    return f'Gang "{member.gang.id}" gets rejected due to Pod "{member.pod.metadata.name}" in Unreserve'

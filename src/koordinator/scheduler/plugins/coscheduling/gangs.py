@@ -51,7 +51,7 @@ class Gangs(EventHandler):
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
         clears it on an instance that waits to lead."""
-        self.metrics = GangMetrics(lambda: self.cache.groups)
+        self.metrics = GangMetrics(lambda: self.cache.groups.values())
         self.topology: ClusterTopology | None = None
         """The network topology; None if the scheduler does not watch it."""
         self._began: tuple[Wave, datetime] | None = None
@@ -75,7 +75,7 @@ class Gangs(EventHandler):
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         gang_id = gang_of(pod)
-        if not gang_id and self.cache.member(pod.uid) is None:
+        if not gang_id and pod.uid not in self.cache.by_uid:
             # As most pods are.
             return
         if node_name or not gang_id:
@@ -87,7 +87,7 @@ class Gangs(EventHandler):
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         """Replace the member's pod: the pod status that the kubelet reports affects the status of the PodGroup."""
-        if not assumed and gang_of(pod) and (member := self.cache.member(pod.uid)) is not None:
+        if not assumed and gang_of(pod) and (member := self.cache.by_uid.get(pod.uid)) is not None:
             member.gang.replace_pod(member, pod.pod)
             self._note(pod.pod)
 
@@ -97,7 +97,7 @@ class Gangs(EventHandler):
             self.changed.add(gang.id)
 
     def on_pod_gone(self, pod: PodInfo) -> None:
-        if self.cache.member(pod.uid) is None:
+        if pod.uid not in self.cache.by_uid:
             return
         self.pending.pop(pod.uid, None)
         self.tell(self.cache.remove_pod, pod.uid)
@@ -213,7 +213,7 @@ class Gangs(EventHandler):
             )
             handle.object_event(POD_GROUPS, pod_group, "Normal", "Scheduled", "Binding", note)
             return
-        failed = self.cache.member(wave.group.failed_member)
+        failed = self.cache.by_uid.get(wave.group.failed_member)
         about = failed.key if failed is not None else "a member"
         note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
         handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))

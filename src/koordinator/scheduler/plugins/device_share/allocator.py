@@ -10,9 +10,9 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, HeldDevice, allocations_of
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.gpu_allocator import GPUAllocator
-from koordinator.scheduler.plugins.device_share.gpu_memory import fits, with_both_memories
 from koordinator.scheduler.plugins.device_share.instances import Instances, instances, insufficient
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices, Share
+from koordinator.scheduler.plugins.device_share.requests import fits, with_both_memories
 from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
 
 NO_PRIMARY = Reason("node(s) Insufficient primary device")

@@ -9,15 +9,15 @@ from koordinator.api.device_share import HONOR
 from koordinator.api.labels import GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.device_share.demand import SCOPE_LEVELS, GPUDemand
-from koordinator.scheduler.plugins.device_share.gpu_memory import fits, with_both_memories
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (
+    GPUScope,
     PartitionTable,
     best_packed,
     built_in_table,
     fitting_partitions,
 )
-from koordinator.scheduler.plugins.device_share.gpu_topology import GPUScope
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
+from koordinator.scheduler.plugins.device_share.requests import fits, with_both_memories
 from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
 
 MISSING_TABLE = Reason("node(s) missing GPU Partition Table", unresolvable=True)

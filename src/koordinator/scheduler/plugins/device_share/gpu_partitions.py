@@ -1,4 +1,5 @@
-"""GPU partitions: the groups of GPUs of a node that are linked with each other, and may be allocated together."""
+"""How the GPUs of a node belong together: partitions, whose GPUs are linked with each other and may be allocated
+together, and the topology as a tree of the node, its NUMA nodes and their PCIe switches."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from koordinator.api.device import DeviceInfo
 from koordinator.api.device_share import GPUPartition
 
 Groups = Sequence[Sequence["Partition"]]
@@ -91,3 +93,39 @@ def _left_untouched(table: PartitionTable, used: Collection[int], count: int) ->
         for each in table[size][0]
         if not any(minor in used for minor in each.minors)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GPUScope:
+    """A part of the machine."""
+
+    level: int
+    """1 for the node, 2 for a NUMA node, 3 for a PCIe switch."""
+    minors: tuple[int, ...]
+    """Of the GPUs in it, ascending."""
+    parts: tuple[GPUScope, ...] = ()
+    """By their ids."""
+
+
+def gpu_scopes(gpus: Sequence[DeviceInfo]) -> GPUScope | None:
+    """The tree of these GPUs; None if there are none, or if the position of any is unknown."""
+    switches: dict[int, dict[str, list[int]]] = {}
+    for gpu in gpus:
+        if gpu.topology is None or gpu.minor is None:
+            return None
+        switches.setdefault(gpu.topology.node_id, {}).setdefault(gpu.topology.pcie_id, []).append(gpu.minor)
+    if not switches:
+        return None
+    parts = tuple(
+        GPUScope(
+            2,
+            _ascending(minor for minors in by_switch.values() for minor in minors),
+            tuple(GPUScope(3, _ascending(minors)) for _, minors in sorted(by_switch.items())),
+        )
+        for _, by_switch in sorted(switches.items())
+    )
+    return GPUScope(1, _ascending(minor for part in parts for minor in part.minors), parts)
+
+
+def _ascending(minors: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(minors)))

@@ -19,8 +19,12 @@ from koordinator.api.usable_amounts import bounded
 from koordinator.scheduler.engine.closures import Closure, Closures
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, Minors, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
-from koordinator.scheduler.plugins.device_share.gpu_partitions import PartitionTable, partition_table
-from koordinator.scheduler.plugins.device_share.gpu_topology import GPUScope, gpu_scopes
+from koordinator.scheduler.plugins.device_share.gpu_partitions import (
+    GPUScope,
+    PartitionTable,
+    gpu_scopes,
+    partition_table,
+)
 
 _LABELS: Final = (label_keys.SECONDARY_DEVICE_WELL_PLANNED, label_keys.GPU_PARTITION_POLICY)
 _NOTHING: Final[Mapping[int, Mapping[str, int]]] = {}

@@ -32,9 +32,8 @@ from koordinator.scheduler.plugins.device_share.allocation import ByType, Device
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, demand_key, read_demand
 from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS
-from koordinator.scheduler.plugins.device_share.gpu_memory import with_both_memories
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
-from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError
+from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, with_both_memories
 from koordinator.scheduler.plugins.device_share.reservations import (
     Restored,
     includes,

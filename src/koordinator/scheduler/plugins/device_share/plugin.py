@@ -20,9 +20,8 @@ from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.api.meta import Object
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.filter_forms import RowFilterPlugin, each_row
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_FILTER,
@@ -30,11 +29,11 @@ from koordinator.scheduler.engine.framework import (
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    ScorePlugin,
     default_normalize,
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -42,12 +41,11 @@ from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
 from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
-from koordinator.scheduler.plugins.device_share.gpu_memory import fits
+from koordinator.scheduler.plugins.device_share.documents import PlanningGauge, explained_devices, node_device_summary
 from koordinator.scheduler.plugins.device_share.instances import instances
-from koordinator.scheduler.plugins.device_share.metrics import PlanningGauge
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
+from koordinator.scheduler.plugins.device_share.requests import fits
 from koordinator.scheduler.services.provider import ServiceProvider
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
@@ -61,7 +59,7 @@ _READ: Final[tuple[AnyAspect, ...]] = (
 class DeviceShare(
     PreFilterPlugin,
     RowFilterPlugin,
-    ScorePlugin,
+    RowScorePlugin,
     DeviceBinding,
     DeviceAlignment,
     Explainer,
@@ -121,7 +119,7 @@ class DeviceShare(
             return PreFilterResult(skip=True, rejection=NO_TEMPLATE)
         return PreFilterResult(demand)
 
-    def likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
+    def filter_likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
         return partial(self._likeness, pod)
 
     def _likeness(self, pod: PodInfo, row: int) -> Hashable:
@@ -180,8 +178,8 @@ class DeviceShare(
         demand = self.demand_of(pod)
         return demand if isinstance(demand, DeviceDemand) else SKIP_SCORE
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return each_row(rows, partial(self.score_one, pod, state), self.likeness(pod, state))
+    def score_likeness(self, pod: PodInfo, state: Any) -> Callable[[int], Hashable]:
+        return self.filter_likeness(pod, state)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         demand: DeviceDemand = state

@@ -1,4 +1,5 @@
-"""The devices that a pod requests: which resources may be combined, and the amounts for each device.
+"""The devices that a pod requests: which resources may be combined, the amounts for each device, and the memory of a
+GPU, of which a pod requests bytes or percent and takes both.
 
 Amounts are whole numbers: percent of a GPU, an RDMA card or an FPGA, bytes of memory. Everything here follows from the
 pod alone; how many devices of a type it takes on a node is in ``instances``.
@@ -154,3 +155,21 @@ def per_gpu(request: Amounts) -> PerGPU:
     amounts = {name: amount // count for name, amount in request.items() if name not in left_out}
     is_shared = amounts[GPU_MEMORY_RATIO] < WHOLE if ratio else GPU_MEMORY in amounts
     return PerGPU(count, tuple(sorted(amounts.items())), is_shared)
+
+
+def with_both_memories(request: Mapping[str, int], total: Mapping[str, int]) -> dict[str, int]:
+    """The request to a GPU that has ``total``, with its memory in both units. A percentage is rounded down, so that
+    shares that fill the memory together fit."""
+    whole = total.get(GPU_MEMORY, 0)
+    if GPU_MEMORY_RATIO in request:
+        return {GPU_MEMORY: request[GPU_MEMORY_RATIO] * whole // WHOLE, **request}
+    if GPU_MEMORY in request:
+        return {GPU_MEMORY_RATIO: request[GPU_MEMORY] * WHOLE // whole if whole else 0, **request}
+    return dict(request)
+
+
+def fits(request: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, int]) -> bool:
+    """Whether a device with ``total`` has enough free of every requested resource. A resource that it does not name
+    counts as 0, except for a unit of memory that is not requested."""
+    amounts = with_both_memories(request, total)
+    return all(amount <= free.get(name, 0 if name in request else amount) for name, amount in amounts.items())

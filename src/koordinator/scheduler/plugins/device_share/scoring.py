@@ -19,8 +19,5 @@ class DeviceScorer:
 
     def score(self, request: Mapping[str, int], total: Mapping[str, int], free: Mapping[str, int]) -> int:
         """0..100, the weighted mean over the resources that there are."""
-        resources = [
-            (weight, total.get(name, 0) - free.get(name, 0) + request.get(name, 0), total.get(name, 0))
-            for name, weight in self._weights.items()
-        ]
-        return mean_share(resources, most=self._most)
+        items = [(name, request.get(name, 0), weight) for name, weight in self._weights.items() if name in total]
+        return mean_share(self._most, items, {name: total[name] - free.get(name, 0) for name, _, _ in items}, total)

@@ -114,7 +114,8 @@ class Accounts:
         self._objects: dict[str, ElasticQuota] = {}
         self._specifications: dict[str, QuotaSpecification] = {}
         """By ``namespace/name`` of the object."""
-        self._pods: dict[str, CountedPod] = {}
+        self.pods: dict[str, CountedPod] = {}
+        """By uid, to be read only."""
         self._groups: dict[GroupKey, _Group] = {}
         self._allocatable: dict[str, Amounts] = {}
         self._available: Amounts = {}
@@ -181,8 +182,8 @@ class Accounts:
 
     def set_pod(self, pod: CountedPod) -> None:
         """A pod was added, or what counts of it has changed."""
-        known = self._pods.get(pod.uid)
-        self._pods[pod.uid] = pod
+        known = self.pods.get(pod.uid)
+        self.pods[pod.uid] = pod
         if known is not None and known == pod:
             self._groups[pod.group].pods[pod.uid] = pod
             return
@@ -199,7 +200,7 @@ class Accounts:
         group.assign(pod, 1 if is_assigned else -1)
 
     def remove_pod(self, uid: str) -> CountedPod | None:
-        known = self._pods.pop(uid, None)
+        known = self.pods.pop(uid, None)
         if known is not None:
             self._count(known, -1)
         return known
@@ -306,9 +307,6 @@ class Accounts:
         quotas."""
         forest, group = self._forest, self._groups.get(group_of(pod))
         return forest is not None and group is not None and group.quota in forest.boundless
-
-    def pod(self, uid: str) -> CountedPod | None:
-        return self._pods.get(uid)
 
     def pods_of(self, quota: str) -> Iterator[CountedPod]:
         """The pods that count against the quota itself, without those of its descendants."""

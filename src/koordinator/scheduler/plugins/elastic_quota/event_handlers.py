@@ -77,7 +77,7 @@ class QuotaEventHandlers(EventHandler):
                 return
             if until is not None:
                 self._leaving.set(pod.uid, until)
-        known = self.accounts.pod(pod.uid)
+        known = self.accounts.pods.get(pod.uid)
         if self._count(pod, known, is_assigned=node_name != "" or (known is not None and known.is_assigned)):
             self._relieve()
 
@@ -92,7 +92,7 @@ class QuotaEventHandlers(EventHandler):
             return
         if pod.pod.metadata.deletion_timestamp is not None and self._is_over(counts_until(pod.pod, self._view.gates)):
             return
-        known = self.accounts.pod(pod.uid)
+        known = self.accounts.pods.get(pod.uid)
         if known is None:
             self._unknown.add(pod.uid)
         if known is None or not assumed:
@@ -104,7 +104,7 @@ class QuotaEventHandlers(EventHandler):
         if pod.uid in self._unknown:
             self._unknown.discard(pod.uid)
             self.accounts.remove_pod(pod.uid)
-        elif (known := self.accounts.pod(pod.uid)) is not None:
+        elif (known := self.accounts.pods.get(pod.uid)) is not None:
             self._assign(known, is_assigned=False)
 
     def forget_overdue(self, now: datetime) -> None:

@@ -48,11 +48,10 @@ from koordinator.scheduler.plugins.elastic_quota.gates import (
     IGNORE_OVERDUE,
     MULTI_QUOTA_TREE,
 )
-from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController
-from koordinator.scheduler.plugins.elastic_quota.summary import document_of, summarize
+from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, document_of, summarize
 from koordinator.scheduler.plugins.preemption import PreemptionPlanner
 from koordinator.scheduler.services.provider import ServiceProvider
 
@@ -111,9 +110,12 @@ class ElasticQuota(
         refusal = self.refusal(pod)
         return Reason(refusal) if refusal is not None else None
 
+    @property
+    def keeps_time(self) -> bool:
+        return IGNORE_OVERDUE in self.view.gates
+
     def on_time(self, now: datetime) -> None:
-        if IGNORE_OVERDUE in self.view.gates:
-            self._handlers.forget_overdue(now)
+        self._handlers.forget_overdue(now)
 
     def next_time_event(self) -> float | None:
         return self._handlers.next_overdue
@@ -138,7 +140,7 @@ class ElasticQuota(
             node,
             request_of(pod, self.view),
             is_non_preemptible=is_non_preemptible(pod.pod),
-            is_counted=self.accounts.pod(pod.uid) is not None,
+            is_counted=pod.uid in self.accounts.pods,
             rules=self._rules,
         )
 

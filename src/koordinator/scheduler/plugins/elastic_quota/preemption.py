@@ -13,7 +13,7 @@ from koordinator.scheduler.engine.simulation import Simulate, Simulation
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible
-from koordinator.scheduler.plugins.preemption import MayBeVictim, PreemptionPolicy
+from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePolicy
 
 _NAMED_NODES: Final = 20
 """Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
@@ -22,7 +22,7 @@ Refusal = Callable[[PodInfo], str | None]
 """Returns why the pod's quota does not admit it, also in the state of a simulation; None if it does."""
 
 
-class QuotaPolicy(PreemptionPolicy):
+class QuotaPolicy(NodePolicy):
     """``spares_default``: pods of the default quota are no victims, since many of them do not use quotas on purpose."""
 
     is_local: ClassVar = False  # What a quota admits depends on its pods on all nodes.

@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.filter_forms import SomeRows, chosen, feasible, of_rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Reason
 from koordinator.scheduler.engine.label_groups import LabelGroups
-from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, DomainSums, Topologies
+from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, of_rows, zeros
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     Carriers,
+    DomainSums,
     Matching,
     MatchingAll,
     OwnTerm,
@@ -25,6 +25,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     weight_of,
 )
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
+from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies
 
 AFFINITY: Final = 1
 ANTI_AFFINITY: Final = 2
@@ -65,14 +66,14 @@ class FilterState:
 
     def codes(self, rows: SomeRows) -> Any:
         """The code of each row, see REASONS; FEASIBLE where the pod fits."""
-        codes = feasible(rows)
+        codes = zeros(rows)
         for code, counter in reversed(self._against):
             for _, sums in counter.sums:
                 # The rows follow no pattern: np.where is several times as fast as masked assignment.
                 codes = chosen(sums.at(rows) > 0, code, codes)
         for _, sums in self._affinity.sums:
             alone = self._first_of_its_kind
-            near = of_rows(sums.topology.domains, rows) != NO_DOMAIN if alone else sums.at(rows) > 0
+            near = of_rows(sums.topology.domain, rows) != NO_DOMAIN if alone else sums.at(rows) > 0
             codes = chosen(near, codes, AFFINITY)
         return codes
 
@@ -131,18 +132,14 @@ class ScoreState:
         if self._counter.apply_delta(changed):
             return True
         known = self._normalized
-        return any(row >= known.shape[0] or self.raw_of(row) != known[row] for row in changed)
+        return any(row >= known.shape[0] or self.raw(row) != known[row] for row in changed)
 
-    def raw(self, rows: Rows) -> Ints:
+    def raw(self, rows: SomeRows) -> Any:
         """The raw score of each row: the summed weights of all domains that it is in."""
-        total = np.zeros(rows.shape[0], dtype=np.int64)
+        total = zeros(rows)
         for _, sums in self._counter.sums:
             total += sums.at(rows)
         return total
-
-    def raw_of(self, row: int) -> int:
-        """The raw score of a single row."""
-        return sum(sums.at(row) for _, sums in self._counter.sums)
 
     def scores(self, feasible: Mask) -> Ints:
         """The normalized scores: 0 for the lowest feasible row, 100 for the highest, truncated to integers as upstream.

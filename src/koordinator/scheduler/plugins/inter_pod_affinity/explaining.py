@@ -10,9 +10,9 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.explain.wording import selector_text, some
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import FilterState
-from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
+from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies
 
 _Domain = tuple[str, int]
 """(topology key, domain number)."""
@@ -47,7 +47,7 @@ class Explanation:
         """The reasons by the pod's own affinity: a missing topology label, or no matching pod in the row's domain."""
         found = []
         for key, places in state.near(row).items():
-            if self.topologies[key].domains[row] == NO_DOMAIN:
+            if self.topologies[key].domain[row] == NO_DOMAIN:
                 found.append(Lack(f"the node has no label {key}"))
             elif places is not None:
                 where = f"such pods are where {key} is {some(places)}" if places else "there is no such pod on any node"
@@ -59,7 +59,7 @@ class Explanation:
         return " and ".join(dict.fromkeys(self._meant(own) for own in self.affinity))
 
     def _conflicting(self, key: str, row: int) -> list[Lack]:
-        domain = int(self.topologies[key].domains[row])
+        domain = int(self.topologies[key].domain[row])
         if domain == NO_DOMAIN:
             return []
         known = self._known.get((key, domain))
@@ -92,7 +92,7 @@ class Explanation:
     def _pods_near(self, key: str, row: int, wanted: Callable[[PodInfo], bool]) -> list[str]:
         """The keys of the pods in the row's domain for which ``wanted`` returns True."""
         topology, pods_on = self.topologies[key], self.view.pods_on
-        rows = sorted(topology.rows(int(topology.domains[row])))
+        rows = sorted(topology.rows(int(topology.domain[row])))
         return [pod.key for each in rows for pod in pods_on.get(each, {}).values() if wanted(pod)]
 
     def _place(self, key: str, row: int) -> str:

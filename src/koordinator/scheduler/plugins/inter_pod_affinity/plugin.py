@@ -13,7 +13,7 @@ from koordinator.api.kinds import NAMESPACES, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     SKIP_FILTER,
@@ -23,17 +23,17 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
+from koordinator.scheduler.engine.plugin_forms import CrossNodeFilterState, CrossNodeScoreState, SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
-from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
 from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
 from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
+from koordinator.scheduler.plugins.topologies import Topologies
 
 _NUMBERS: Final = itertools.count()
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
@@ -80,13 +80,11 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
     # Events.
 
     def on_node(self, row: int, node: Node) -> None:
-        for topology in self._topologies:
-            topology.set(row, node)
+        self._topologies.set(row, node)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._existing.clear(row)
-        for topology in self._topologies:
-            topology.set(row, None)
+        self._topologies.set(row, None)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if self._existing.set(row, pod.uid, self._reader.of(pod).for_others):
@@ -155,13 +153,8 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             existing=self._existing,
         )
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        scores: Ints = state.raw(rows)
-        return scores
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        score: int = state.raw_of(row)
-        return score
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        return state.raw(rows)
 
     def events_to_register(self) -> frozenset[str]:
         return _POD_EVENTS | _NODE_EVENTS | _NAMESPACE_EVENTS

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+import numpy as np
+
+from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.label_groups import LabelGroup, LabelGroups
-from koordinator.scheduler.plugins.inter_pod_affinity.domains import DomainSums, Topologies
+from koordinator.scheduler.engine.plugin_forms import SomeRows, look_up
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
+from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies, Topology, grown
 
 K = TypeVar("K")
 Weigh = Callable[[Term], int]
@@ -163,6 +167,101 @@ class MatchingAll:
             self._known.clear()
         match = self._known[number] = all(own.matches(group.namespace, group.labels) for own in self._terms)
         return match
+
+
+class DomainSums:
+    """The amounts that node rows contribute, summed by domain. If a row changes its domain, so does its amount."""
+
+    def __init__(self, topology: Topology, contributions: Mapping[int, int]) -> None:
+        self.topology = topology
+        rows, amounts = _array(contributions.keys()), _array(contributions.values())
+        self._domain: Rows = topology.domain.copy()
+        """Row -> the domain to which it contributes."""
+        self._amount: Ints = np.zeros(self._domain.shape[0], dtype=np.int64)
+        self._amount[rows] = np.where(self._domain[rows] == NO_DOMAIN, 0, amounts)
+        self._sums: Ints = np.zeros(topology.size + 1, dtype=np.int64)
+        np.add.at(self._sums, self._domain[rows], self._amount[rows])
+        self._occupied = int(np.count_nonzero(self._sums))
+        self._turned: set[int] = set()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the sum is zero in every domain."""
+        return not self._occupied
+
+    def occupied_values(self) -> list[str]:
+        """The label's values in the domains whose sum is not zero."""
+        return sorted(self.topology.name(domain) for domain in np.flatnonzero(self._sums).tolist())
+
+    def put(self, row: int, amount: int) -> bool:
+        """Set the amount of ``row``, in the domain in which it is now. Return whether any sum has changed."""
+        self._reach(row)
+        domain, before = self.topology.domain.item(row), self._domain.item(row)
+        if domain == NO_DOMAIN:
+            amount = 0
+        known = self._amount.item(row)
+        if domain == before:
+            if amount == known:
+                return False
+            self._amount[row] = amount
+            self._add(domain, amount - known)
+            return True
+        self._amount[row], self._domain[row] = amount, domain
+        self._add(before, -known)
+        self._add(domain, amount)
+        return bool(known or amount)
+
+    def put_all(self, rows: Sequence[int], amounts: Mapping[int, int]) -> bool:
+        """As ``put`` for each of ``rows``, with 0 for those missing in ``amounts``. Efficient if most have not
+        changed."""
+        self._reach(max(max(rows), max(amounts, default=0)))
+        places = np.array(rows, dtype=np.intp)
+        given = np.zeros(self._amount.shape[0], dtype=np.int64)
+        given[_array(amounts.keys())] = _array(amounts.values())
+        others = (self._amount[places] != given[places]) | (self._domain[places] != self.topology.domain[places])
+        changed = False
+        for row in places[others].tolist():
+            changed |= self.put(row, amounts.get(row, 0))
+        return changed
+
+    @property
+    def contributors(self) -> int:
+        """The number of rows with an amount other than 0."""
+        return int(np.count_nonzero(self._amount))
+
+    def turned_rows(self) -> set[int]:
+        """The rows of domains whose sum has changed to or from zero since the last call."""
+        if not self._turned:
+            return set()
+        rows = set[int]().union(*map(self.topology.rows, self._turned))
+        self._turned.clear()
+        return rows
+
+    def at(self, rows: SomeRows) -> Any:
+        """The sum of each row's domain; 0 without a domain."""
+        if self._sums.shape[0] <= self.topology.size:
+            self._sums = grown(self._sums, self.topology.size + 1)
+        return look_up(self._sums, self.topology.domain, rows)
+
+    def _reach(self, row: int) -> None:
+        if row >= self._amount.shape[0]:
+            self._domain = grown(self._domain, row + 1, NO_DOMAIN)
+            self._amount = grown(self._amount, row + 1)
+
+    def _add(self, domain: int, amount: int) -> None:
+        if not amount:
+            return
+        if domain >= self._sums.shape[0] - 1:
+            self._sums = grown(self._sums, self.topology.size + 1)
+        before = self._sums.item(domain)
+        self._sums[domain] = before + amount
+        if not before or not before + amount:
+            self._occupied += 1 if not before else -1
+            self._turned ^= {domain}
+
+
+def _array(numbers: Collection[int]) -> Ints:
+    return np.fromiter(numbers, dtype=np.int64, count=len(numbers))
 
 
 class TermCounter:

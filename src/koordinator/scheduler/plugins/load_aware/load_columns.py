@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from koordinator.api.resource_names import MEMORY
 from koordinator.model.huge_pages import without_pool
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
-from koordinator.scheduler.engine.filter_forms import SomeRows, chosen, of_rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, of_rows
 from koordinator.scheduler.plugins.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
 from koordinator.scheduler.plugins.load_aware.pod_load import OF_ESTIMATES, OF_NODE, OF_PROD, Share, added

@@ -18,7 +18,6 @@ from koordinator.model.huge_pages import huge_page_pool
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_SCORE,
@@ -26,9 +25,9 @@ from koordinator.scheduler.engine.framework import (
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    ScorePlugin,
 )
 from koordinator.scheduler.engine.handle import Handle
+from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ElementwiseScorePlugin, SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -64,7 +63,7 @@ _LONG_AGO: Final = 0.0
 
 
 class LoadAwareScheduling(
-    PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, EventHandler, Explainer, ServiceProvider
+    PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlugin, EventHandler, Explainer, ServiceProvider
 ):
     """It is notified of assumed pods as an EventHandler, so that profiles may list it at Reserve or not."""
 
@@ -105,7 +104,7 @@ class LoadAwareScheduling(
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != "NodeMetric":
             return
-        node = self._node(row)
+        node = self._nodes.get(row) or self._new(row)
         before = node.metric
         node.metric = read_report(obj, self._settings, before, self._now()) if isinstance(obj, NodeMetric) else None
         if node.metric is None:
@@ -128,7 +127,7 @@ class LoadAwareScheduling(
         if is_finished(pod.pod):
             self.on_pod_removed(row, pod)
             return
-        node = self._node(row)
+        node = self._nodes.get(row) or self._new(row)
         more = node.assign(pod.uid, self._assigned(node, pod))
         if more is not None and self._columns.shift(row, more, 1):
             self.view.columns.touch(row, Aspect.LOAD)
@@ -198,12 +197,8 @@ class LoadAwareScheduling(
     def pre_score(self, pod: PodInfo) -> Any:
         return Expected.of(self._estimates.of(pod)) if self._settings.scores else SKIP_SCORE
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        self._columns.ensure(self.view.columns.size)
-        return self._rules.scores(state, rows)
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return self._rules.score(state, row)
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        return self._rules.score(state, rows) if isinstance(rows, int) else self._rules.scores(state, rows)
 
     def batch_score(self) -> BatchKernel:
         return BatchLoadScores(self._columns, self._rules, len(self._settings.resources))
@@ -267,10 +262,8 @@ class LoadAwareScheduling(
         known = node.pods.get(pod.uid)
         return self._estimates.assigned(pod, known.assigned_at if known is not None else self._now())
 
-    def _node(self, row: int) -> NodeLoad:
-        node = self._nodes.get(row)
-        if node is None:
-            node = self._nodes[row] = NodeLoad(len(self._settings.resources))
+    def _new(self, row: int) -> NodeLoad:
+        node = self._nodes[row] = NodeLoad(len(self._settings.resources))
         return node
 
     def _now(self) -> float:

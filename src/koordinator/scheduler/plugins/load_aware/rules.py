@@ -1,10 +1,10 @@
-"""The rules of LoadAwareScheduling's Filter and Score, and the same for many kinds of pods at once. Score has one form
-for many nodes in arrays (``scores``) and one for a single node in plain integers (``score``).
+"""The rules of LoadAwareScheduling's Filter and Score, and the same for many kinds of pods at once.
 tests/scheduler/engine/test_single_rows.py compares all of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import Ints, Rows
-from koordinator.scheduler.engine.filter_forms import SomeRows, chosen, feasible
 from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
+from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, each_row, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns
 from koordinator.scheduler.plugins.load_aware.pod_load import Incoming
@@ -64,7 +64,7 @@ class LoadRules:
             remaining, codes = columns.remaining_of[rows][prod], FEASIBLE
         else:
             columns.ensure(rows.item(-1) if rows.size else 0)
-            remaining, codes = _at(columns.remaining[int(prod)], rows), feasible(rows)
+            remaining, codes = _at(columns.remaining[int(prod)], rows), zeros(rows)
         for index, amount in enumerate(expected.amounts):
             short = remaining[index] < amount
             if short if is_one else np.count_nonzero(short):
@@ -76,8 +76,9 @@ class LoadRules:
     def scores(self, expected: Expected, rows: Rows) -> Ints:
         """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
         columns = self._columns
+        columns.ensure(rows.item(-1) if rows.size else 0)
         if not columns.exact:
-            return np.array([self.score(expected, row) for row in rows.tolist()], dtype=np.int64)
+            return each_row(rows, partial(self.score, expected))
         return self.scores_of(_at(columns.free[int(expected.prod)], rows) - expected.hundredfold, rows)
 
     def scores_of(self, left: Floats, rows: Rows, kinds: int = 1) -> Ints:
@@ -102,7 +103,7 @@ class LoadRules:
         return known if kinds == 1 else known.repeat(kinds, axis=1)
 
     def score(self, expected: Expected, row: int) -> int:
-        """The same for one row."""
+        """The same for one row, exact whatever the amounts are."""
         columns, settings = self._columns, self._settings
         free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
         total, lowest = 0, _NO_RESOURCE

@@ -20,11 +20,11 @@ from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMAT
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.closures import closed_by
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
-from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows, each_row
 from koordinator.scheduler.engine.framework import FEASIBLE, SKIP_FILTER, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
+from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ReservationInfo

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
-
-import numpy as np
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, RESERVATIONS
@@ -26,9 +25,10 @@ from koordinator.scheduler.engine.binding_points import AllocatorPlugin, Cluster
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind, object_events
-from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason, ScorePlugin
+from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
@@ -43,11 +43,7 @@ from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation
-from koordinator.scheduler.plugins.node_resources.strategies import (
-    least_allocated,
-    least_allocated_of_one,
-    most_allocated,
-)
+from koordinator.scheduler.plugins.node_resources.strategies import LEAST_ALLOCATED, MOST_ALLOCATED
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
 from koordinator.scheduler.services.provider import ServiceProvider
@@ -63,7 +59,7 @@ class Scored:
 
 
 class NodeNUMAResource(
-    NUMAFilter, ScorePlugin, AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ServiceProvider
+    NUMAFilter, ElementwiseScorePlugin, AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ServiceProvider
 ):
     watches: ClassVar = (RESERVATIONS,)
     node_objects: ClassVar = (NODE_RESOURCE_TOPOLOGIES,)
@@ -78,8 +74,8 @@ class NodeNUMAResource(
         self._hints_changed = view.columns.aspect(TOPOLOGY_HINTS)
         strategy = args.scoring_strategy
         most = strategy.type == "MostAllocated"
-        scorer, of_one = (most_allocated, None) if most else (least_allocated, least_allocated_of_one)
-        self._node_scorer = AllocationScorer(view.columns, strategy.resources, scorer, of_one)
+        scorer = MOST_ALLOCATED if most else LEAST_ALLOCATED
+        self._node_scorer = AllocationScorer(view.columns, strategy.resources, scorer)
         self._scorer = NUMAScorer(strategy.resources, most=most)
 
     # Events.
@@ -143,21 +139,20 @@ class NodeNUMAResource(
             Scored(requirements, self._node_scorer.prepare(pod, non_zero=False)) if requirements.amounts else SKIP_SCORE
         )
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         scored: Scored = state
+        if isinstance(rows, int):
+            node = self._nodes.get(rows)
+            if node is None or (scored.requirements.is_plain and node.is_plain):
+                return 0 if scored.requirements.binds else self._node_scorer.score(scored.allocation, rows)
+            return self._score_on(pod, scored, rows, node)
+        of_one = partial(self.score, pod, state)
         if not scored.requirements.is_plain:
-            return np.array([self.score_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
+            return each_row(rows, of_one)
         scores = self._node_scorer.score(scored.allocation, rows)
         for index in self.special_among(rows):
-            scores[index] = self.score_one(pod, state, int(rows[index]))
+            scores[index] = of_one(int(rows[index]))
         return scores
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        scored: Scored = state
-        node = self._nodes.get(row)
-        if node is None or (scored.requirements.is_plain and node.is_plain):
-            return 0 if scored.requirements.binds else self._node_scorer.score_one(scored.allocation, row)
-        return self._score_on(pod, scored, row, node)
 
     def batch_score(self) -> BatchKernel:
         return _BatchScores(self, self._node_scorer)
@@ -173,7 +168,8 @@ class NodeNUMAResource(
         ):
             return 0
         if not policy and (node.rules.zones.cpu_ratio <= 1 or not requirements.cpu):
-            return self._node_scorer.score_one(scored.allocation, row)
+            plain: int = self._node_scorer.score(scored.allocation, row)
+            return plain
         choice = self._choice(pod, requirements, row)
         requested, allocatable = self._of_node(row)
         if not policy:
@@ -323,7 +319,7 @@ class _BatchScores(BatchAllocation):
         scores = super().evaluate(rows)
         for index in self._plugin.special_among(rows):
             row = int(rows[index])
-            scores[index] = [self._plugin.score_one(pod, scored, row) for pod, scored in self._pods]
+            scores[index] = [self._plugin.score(pod, scored, row) for pod, scored in self._pods]
         for slot in self._demanding:
             scores[:, slot] = self._plugin.score(*self._pods[slot], rows)
         return scores

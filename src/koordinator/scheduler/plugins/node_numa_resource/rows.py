@@ -15,11 +15,11 @@ from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeStat
 _FIRST = 64
 
 
-class SpecialRows:
-    """Falsy while there are none."""
+class SpecialRows(set[int]):
+    """The rows, with what arrays say of them."""
 
     def __init__(self) -> None:
-        self._rows: set[int] = set()
+        super().__init__()
         self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
         """The rows that have to be evaluated one by one."""
         self._amplified: Mask = np.zeros(_FIRST, dtype=np.bool_)
@@ -29,20 +29,14 @@ class SpecialRows:
         self._added: Ints = np.zeros(_FIRST, dtype=np.int64)
         """NodeState.added_cpu."""
 
-    def __bool__(self) -> bool:
-        return bool(self._rows)
-
-    def __contains__(self, row: int) -> bool:
-        return row in self._rows
-
     def note(self, row: int, node: NodeState | None) -> None:
         """Update the row from the present policies of its node; None if the node is gone."""
         self._fit(row)
         is_special = node is not None and not node.is_plain
         if is_special:
-            self._rows.add(row)
+            self.add(row)
         else:
-            self._rows.discard(row)
+            self.discard(row)
         self._amplified[row] = node is not None and is_special and _only_multiplies(node)
         self._by_itself[row] = is_special and not self._amplified[row]
         self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
@@ -50,7 +44,7 @@ class SpecialRows:
 
     def among(self, rows: Rows) -> Rows:
         """The indices in ``rows`` of those that have to be evaluated one by one."""
-        if not self._rows:
+        if not self:
             return rows[:0]
         self._fit(int(rows.max(initial=0)))
         return np.flatnonzero(self._by_itself.take(rows))
@@ -58,7 +52,7 @@ class SpecialRows:
     def short_of_cpu(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
         """For each of ``rows``, whether amplification is the node's only policy and it has less than ``cpu``
         (milli-CPU) left when that of bound pods counts amplified."""
-        if not self._rows or not cpu:
+        if not self or not cpu:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         self._fit(int(rows.max(initial=0)))
         requested, allocatable = at(columns.requested[:, CPU], rows), at(columns.allocatable[:, CPU], rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, is_scalar
@@ -23,9 +24,9 @@ class NUMAScorer:
         self, requested: Mapping[str, int], allocatable: Mapping[str, int], pod_requests: Mapping[str, int]
     ) -> int:
         """The score for a pod with these requests. An extended resource that the pod does not request is omitted."""
-        resources = [
-            (weight, requested.get(name, 0) + pod_requests.get(name, 0), allocatable.get(name, 0))
+        items = [
+            (name, pod_requests.get(name, 0), weight)
             for name, weight in self._weights
-            if pod_requests.get(name, 0) or not is_scalar(name)
+            if name in allocatable and (pod_requests.get(name, 0) or not is_scalar(name))
         ]
-        return mean_share(resources, most=self._most)
+        return mean_share(self._most, items, Counter(requested), allocatable)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from koordinator.api import resource_names
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
+from koordinator.scheduler.engine.plugin_forms import SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.row_amounts import chosen_of
@@ -38,13 +39,20 @@ class Fill(NamedTuple):
     resource from that row's score."""
 
 
-Scorer = Callable[[Fill], Ints]
-"""Returns a score for each row."""
+Item = tuple[Any, int, int]
+"""A resource that counts: where the amounts have it, what the pod adds, and its weight."""
+Amounts = Sequence[int] | Mapping[str, int]
+"""Of one node, by column or by name."""
 
 
-ScorerOfOne = Callable[[Sequence[int], Sequence[int], "Allocation"], int | None]
-"""Returns the same for a single node in plain integers, from the requested and allocatable amounts there of each
-resource; None if it does not handle the case."""
+class Scorer(NamedTuple):
+    """A strategy."""
+
+    of_many: Callable[[Fill], Ints]
+    """Returns a score for each row."""
+    of_one: Callable[[Sequence[Item], Amounts, Amounts], int | None] = lambda items, requested, allocatable: None
+    """Returns the same for a single node in plain integers, from the requested and the allocatable amounts there; None
+    where it has no rule of its own for them."""
 
 
 class ResourceWeight(Protocol):
@@ -64,7 +72,7 @@ class Allocation:
     added: tuple[int, ...]
     with_defaults: bool
     """Whether requests with defaults count for CPU and memory instead of the plain ones."""
-    items: tuple[tuple[int, int, int], ...]
+    items: tuple[Item, ...]
     """``columns`` with ``added`` and their integer weights."""
     added_to_rows: Ints
     """``added`` in the shape (resources, 1)."""
@@ -83,14 +91,12 @@ class AllocationScorer:
         columns: NodeColumns,
         resources: Sequence[ResourceWeight],
         scorer: Scorer,
-        scorer_of_one: ScorerOfOne | None = None,
     ) -> None:
         self._columns = columns
         self._resources = [
             (each.name, each.weight) for each in resources if each.name in _OF_EVERY_NODE or is_scalar(each.name)
         ]
-        self._scorer = scorer
-        self._scorer_of_one = scorer_of_one
+        self._of_many, self._of_one = scorer
 
     def prepare(self, pod: PodInfo, *, non_zero: bool) -> Allocation:
         """The resources that count for this pod: extended ones only if it requests them."""
@@ -112,16 +118,21 @@ class AllocationScorer:
             total_weight=sum(weights),
         )
 
-    def score(self, allocation: Allocation, rows: Rows) -> Ints:
-        """One score for each of ``rows``."""
-        return self.score_many(allocation, allocation.added_to_rows, rows)
+    def score(self, allocation: Allocation, rows: SomeRows) -> Any:
+        """The score of each of ``rows``."""
+        if not isinstance(rows, int):
+            return self.score_many(allocation, allocation.added_to_rows, rows)
+        numbers = self._columns.numbers[rows]
+        taken = numbers.counted if allocation.with_defaults else numbers.requested
+        found = self._of_one(allocation.items, taken, numbers.allocatable)
+        return self.score(allocation, np.array((rows,), dtype=np.intp)).item() if found is None else found
 
     def score_many(self, like: Allocation, added: Ints, rows: Rows) -> Ints:
         """Scores for pods that add ``added`` (resources, kinds) to the resources that are scored for ``like``, with the
         same weights; as if each row were there once for each kind."""
         if not like.columns:
             return np.zeros(rows.shape[0] * added.shape[1], dtype=np.int64)
-        return self._scorer(self._fill(like, added, rows))
+        return self._of_many(self._fill(like, added, rows))
 
     def _fill(self, like: Allocation, added: Ints, rows: Rows) -> Fill:
         columns = self._columns
@@ -145,16 +156,6 @@ class AllocationScorer:
             requested = (requested[:, :, np.newaxis] + added[:, np.newaxis, :]).reshape(len(like.columns), -1)
             allocatable = allocatable.repeat(kinds, axis=1)
         return Fill(requested, allocatable, like.float_weights, like.total_weight, complete)
-
-    def score_one(self, allocation: Allocation, row: int) -> int:
-        """The score of a single row."""
-        if self._scorer_of_one is not None and allocation.columns:
-            numbers = self._columns.numbers[row]
-            taken = numbers.counted if allocation.with_defaults else numbers.requested
-            score = self._scorer_of_one(taken, numbers.allocatable, allocation)
-            if score is not None:
-                return score
-        return int(self.score(allocation, np.array((row,), dtype=np.intp))[0])
 
 
 def with_defaults(pod: PodInfo) -> Mapping[str, int]:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
+from koordinator.scheduler.engine.columns import Aspect, Ints
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE
+from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation, Fill
+from koordinator.scheduler.plugins.node_resources.allocation import (
+    AllocationScorer,
+    BatchAllocation,
+    Fill,
+    Item,
+    Scorer,
+)
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 
-class NodeResourcesBalancedAllocation(ScorePlugin):
+class NodeResourcesBalancedAllocation(ElementwiseScorePlugin):
     name = "NodeResourcesBalancedAllocation"
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._scorer = AllocationScorer(view.columns, args.resources, balanced, balanced_pair)
+        self._scorer = AllocationScorer(view.columns, args.resources, BALANCED)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return resources_key(pod)
@@ -33,11 +40,8 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         # A pod without requests would be drawn to the same node again and again.
         return allocation if any(allocation.added) else SKIP_SCORE
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._scorer.score(state, rows)
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return self._scorer.score_one(state, row)
 
     def batch_score(self) -> BatchKernel:
         return BatchAllocation(self._scorer)
@@ -70,11 +74,11 @@ def _deviation_of_some(requested: Any, allocatable: Any) -> Any:
     return _deviation(np.where(present, fractions, 0.0), present, present.sum(axis=0))
 
 
-def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int | None:
+def balanced_pair(items: Sequence[Item], requested: Any, allocatable: Any) -> int | None:
     """The same for one node and two resources, the usual case; None for any other."""
-    if len(allocation.items) != 2:
+    if len(items) != 2:
         return None
-    (first, more_of_first, _), (second, more_of_second, _) = allocation.items
+    (first, more_of_first, _), (second, more_of_second, _) = items
     if allocatable[first] <= 0 or allocatable[second] <= 0:
         return MAX_NODE_SCORE
     one = (requested[first] + more_of_first) / allocatable[first]
@@ -82,6 +86,9 @@ def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocati
     one, other = one if one < 1.0 else 1.0, other if other < 1.0 else 1.0
     deviation = (one - other if one > other else other - one) / 2
     return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+BALANCED: Final = Scorer(balanced, balanced_pair)
 
 
 def _deviation(fractions: Any, present: Any, count: Any) -> Any:

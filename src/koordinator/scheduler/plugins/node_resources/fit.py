@@ -13,15 +13,21 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.filter_forms import ElementwiseFilterPlugin, SomeRows, feasible, of_rows
-from koordinator.scheduler.engine.framework import FEASIBLE, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
+from koordinator.scheduler.engine.framework import FEASIBLE, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.plugin_forms import (
+    ElementwiseFilterPlugin,
+    ElementwiseScorePlugin,
+    SomeRows,
+    of_rows,
+    zeros,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.explain.wording import amount_text
-from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation
-from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
+from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation
+from koordinator.scheduler.plugins.node_resources.strategies import scorer_for
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
@@ -76,7 +82,7 @@ class _Wanted:
     """For each of ``pairs``, the names and amounts: several for UNOFFERED, of which no amount is ever free."""
 
 
-class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Explainer):
+class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlugin, Explainer):
     """Codes are bit masks: bit 0 when the node could never hold the pod, then one bit for each requested resource; one
     for all that no node offers."""
 
@@ -90,9 +96,7 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Ex
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.scoring_strategy
-        self._scorer = AllocationScorer(
-            view.columns, strategy.resources, scorer_for(strategy), scorer_of_one_for(strategy)
-        )
+        self._scorer = AllocationScorer(view.columns, strategy.resources, scorer_for(strategy))
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return resources_key(pod)
@@ -124,7 +128,7 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Ex
             numbers = columns.numbers[rows]
             free, code = numbers.unused, FEASIBLE
         else:
-            free, code = columns.amounts(rows).free, feasible(rows)
+            free, code = columns.amounts(rows).free, zeros(rows)
         for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):
             short = free[column] < amount
             if short if is_one else np.count_nonzero(short):
@@ -156,12 +160,8 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ScorePlugin, Ex
     def pre_score(self, pod: PodInfo) -> Any:
         return self._scorer.prepare(pod, non_zero=True)
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        allocation: Allocation = state
-        return self._scorer.score(allocation, rows)
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return self._scorer.score_one(state, row)
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        return self._scorer.score(state, rows)
 
     def batch_score(self) -> BatchKernel:
         return BatchAllocation(self._scorer)

@@ -6,10 +6,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
+from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, chosen, of_rows, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.view import ClusterView
@@ -29,7 +28,7 @@ class _Share:
     """MostAllocated, else LeastAllocated."""
 
 
-class NodeResourcesFitPlus(ScorePlugin):
+class NodeResourcesFitPlus(ElementwiseScorePlugin):
     """Scores by the resources that the pod requests and the arguments name; pods that request none of these score the
     same everywhere. Unlike in NodeResourcesFit a resource that a node lacks counts, with 0."""
 
@@ -54,30 +53,16 @@ class NodeResourcesFitPlus(ScorePlugin):
         ]
         return shares if any(share.weight for share in shares) else []
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        total = zeros(rows)
         if not state:
-            return np.full(rows.shape[0], MAX_NODE_SCORE, dtype=np.int64)
+            return total + MAX_NODE_SCORE
         columns = self.view.columns
-        total = np.zeros(rows.shape[0], dtype=np.int64)
         for share in state:
-            taken = (columns.non_zero_requested if share.column in (CPU, MEMORY) else columns.requested)[
-                :, share.column
-            ]
-            used, whole = at(taken, rows) + share.added, at(columns.allocatable[:, share.column], rows)
-            part = np.minimum(used, whole) if share.packs else np.maximum(whole - used, 0)
-            total += part * MAX_NODE_SCORE // np.maximum(whole, 1) * share.weight
-        scores: Ints = total // sum(share.weight for share in state)
-        return scores
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        if not state:
-            return MAX_NODE_SCORE
-        numbers = self.view.columns.numbers[row]
-        allocatable, requested = numbers.allocatable, numbers.counted
-        total = weights = 0
-        for share in state:
-            used, whole = requested[share.column] + share.added, allocatable[share.column]
-            part = min(used, whole) if share.packs else max(whole - used, 0)
-            total += part * MAX_NODE_SCORE // max(whole, 1) * share.weight
-            weights += share.weight
-        return int(total // weights)
+            taken = columns.non_zero_requested if share.column in (CPU, MEMORY) else columns.requested
+            used = of_rows(taken[:, share.column], rows) + share.added
+            whole = of_rows(columns.allocatable[:, share.column], rows)
+            part = used if share.packs else whole - used
+            within = chosen(part < whole, chosen(part > 0, part, 0), whole)
+            total += within * MAX_NODE_SCORE // chosen(whole > 0, whole, 1) * share.weight
+        return total // sum(share.weight for share in state)

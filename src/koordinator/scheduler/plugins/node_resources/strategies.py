@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -10,11 +11,10 @@ import numpy as np
 from koordinator.scheduler.engine.columns import Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.node_resources.allocation import (
-    Allocation,
     Fill,
+    Item,
     ResourceWeight,
     Scorer,
-    ScorerOfOne,
 )
 
 _Function = Callable[[Ints], Ints]
@@ -51,50 +51,10 @@ class Strategy(Protocol):
     def requested_to_capacity_ratio(self) -> Shape | None: ...
 
 
-def scorer_of_one_for(strategy: Strategy) -> ScorerOfOne | None:
-    """The scorer of a single node, for the default strategy; None for others."""
-    return least_allocated_of_one if scorer_for(strategy) is least_allocated else None
-
-
-def scorer_for(strategy: Strategy) -> Scorer:
-    """The scorer of a validated strategy."""
-    if strategy.type == "MostAllocated":
-        return most_allocated
-    if strategy.type == "RequestedToCapacityRatio" and strategy.requested_to_capacity_ratio is not None:
-        return requested_to_capacity_ratio(strategy.requested_to_capacity_ratio.shape)
-    return least_allocated
-
-
 def least_allocated(fill: Fill) -> Ints:
     """Higher for emptier nodes; 0 for a resource that would be overcommitted."""
     free = np.subtract(fill.allocatable, fill.requested, out=fill.requested)
     return _mean_share(np.maximum(free, _ZERO if fill.complete else 0, out=free), fill)
-
-
-def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int:
-    """As least_allocated, for one node."""
-    total, weight = 0, allocation.total_weight
-    for column, more, factor in allocation.items:
-        whole = allocatable[column]
-        if whole <= 0:
-            weight -= factor
-            continue
-        free = whole - requested[column] - more
-        if free > 0:
-            total += free * MAX_NODE_SCORE // whole * factor
-    return total // weight if weight else 0
-
-
-def mean_share(resources: Iterable[tuple[int, int, int]], *, most: bool) -> int:
-    """0..100 for one node, NUMA node or device whose ``resources`` are (weight, requested, allocatable), as
-    ``most_allocated`` or ``least_allocated`` computes it. A resource with nothing allocatable does not count."""
-    total = weights = 0
-    for weight, requested, allocatable in resources:
-        if allocatable > 0:
-            part = min(requested, allocatable) if most else max(0, allocatable - requested)
-            total += part * MAX_NODE_SCORE // allocatable * weight
-            weights += weight
-    return total // weights if weights else 0
 
 
 def most_allocated(fill: Fill) -> Ints:
@@ -102,7 +62,32 @@ def most_allocated(fill: Fill) -> Ints:
     return _mean_share(np.minimum(fill.requested, fill.allocatable, out=fill.requested), fill)
 
 
-def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Scorer:
+def mean_share(most: bool, items: Iterable[Item], requested: Any, allocatable: Any) -> int:
+    """0..100 for one node, NUMA node or device, as ``most_allocated`` or ``least_allocated`` computes it. The amounts
+    are by column or by name. A resource with nothing allocatable does not count."""
+    total = weights = 0
+    for key, more, weight in items:
+        whole = allocatable[key]
+        if whole > 0:
+            part = requested[key] + more if most else whole - requested[key] - more
+            if part > 0:
+                total += (part * MAX_NODE_SCORE // whole if part < whole else MAX_NODE_SCORE) * weight
+            weights += weight
+    return total // weights if weights else 0
+
+
+LEAST_ALLOCATED: Final = Scorer(least_allocated, partial(mean_share, False))
+MOST_ALLOCATED: Final = Scorer(most_allocated, partial(mean_share, True))
+
+
+def scorer_for(strategy: Strategy) -> Scorer:
+    """The scorer of a validated strategy."""
+    if strategy.type == "RequestedToCapacityRatio" and strategy.requested_to_capacity_ratio is not None:
+        return Scorer(requested_to_capacity_ratio(strategy.requested_to_capacity_ratio.shape))
+    return MOST_ALLOCATED if strategy.type == "MostAllocated" else LEAST_ALLOCATED
+
+
+def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Callable[[Fill], Ints]:
     """A broken line from utilisation to score; resources with a score of 0 do not count in the mean."""
     function = broken_line([(point.utilization, point.score * (MAX_NODE_SCORE // _MAX_SHAPE_SCORE)) for point in shape])
 

@@ -6,14 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import TopologySpreadConstraint
 from koordinator.model.label_selector import SelectorError
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
     SKIP_FILTER,
@@ -23,10 +21,10 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
+from koordinator.scheduler.engine.plugin_forms import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     EVENTS_TO_REGISTER,
     NO_CONSTRAINTS,
@@ -38,7 +36,6 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     queueing_hint,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
-from koordinator.scheduler.plugins.pod_topology_spread.domains import Topologies
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     MISSING_KEY,
     READS,
@@ -49,6 +46,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
+from koordinator.scheduler.plugins.topologies import Topologies
 
 _TOO_UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
 _REASONS: Final[Mapping[int, Reason]] = {
@@ -80,10 +78,10 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         differ only in what the constraints do not depend on."""
 
     def on_node(self, row: int, node: Node) -> None:
-        self.topologies.set_node(row, node)
+        self.topologies.set(row, node)
 
     def on_node_removed(self, row: int, name: str) -> None:
-        self.topologies.remove_node(row)
+        self.topologies.set(row, None)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         self.selectors.on_object(kind, key, old, new)
@@ -136,13 +134,6 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
             return SKIP_SCORE
         spread = Spread(self.view, self.topologies, pod, soft, needs_all_keys=all_keys)
         return SoftSpread(self.view.columns, spread, soft, needs_all_keys=all_keys)
-
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        # Scores depend on which nodes are feasible: see normalize.
-        return np.zeros(rows.shape[0], dtype=np.int64)
-
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return 0
 
     def events_to_register(self) -> frozenset[str]:
         return EVENTS_TO_REGISTER

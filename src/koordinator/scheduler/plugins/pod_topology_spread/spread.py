@@ -23,7 +23,7 @@ from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.pod_topology_spread.domains import NAMELESS, DomainCounts, Topologies, Topology
+from koordinator.scheduler.plugins.topologies import NAMELESS, NO_DOMAIN, Topologies, Topology
 
 
 class Inclusion:
@@ -120,6 +120,82 @@ class MatchingPods:
         return match
 
 
+ABSENT: Final = 2**31 - 1
+"""The value of a domain without a counted node in the minimum over domains; larger than any number of pods."""
+
+
+class DomainCounts:
+    """Counts nodes and matching pods by domain, for one constraint. A row contributes its pods if its node counts."""
+
+    def __init__(self, domain: Rows, counts: Mask, pods: Ints, size: int) -> None:
+        """By row: ``domain``, ``counts`` (whether the node counts) and ``pods``. ``size`` is the topology's."""
+        self.domain = domain.copy()
+        """The domain of each row."""
+        self._counts = counts
+        places = 2 * size + 16
+        counting = np.flatnonzero(counts)
+        self.nodes: Ints = np.bincount(domain[counting], minlength=places).astype(np.int64)
+        """Domain -> number of nodes that count."""
+        self.pods: Ints = np.bincount(domain[counting], weights=pods[counting], minlength=places).astype(np.int64)
+        """Domain -> number of pods on these nodes."""
+        self._or_absent: Ints = np.where(self.nodes > 0, self.pods, ABSENT)
+        self.present = int(np.count_nonzero(self.nodes))
+        """The number of domains with a node that counts."""
+
+    @property
+    def least(self) -> int:
+        """The minimum number of pods over domains with a node that counts; ABSENT if there is no such domain."""
+        return int(self._or_absent.min())
+
+    @property
+    def emptiest(self) -> int:
+        """The number of a domain with ``least`` pods."""
+        return int(self._or_absent.argmin())
+
+    def add(self, row: int, pods: int) -> int | None:
+        """Add ``pods`` to the row. Return the domain whose count changes; None if the node does not count."""
+        if not self._counts.item(row):
+            return None
+        domain = self.domain.item(row)
+        self._add(domain, 0, pods)
+        return domain
+
+    def move(self, row: int, domain: int, counts: bool, pods: int) -> list[int]:
+        """Set the domain of the row, on which ``pods`` are, and whether its node counts. Return the domains whose
+        counts change."""
+        before, counted = self.domain.item(row), self._counts.item(row)
+        if before == domain and counted == counts:
+            return []
+        if domain >= self.nodes.shape[0] - 1:
+            self._grow(domain)
+        self.domain[row] = domain
+        self._counts[row] = counts
+        if counted:
+            self._add(before, -1, -pods)
+        if counts:
+            self._add(domain, 1, pods)
+        return [number for number, involved in ((before, counted), (domain, counts)) if involved]
+
+    def _add(self, domain: int, nodes: int, pods: int) -> None:
+        had, now = self.nodes.item(domain), self.nodes.item(domain) + nodes
+        self.nodes[domain] = now
+        self.pods[domain] += pods
+        self._or_absent[domain] = self.pods[domain] if now else ABSENT
+        self.present += (now > 0) - (had > 0)
+
+    def _grow(self, domain: int) -> None:
+        more = np.zeros(domain + 16, dtype=np.int64)
+        self.nodes = np.concatenate([self.nodes, more])
+        self.pods = np.concatenate([self.pods, more])
+        self._or_absent = np.concatenate([self._or_absent, np.full_like(more, ABSENT)])
+
+    def widen(self, capacity: int) -> None:
+        """Extend the arrays by row to ``capacity``."""
+        more = capacity - self.domain.shape[0]
+        self.domain = np.concatenate([self.domain, np.full(more, NO_DOMAIN, dtype=np.intp)])
+        self._counts = np.concatenate([self._counts, np.zeros(more, dtype=np.bool_)])
+
+
 _MANY_ROWS = 20
 """If more than one row in this many has changed, rebuilding from all rows is cheaper than applying the delta."""
 
@@ -167,7 +243,7 @@ class Spread:
         self._parts = [
             _Part(
                 constraint,
-                topologies.topology(constraint.topology_key),
+                topologies[constraint.topology_key],
                 selectors.index(constraint.selector),
                 inclusion.predicate(constraint),
             )
@@ -272,4 +348,4 @@ def _fitted(domain: Rows, capacity: int) -> Rows:
     """The array cut or extended to ``capacity`` rows; added rows are in no domain."""
     if domain.shape[0] >= capacity:
         return domain[:capacity]
-    return np.concatenate([domain, np.full(capacity - domain.shape[0], -1, dtype=np.intp)])
+    return np.concatenate([domain, np.full(capacity - domain.shape[0], NO_DOMAIN, dtype=np.intp)])

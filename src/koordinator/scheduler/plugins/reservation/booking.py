@@ -115,6 +115,8 @@ class Match(NamedTuple):
     uids: tuple[str, ...] = ()
     """The uids of those that it may take from."""
     unmatched: tuple[Unmatched, ...] = ()
+    first: str = ""
+    """The uid of the one with the smallest order that is not 0; "" if there is none."""
 
     @property
     def is_empty(self) -> bool:
@@ -127,11 +129,13 @@ NO_MATCH: Final = Match()
 
 def match_of(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
     """The match of a pod that owns these Reservations, each with why it is not available to the pod."""
-    there = [(booking.uid, why_not) for booking, why_not in owned if booking.is_open]
+    there = [(booking, why_not) for booking, why_not in owned if booking.is_open]
     if not there:
         return NO_MATCH
-    uids = tuple([uid for uid, why_not in there if why_not is None])
-    return Match(uids, tuple([why_not for _, why_not in there if why_not is not None]))
+    matched = [booking for booking, why_not in there if why_not is None]
+    ordered = [(booking.order, booking.uid) for booking in matched if booking.order]
+    unmatched = tuple([why_not for _, why_not in there if why_not is not None])
+    return Match(tuple([booking.uid for booking in matched]), unmatched, min(ordered)[1] if ordered else "")
 
 
 def booking_of(reservation: Reservation, pod: Pod) -> Booking:

@@ -130,15 +130,6 @@ class Nominator:
         }
         return FreeCapacity(free, matched)
 
-    def first_in_order(self, match: Match) -> str:
-        """The uid of the Reservation with the smallest order that is not 0; "" if there is none."""
-        ordered = [
-            (booking.order, uid)
-            for uid in match.uids
-            if (booking := self._cache.bookings.get(uid)) is not None and booking.order
-        ]
-        return min(ordered)[1] if ordered else ""
-
     def nominated(
         self, pod: PodInfo, row: int, match: Match, requirements: ReservationRequirements, *, assumed: bool = False
     ) -> Booking | None:

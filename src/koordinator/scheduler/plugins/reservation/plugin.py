@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar, Final
 
-import numpy as np
 from prometheus_client.registry import Collector
 
 from koordinator.api import annotations as annotation_keys
@@ -23,9 +23,9 @@ from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import ClusterEvent, object_event
-from koordinator.scheduler.engine.framework import SKIP_SCORE, EventHandler, ScorePlugin, default_normalize
+from koordinator.scheduler.engine.framework import SKIP_SCORE, EventHandler, default_normalize
 from koordinator.scheduler.engine.framework_hooks import (
     RESERVED,
     Controller,
@@ -33,6 +33,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     FailureHandler,
     MetricsProvider,
 )
+from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
@@ -58,7 +59,7 @@ _PREFERRED: Final = 1000
 class ReservationPlugin(
     ReservationFilter,
     PostFilterPlugin,
-    ScorePlugin,
+    ElementwiseScorePlugin,
     ReservationBinding,
     FailureHandler,
     ControllerProvider,
@@ -143,32 +144,29 @@ class ReservationPlugin(
             return SKIP_SCORE
         return Owner(match, requirements, is_operating(pod.pod))
 
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+    def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
+        if isinstance(rows, int):
+            return self._score_on(pod, state, rows)
+        of_one, bookings = partial(self._score_on, pod, state), self._cache.bookings
         if isinstance(state, ReservePod):
-            return np.array([self.score_one(pod, state, row) for row in rows.tolist()], dtype=np.int64)
-        owner: Owner = state
-        scores = np.zeros(rows.shape[0], dtype=np.int64)
-        named = {self._cache.bookings[uid].row for uid in owner.match.uids if uid in self._cache.bookings}
-        first = self._nominator.first_in_order(owner.match)
+            return each_row(rows, of_one)
+        scores, reserved = zeros(rows), {bookings[uid].row for uid in state.match.uids if uid in bookings}
         for index, row in enumerate(rows.tolist()):
-            if row in named:
-                scores[index] = self._score_of_owner(pod, owner, row, first)
+            if row in reserved:
+                scores[index] = of_one(row)
         return scores
 
-    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+    def _score_on(self, pod: PodInfo, state: Any, row: int) -> int:
         if isinstance(state, ReservePod):
             taking_over = state.taking_over
             assert taking_over is not None, "the others are not scored"
             found = self._pre_allocator.offered(taking_over, self._nominator.checked(pod), row)
             return node_score(taking_over, found.pods)
-        return self._score_of_owner(pod, state, row)
-
-    def _score_of_owner(self, pod: PodInfo, owner: Owner, row: int, first: str | None = None) -> int:
-        """``first`` is the uid of the Reservation with the smallest order, if it has been computed already."""
+        owner: Owner = state
         booking = self._nominator.nominated(pod, row, owner.match, owner.requirements)
         if booking is None:
             return 0
-        if booking.order and booking.uid == (self._nominator.first_in_order(owner.match) if first is None else first):
+        if booking.uid == owner.match.first:
             return _PREFERRED
         return score(booking, pod.request.amounts)
 

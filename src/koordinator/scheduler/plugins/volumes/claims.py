@@ -25,9 +25,9 @@ from koordinator.api.volume import (
 from koordinator.model.label_selector import EVERYTHING, SelectorError, compile_selector
 from koordinator.scheduler.engine.columns import Mask, Rows
 from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.plugins.node_results import HOST_NAME, NodeResults
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.migration import TranslationError, plugin_of, translate, translated_affinity
-from koordinator.scheduler.plugins.volumes.node_tests import HOST_NAME, NodeTest, volume_predicate
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
 from koordinator.scheduler.plugins.volumes.volume_lists import (
     STORAGE,
@@ -37,6 +37,7 @@ from koordinator.scheduler.plugins.volumes.volume_lists import (
     affinity_of,
     hosts_of_volume,
     size_of,
+    volume_predicate,
 )
 
 _FILESYSTEM = "Filesystem"
@@ -90,11 +91,11 @@ class ClaimSearch:
         """The volume for the claim if the pod goes to ``row``; not one of ``taken``."""
         for volume, test in self._kept:
             if volume.metadata.name not in taken:
-                return volume if test is None or test.evaluate_one(row) else None
+                return volume if test is None or test.of(row) else None
         found = [self._on_host(node, taken)]
         free = self._lists.free(self._needs.class_name)
         for key, test in self._anywhere:
-            if test is None or test.evaluate_one(row):
+            if test is None or test.of(row):
                 found.append(self._needs.first(free.get(key, ()), taken))
         best = min((each for each in found if each is not None), default=None)
         return best.volume if best is not None else None
@@ -105,7 +106,7 @@ class ClaimSearch:
             return None
         found = np.zeros(rows.shape[0], dtype=np.bool_)
         for _, test in self._anywhere:
-            found |= test.evaluate(rows) if test is not None else True
+            found |= test.passing(rows) if test is not None else True
         return found
 
     def _on_host(self, node: Node, taken: Collection[str]) -> Candidate | None:
@@ -126,13 +127,13 @@ class ClaimSearch:
             return False
         return reference.uid in ("", self.claim.metadata.uid) and same_kind(self.claim, volume)
 
-    def _tests(self, index: VolumeIndex) -> list[tuple[bytes, NodeTest | None]]:
+    def _tests(self, index: VolumeIndex) -> list[tuple[bytes, NodeResults | None]]:
         """The affinities with which there is a volume, as questions."""
         free = index.lists.free(self._needs.class_name)
         return [(key, affinity_test(index, free[key][0].volume)) for key in self._needs.offers(index.lists)]
 
 
-def affinity_test(index: VolumeIndex, volume: PersistentVolume) -> NodeTest | None:
+def affinity_test(index: VolumeIndex, volume: PersistentVolume) -> NodeResults | None:
     """The question whether a node may use the volume; None when every node may."""
     required = affinity_of(volume)
     if required is None:

@@ -64,17 +64,16 @@ def _unmet(volume: PersistentVolume, node: Node) -> list[str]:
 def _not_made(index: VolumeIndex, claim: PersistentVolumeClaim, row: int, node: Node) -> Iterator[Lack]:
     """Why no volume can be made for a claim that none is there for."""
     provisioning, name = Provisioning(index, claim), class_of_claim(claim)
-    here = np.array((row,), dtype=np.intp)
     requested = claim.spec.resources.requests.get(STORAGE)
     size = requested.value if requested is not None else 0
     if not provisioning.possible:
         what = f"{_named(claim)} ({amount_text(STORAGE, size)}): no free volume of class {name} suits it here"
         yield Lack(f"{what}, and none are made on demand")
-    elif provisioning.allowed is not None and not provisioning.allowed.evaluate(here)[0]:
+    elif provisioning.allowed is not None and not provisioning.allowed.of(row):
         storage_class = index.storage_class(name)
         where = _places(storage_class.allowed_topologies) if storage_class is not None else ""
         yield Lack(f"{_named(claim)}: volumes of class {name} are made only where {where}")
-    elif provisioning.capacity is not None and not provisioning.capacity.evaluate(here)[0]:
+    elif provisioning.capacity is not None and not provisioning.capacity.of(row):
         largest = largest_volume(index, name, node)
         text = f"{_named(claim)} needs {amount_text(STORAGE, size)} of class {name}, the largest volume that there is "
         yield Lack(f"{text}room for here has {amount_text(STORAGE, largest)}", (size - largest) / max(size, 1))

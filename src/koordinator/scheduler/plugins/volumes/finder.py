@@ -25,10 +25,10 @@ from koordinator.api.volume import (
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.plugins.node_results import NodeResults
 from koordinator.scheduler.plugins.volumes.claims import ClaimSearch, PodClaims, affinity_test, bound_key
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
-from koordinator.scheduler.plugins.volumes.node_tests import NodeTest, hosts_of, volume_predicate
-from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE
+from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, hosts_of, volume_predicate
 
 
 class Provisioning:
@@ -38,16 +38,16 @@ class Provisioning:
         storage_class = index.storage_class(class_of_claim(claim))
         self.possible = storage_class is not None and storage_class.provisioner not in ("", NO_PROVISIONER)
         """Whether volumes of the class are made on demand at all."""
-        self.allowed: NodeTest | None = None
+        self.allowed: NodeResults | None = None
         """The topologies of the class; None when it allows all."""
-        self.capacity: NodeTest | None = None
+        self.capacity: NodeResults | None = None
         """Enough capacity; None when it is not tracked."""
         if storage_class is not None and self.possible:
             self.allowed = _allowed(index, storage_class)
             self.capacity = _capacity(index, storage_class, claim)
 
 
-def _allowed(index: VolumeIndex, storage_class: StorageClass) -> NodeTest | None:
+def _allowed(index: VolumeIndex, storage_class: StorageClass) -> NodeResults | None:
     terms = storage_class.allowed_topologies
     if not terms:
         return None
@@ -69,7 +69,7 @@ def _topology_predicate(terms: Iterable[TopologySelectorTerm]) -> NodePredicate:
     return passes
 
 
-def _capacity(index: VolumeIndex, storage_class: StorageClass, claim: PersistentVolumeClaim) -> NodeTest | None:
+def _capacity(index: VolumeIndex, storage_class: StorageClass, claim: PersistentVolumeClaim) -> NodeResults | None:
     driver = index.driver(storage_class.provisioner)
     requested = claim.spec.resources.requests.get(STORAGE)
     if requested is None or driver is None or not driver.spec.storage_capacity:
@@ -169,16 +169,16 @@ class BoundVolume:
 
     def evaluate(self, rows: Rows) -> Mask:
         """Whether it can be used on each of ``rows``."""
-        passed = self._test.evaluate(rows) if self._test is not None else np.ones(rows.shape[0], dtype=np.bool_)
+        passed = self._test.passing(rows) if self._test is not None else np.ones(rows.shape[0], dtype=np.bool_)
         if not self._plugin or self._test is self._translated:
             return passed
         migrated = np.array([self._plugin in self._index.migrated(row) for row in rows.tolist()], dtype=np.bool_)
         if migrated.any():
-            passed[migrated] = self._translated.evaluate(rows[migrated]) if self._translated is not None else True
+            passed[migrated] = self._translated.passing(rows[migrated]) if self._translated is not None else True
         return passed
 
 
-def _translated_test(index: VolumeIndex, encoded: bytes) -> NodeTest | None:
+def _translated_test(index: VolumeIndex, encoded: bytes) -> NodeResults | None:
     required = msgspec.json.decode(encoded, type=NodeSelector | None)
     if required is None:
         return None
@@ -273,10 +273,10 @@ class Finder:
                 codes[undecided] = NOTHING_TO_BIND
                 break
             if provisioning.allowed is not None:
-                codes[undecided[~provisioning.allowed.evaluate(rows[undecided])]] = NOTHING_TO_BIND
+                codes[undecided[~provisioning.allowed.passing(rows[undecided])]] = NOTHING_TO_BIND
             if provisioning.capacity is not None:
                 undecided = np.flatnonzero(codes == 0)
-                codes[undecided[~provisioning.capacity.evaluate(rows[undecided])]] = NO_CAPACITY
+                codes[undecided[~provisioning.capacity.passing(rows[undecided])]] = NO_CAPACITY
         return codes
 
 

@@ -34,13 +34,13 @@ from koordinator.scheduler.engine.columns import Aspect, NamedAspect
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.node_results import KnownResults
 from koordinator.scheduler.plugins.volumes.attached_volumes import (
     AttachedVolumes,
     PlacedPods,
     limits_of,
     migrated_plugins,
 )
-from koordinator.scheduler.plugins.volumes.node_tests import NodeTests
 from koordinator.scheduler.plugins.volumes.pod_volumes import known_volumes
 from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, hosts_of_volume, is_free
 
@@ -123,7 +123,7 @@ class VolumeIndex(EventHandler):
         self.claims.observe_all()
         self.volumes.observe_all()
         self.lists = VolumeLists()
-        self.tests = NodeTests(self.view.columns)
+        self.tests = KnownResults(self.view)
         self.placed = PlacedPods()
         self.csi_nodes: dict[int, CSINode] = {}
         self.csi_limits: dict[int, Mapping[str, int]] = {}
@@ -202,10 +202,10 @@ class VolumeIndex(EventHandler):
     # Events.
 
     def on_node(self, row: int, node: Node) -> None:
-        self.tests.rows.set_node(row, node)
+        self.tests.rows.on_node(row, node)
 
     def on_node_removed(self, row: int, name: str) -> None:
-        self.tests.rows.remove_node(row)
+        self.tests.rows.on_node_removed(row, name)
         self.csi_nodes.pop(row, None)
         self.csi_limits.pop(row, None)
         self.changes += self.placed.remove_row(row)

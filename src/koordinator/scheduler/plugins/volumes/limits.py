@@ -18,8 +18,8 @@ from koordinator.api.kinds import (
 from koordinator.api.volume import CSINode, PersistentVolumeClaim
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.filter_forms import RowFilterPlugin
 from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterResult, Reason
+from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, csi_of_claim, limits_of

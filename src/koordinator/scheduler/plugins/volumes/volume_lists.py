@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.pod import NodeSelector
+from koordinator.api.pod import NodeSelector, NodeSelectorTerm
 from koordinator.api.volume import PersistentVolume, class_of_volume
-from koordinator.model.node_selector import NodePredicate
-from koordinator.scheduler.plugins.volumes.node_tests import hosts_of, volume_predicate
+from koordinator.model.node_selector import NodePredicate, term_predicate
+from koordinator.scheduler.plugins.node_results import HOST_NAME
 
 STORAGE: Final = "storage"
 _AVAILABLE: Final = "Available"
@@ -153,3 +153,27 @@ def size_of(volume: PersistentVolume) -> int:
     """In billionths."""
     capacity = volume.spec.capacity.get(STORAGE)
     return capacity.nanos if capacity is not None else 0
+
+
+def volume_predicate(selector: NodeSelector) -> NodePredicate:
+    """A volume's node affinity: any of the terms. Their conditions on fields of the node are not checked: upstream
+    passes them a node with nothing but labels (component-helpers, CheckNodeAffinity)."""
+    terms = [compiled for term in selector.node_selector_terms if (compiled := _by_labels(term)) is not None]
+    return lambda node: any(term(node) for term in terms)
+
+
+def _by_labels(term: NodeSelectorTerm) -> NodePredicate | None:
+    if term.match_fields and not term.match_expressions:
+        return lambda node: True
+    return term_predicate(NodeSelectorTerm(match_expressions=term.match_expressions))
+
+
+def hosts_of(selector: NodeSelector) -> frozenset[str] | None:
+    """The only host names that a matching node can bear; None when some term allows any."""
+    hosts = frozenset[str]()
+    for term in selector.node_selector_terms:
+        named = [set(each.values) for each in term.match_expressions if each.key == HOST_NAME and each.operator == "In"]
+        if not named:
+            return None
+        hosts |= set.intersection(*named)
+    return hosts

@@ -20,9 +20,9 @@ from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
+from koordinator.scheduler.plugins.node_results import NodeResults
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
-from koordinator.scheduler.plugins.volumes.node_tests import NodeTest
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 
@@ -54,8 +54,8 @@ class VolumeZone(VolumePlugin):
         return PreFilterResult(self.index.tests.get(("zones", topologies), lambda: _zone_predicate(topologies)))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        test: NodeTest = state
-        return (~test.evaluate(rows)).astype("int64")
+        test: NodeResults = state
+        return (~test.passing(rows)).astype("int64")
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_CONFLICT,)

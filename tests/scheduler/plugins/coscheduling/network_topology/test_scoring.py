@@ -60,7 +60,7 @@ class Cluster:
         assert isinstance(result, Placement)
         _, evaluation = self.engine._current(pod)
         rows = {name: row for name, row in self.view.columns.row_of.items() if evaluation.feasible[row]}
-        return {name: sum(evaluation.scores_of(row)) for name, row in rows.items()}
+        return {name: sum(evaluation.scores_of((row,))[0]) for name, row in rows.items()}
 
 
 def expected(places: Mapping[str, str], existing: Mapping[str, int], feasible: list[str]) -> dict[str, int]:

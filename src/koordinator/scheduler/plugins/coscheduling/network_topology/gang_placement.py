@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
-from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, Placements
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY
 from koordinator.scheduler.plugins.coscheduling.network_topology.planner import (
     INVALID_PLAN,
@@ -28,6 +28,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.planner import 
     in_turn,
 )
 from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
+from koordinator.scheduler.plugins.preemption import Placements
 
 _TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)
 _EVENTS: Final = _TOPOLOGY_EVENTS | {EventKind.NODE_ADD, EventKind.NODE_LABEL}
@@ -109,7 +110,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         """Whether the event may make the gang of an unschedulable pod fit in the network. True for one member only."""
         if self._spec_of(pod) is None:
             return False
-        member = self.cache.member(pod.uid)
+        member = self.cache.by_uid.get(pod.uid)
         group = member.gang.group if member is not None else None
         if group is None or group.failed_member not in ("", pod.uid):
             return False
@@ -134,12 +135,12 @@ class GangPlacement(GangPart, FindOneNodePlugin):
 
     def _spec_of(self, pod: PodInfo) -> TopologySpec | None:
         """The topology requirements of the pod's gang; None also for a gang whose members are placed one by one."""
-        member = self.cache.member(pod.uid)
+        member = self.cache.by_uid.get(pod.uid)
         declaration = member.gang.declaration if member is not None and not member.gang.is_released else None
         return declaration.network_topology if declaration is not None else None
 
     def _wave_of(self, pod: PodInfo) -> Wave | None:
-        wave, member = self.cache.wave, self.cache.member(pod.uid)
+        wave, member = self.cache.wave, self.cache.by_uid.get(pod.uid)
         if wave is None or member is None or member.gang.group is not wave.group or member.gang.is_released:
             return None
         return wave

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from koordinator.api.annotations import NETWORK_TOPOLOGY_SELECTOR
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
-from koordinator.scheduler.engine.framework import SKIP_SCORE, ScorePlugin, default_normalize
+from koordinator.scheduler.engine.framework import SKIP_SCORE, default_normalize
+from koordinator.scheduler.engine.plugin_forms import RankingScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.network_topology.planner import existing_pods
@@ -31,7 +32,7 @@ class _Kind:
     existing: dict[int, int]
 
 
-class NetworkScore(GangPart, ScorePlugin):
+class NetworkScore(GangPart, RankingScorePlugin):
     """Scores depend only on the pods of the kind and on which nodes are feasible, so ``normalize`` computes them."""
 
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
@@ -53,9 +54,6 @@ class NetworkScore(GangPart, ScorePlugin):
         if tree is None:
             return SKIP_SCORE
         return _Kind(kind, tree, existing_pods(self.view, kind, self.view.columns.alive_rows.tolist()))
-
-    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return np.zeros(rows.shape[0], dtype=np.int64)
 
     def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
         kind: _Kind = state
