@@ -4,9 +4,9 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final, get_args, get_origin
 
@@ -22,11 +22,21 @@ from koordinator.model.slo_configuration.configuration_keys import ALL_KEYS, Con
 
 Document = Mapping[str, Any]
 _DOMAINS: Final = ("koordinator.sh", "scheduling.sigs.k8s.io")
+_BELOW_DOMAINS: Final = tuple(f".{domain}" for domain in _DOMAINS)
 _EACH_NODES_OWN: Final = frozenset({"name", "nodeSelector"})
 _TEMPLATE: Final = ("spec", "template")
 _JOB_TEMPLATE: Final = ("spec", "jobTemplate", "spec", "template")
 _KEYS: Final = {key.name: key for key in ALL_KEYS}
 _QUALITIES: Final = tuple(each.value for each in QoSClass if each.value)
+
+
+def _keys_of(module: ModuleType) -> Mapping[str, str]:
+    """The label or annotation -> the name of its constant."""
+    return {value: name for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
+
+
+_KEYED: Final = {"labels": _keys_of(label_keys), "annotations": _keys_of(annotation_keys)}
+"""What the programs read of an object's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,80 +58,74 @@ class Mistake:
 
 def new_mistakes(document: Document, old: Document | None, quotas: Collection[str] | None) -> tuple[str, ...]:
     """What to warn of when an object is written: what was wrong with it before has been said."""
-    found = tuple(map(str, mistakes_of(document, quotas)))
-    if not found or not old:
-        return found
-    before = set(map(str, mistakes_of(old, quotas)))
-    return tuple(each for each in found if each not in before)
+    found = mistakes_of(document, quotas)
+    if not found:
+        return ()
+    before = set(mistakes_of(old, quotas)) if old else set[Mistake]()
+    return tuple(str(each) for each in found if each not in before)
 
 
-def mistakes_of(document: Document, quotas: Collection[str] | None) -> Iterator[Mistake]:
+def mistakes_of(document: Document, quotas: Collection[str] | None) -> list[Mistake]:
     """Those in the labels and annotations of an object, of any kind, and of the pods that it makes. ``quotas``: the
     names of the quotas that there are; None where that is not known."""
-    yield from _of_keys(document, "")
+    found = _of_keys(document, "")
     for path, pod in pods_of(document):
-        yield from _of_keys(pod, path) if path else ()
-        yield from _of_values(pod, path, quotas)
+        if path:
+            found += _of_keys(pod, path)
+        found += _of_values(pod, path, quotas)
+    return found
 
 
-def pods_of(document: Document) -> Iterator[tuple[str, Document]]:
+def pods_of(document: Document) -> Sequence[tuple[str, Document]]:
     """The pod that the object is, or that its template makes, each with its path."""
-    if document.get("kind") == "Pod":
-        yield "", document
-        return
-    steps = _JOB_TEMPLATE if document.get("kind") == "CronJob" else _TEMPLATE
+    kind = document.get("kind")
+    if kind == "Pod":
+        return (("", document),)
+    steps = _JOB_TEMPLATE if kind == "CronJob" else _TEMPLATE
     found: Any = document
     for step in steps:
         found = found.get(step) if isinstance(found, dict) else None
     if isinstance(found, dict) and isinstance(found.get("spec"), dict):
-        yield ".".join(steps), found
+        return ((".".join(steps), found),)
+    return ()
 
 
-def _of_values(pod: Document, path: str, quotas: Collection[str] | None) -> Iterator[Mistake]:
-    labels = member(member(pod, "metadata"), "labels")
-    at = below(path, "metadata.labels")
-    qos = labels.get(label_keys.QOS_CLASS)
-    if qos and qos not in _QUALITIES:
-        yield Mistake(
-            f"{at}[{label_keys.QOS_CLASS}]",
+def _of_values(pod: Document, path: str, quotas: Collection[str] | None) -> list[Mistake]:
+    labels, found = member(member(pod, "metadata"), "labels"), list[Mistake]()
+    if (qos := labels.get(label_keys.QOS_CLASS)) and qos not in _QUALITIES:
+        text = (
             f"{qos!r} is no quality of service, the pod would have none: {', '.join(_QUALITIES)} are"
-            f"{did_you_mean(str(qos), _QUALITIES)}",
+            f"{did_you_mean(str(qos), _QUALITIES)}"
         )
-    quota = labels.get(label_keys.QUOTA_NAME)
-    if quota is not None and quotas is not None and quota not in quotas:
-        yield Mistake(
-            f"{at}[{label_keys.QUOTA_NAME}]",
-            f"there is no quota {quota!r}, the pod would be of the default quota{did_you_mean(str(quota), quotas)}",
-        )
+        found.append(Mistake(f"{below(path, 'metadata.labels')}[{label_keys.QOS_CLASS}]", text))
+    if (quota := labels.get(label_keys.QUOTA_NAME)) is not None and quotas is not None and quota not in quotas:
+        text = f"there is no quota {quota!r}, the pod would be of the default quota{did_you_mean(str(quota), quotas)}"
+        found.append(Mistake(f"{below(path, 'metadata.labels')}[{label_keys.QUOTA_NAME}]", text))
+    return found
 
 
-def _of_keys(document: Document, path: str) -> Iterator[Mistake]:
-    """Labels and annotations of our domains that no program reads, but a letter away from one that some does."""
-    metadata = member(document, "metadata")
-    for name, module, other in (
-        ("labels", label_keys, annotation_keys),
-        ("annotations", annotation_keys, label_keys),
-    ):
+def _of_keys(document: Document, path: str) -> list[Mistake]:
+    metadata, found = member(document, "metadata"), list[Mistake]()
+    for name in _KEYED:
         for key in member(metadata, name):
-            if not _is_ours(str(key)) or key in _keys_of(module):
-                continue
-            at = f"{below(path, 'metadata')}.{name}[{key}]"
-            if key in _keys_of(other):
-                place = "annotations" if name == "labels" else "labels"
-                yield Mistake(at, f"it is read from {place}, not from {name}")
-            elif near := meant(str(key), _keys_of(module)):
-                yield Mistake(at, f"no program reads it; did you mean {near}?")
+            if text := _wrong_key(name, key):
+                found.append(Mistake(f"{below(path, 'metadata')}.{name}[{key}]", text))
+    return found
 
 
-def _is_ours(key: str) -> bool:
+@lru_cache(maxsize=4096)
+def _wrong_key(name: str, key: str) -> str:
+    """Why a label or an annotation of our domains is read by no program; empty for all others, and for one that is
+    like none that some program reads."""
     domain = key.partition("/")[0]
-    return any(domain == each or domain.endswith(f".{each}") for each in _DOMAINS)
-
-
-@cache
-def _keys_of(module: ModuleType) -> Mapping[str, str]:
-    """The label or annotation -> the name of its constant."""
-    return {value: name for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
+    known = _KEYED[name]
+    if key in known or not (domain in _DOMAINS or domain.endswith(_BELOW_DOMAINS)):
+        return ""
+    other = "annotations" if name == "labels" else "labels"
+    if key in _KEYED[other]:
+        return f"it is read from {other}, not from {name}"
+    near = meant(key, known)
+    return f"no program reads it; did you mean {near}?" if near else ""
 
 
 def mistakes_of_configuration(data: Mapping[str, str]) -> Iterator[Mistake]:
