@@ -15,6 +15,7 @@ from koordinator.api.kinds import (
     DEPLOYMENTS,
     ELASTIC_QUOTAS,
     EVENTS,
+    JOBS,
     NAMESPACES,
     NODE_METRICS,
     NODES,
@@ -34,7 +35,6 @@ from koordinator.cli.explain_workload import WorkloadFacts, owned_by
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
-from koordinator.simulate.snapshot_kinds import JOBS
 
 # What is explained: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
 # of the forms that kubectl takes; or the next cycle of koord-descheduler.
