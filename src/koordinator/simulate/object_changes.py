@@ -150,7 +150,7 @@ class Scale(Change):
     async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
         workloads = Workloads(cluster)
         obj = workloads.get(self.workload)
-        before = len(await workloads.pods(obj))
+        before = len(workloads.pods(obj))
         obj["spec"][self.workload.replicas_field] = self.replicas
         await cluster.api.put(self.workload.kind, obj)
         _note(remarks, await follow(cluster, self.workload))

@@ -67,7 +67,8 @@ async def follow(cluster: SimulatedCluster, workload: WorkloadName, before: Docu
 async def _follow_replicas(cluster: SimulatedCluster, workload: WorkloadName, kind: Kind[R]) -> str:
     workloads, writes = Workloads(cluster), PodWrites(cluster, workload)
     owner = workloads.typed(kind, workloads.get(workload))
-    active = [pod for pod in await workloads.pods_of(owner) if is_active(pod)]
+    uid = owner.metadata.uid
+    active = [pod for pod in workloads.pods_of(workload.namespace, uid)[uid] if is_active(pod)]
     await _scale(writes, kind, owner, active, active, cluster.clock.now())
     return writes.refusal
 
@@ -87,7 +88,7 @@ async def _follow_job(cluster: SimulatedCluster, workload: WorkloadName) -> str:
     job = workloads.typed(JOBS, workloads.get(workload))
     while finished_condition(job) is None:
         writes, now = PodWrites(cluster, workload), cluster.clock.now()
-        found = assess(job, await workloads.pods_of(job), now)
+        found = assess(job, workloads.pods_of(workload.namespace, job.metadata.uid)[job.metadata.uid], now)
         # A controller that has just started knows of no failures that it would have to pause for.
         made = plan_pods(found, Backoff(), now)
         await writes.delete(made.delete)
@@ -107,7 +108,7 @@ class _Fleet:
     deployment: Deployment
     replica_sets: Sequence[ReplicaSet]
     pods: Mapping[str, Sequence[Pod]]
-    """By the uid of their owner, in the whole namespace."""
+    """By the uid of their ReplicaSet."""
     later: datetime
     """When pods that are ready have been so for long enough. Until then nothing would happen."""
 
@@ -122,7 +123,7 @@ class _Fleet:
         return self.new is not None and self.deployment.wanted == self.new.wanted == total
 
     def active(self, owner: ReplicaSet) -> list[Pod]:
-        return [pod for pod in self.pods.get(owner.metadata.uid, ()) if is_active(pod)]
+        return [pod for pod in self.pods[owner.metadata.uid] if is_active(pod)]
 
     def plan(self) -> Plan:
         counted = [
@@ -144,34 +145,35 @@ class _Fleet:
 
 async def _follow_deployment(cluster: SimulatedCluster, workload: WorkloadName) -> str:
     while True:
-        made = (await _fleet(cluster, workload)).plan()
-        await _write(cluster, workload.namespace, made)
-        fleet, writes = await _fleet(cluster, workload), PodWrites(cluster, workload)
+        moved = await _write(cluster, workload.namespace, _fleet(cluster, workload).plan())
+        fleet, writes = _fleet(cluster, workload), PodWrites(cluster, workload)
         related = [pod for each in fleet.replica_sets for pod in fleet.active(each)]
         for each in fleet.replica_sets:
             await _scale(writes, REPLICA_SETS, each, fleet.active(each), related, cluster.clock.now())
-        if fleet.is_final or not (made.created or made.changed or writes.count):
-            why = (await _fleet(cluster, workload)).why_not_new()
+        if fleet.is_final or not (moved or writes.count):
+            why = _fleet(cluster, workload).why_not_new()
             return writes.refusal or (why and f"{workload}: {why}")
         await cluster.settle()
 
 
-async def _fleet(cluster: SimulatedCluster, workload: WorkloadName) -> _Fleet:
+def _fleet(cluster: SimulatedCluster, workload: WorkloadName) -> _Fleet:
     workloads = Workloads(cluster)
     stored = workloads.get(workload)
     deployment = workloads.typed(DEPLOYMENTS, stored)
     replica_sets = [workloads.typed(REPLICA_SETS, each) for each in workloads.replica_sets(stored)]
     later = cluster.clock.now() + timedelta(seconds=deployment.spec.min_ready_seconds)
-    return _Fleet(deployment, replica_sets, await workloads.pods_by_owner(workload.namespace), later)
+    pods = workloads.pods_of(workload.namespace, *(each.metadata.uid for each in replica_sets))
+    return _Fleet(deployment, replica_sets, pods, later)
 
 
-async def _write(cluster: SimulatedCluster, namespace: str, made: Plan) -> None:
-    """The ReplicaSets alone: nothing here depends on the status and the history of a Deployment."""
+async def _write(cluster: SimulatedCluster, namespace: str, made: Plan) -> bool:
+    """Write the ReplicaSets alone: nothing here depends on the status and the history of a Deployment. Returns whether
+    there was anything to write."""
     environment, resource = cluster.api.environment, cluster.api.resource(REPLICA_SETS)
     if made.created is not None:
         await create(environment, Target(resource, namespace), to_document(made.created))
-    for old, new in made.changed:
-        patch = replica_set_patch(old, new)
-        if patch is not None:
-            target = Target(resource, namespace, old.metadata.name)
-            await modify(environment, target, partial(apply_merge_patch, changes=patch))
+    patches = [(old.metadata.name, replica_set_patch(old, new)) for old, new in made.changed]
+    changed = [(name, patch) for name, patch in patches if patch is not None]
+    for name, patch in changed:
+        await modify(environment, Target(resource, namespace, name), partial(apply_merge_patch, changes=patch))
+    return made.created is not None or bool(changed)

@@ -44,7 +44,7 @@ class StatefulSetRollout:
     async def run(self) -> str:
         """Returns what keeps it from being as its spec says; empty if nothing does."""
         while True:
-            state = await self._state()
+            state = self._state()
             made = plan_pods(state)
             writes = PodWrites(self._cluster, self._workload)
             await writes.delete(made.delete)
@@ -57,12 +57,12 @@ class StatefulSetRollout:
                 return writes.refusal or self._why_not_all(state, len(missing))
             await self._cluster.settle()
 
-    async def _state(self) -> PodsOfSet:
+    def _state(self) -> PodsOfSet:
         """Pods that are ready are looked at when they have been ready for long enough: nothing happens meanwhile."""
-        stateful_set = self._stateful_set
+        stateful_set, uid = self._stateful_set, self._stateful_set.metadata.uid
         return PodsOfSet(
             stateful_set=stateful_set,
-            pods=by_ordinal(stateful_set, await self._workloads.pods_of(stateful_set)),
+            pods=by_ordinal(stateful_set, self._workloads.pods_of(self._workload.namespace, uid)[uid]),
             current_revision=self._current,
             update_revision=self._update,
             now=self._cluster.clock.now() + timedelta(seconds=stateful_set.spec.min_ready_seconds),

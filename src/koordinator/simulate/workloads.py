@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -26,7 +25,9 @@ from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.options import DeleteOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import Target, wire
+from koordinator.kube.decoding import decode_item
+from koordinator.kube.interface import Malformed
 from koordinator.simulate.change import ChangeError
 from koordinator.simulate.pod_documents import owner_of
 from koordinator.simulate.simulated_cluster import SimulatedCluster
@@ -89,6 +90,7 @@ class Workloads:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._api = cluster.api
+        self._pods = cluster.api.resource(PODS)
 
     def get(self, workload: WorkloadName) -> Document:
         """The workload. Raises ChangeError."""
@@ -133,29 +135,33 @@ class Workloads:
             if (owner := owner_of(each)) is not None and owner["uid"] == metadata["uid"]
         ]
 
-    async def pods_by_owner(self, namespace: str) -> defaultdict[str, list[Pod]]:
-        """All pods of a namespace that have a controller, by its uid."""
-        found: defaultdict[str, list[Pod]] = defaultdict(list)
-        for pod in (await self._cluster.client.list(PODS, namespace)).items:
+    def pods_of(self, namespace: str, *owners: str) -> dict[str, list[Pod]]:
+        """By the uids of ``owners``: the pods of a namespace that they control, also finished ones."""
+        found: dict[str, list[Pod]] = {uid: [] for uid in owners}
+        encoded = [uid.encode() for uid in owners]
+        for stored in self._api.environment.storage.list(self._pods.storage_prefix(namespace)).items:
+            # Decoding all pods of a large cluster takes seconds.
+            if not any(uid in stored.value for uid in encoded):
+                continue
+            pod = decode_item(PODS, wire(self._pods, stored))
+            # What cannot be decoded, controllers do not see either.
+            if isinstance(pod, Malformed):
+                continue
             owner = controller_of(pod.metadata)
-            if owner is not None:
+            if owner is not None and owner.uid in found:
                 found[owner.uid].append(pod)
         return found
 
-    async def pods_of(self, owner: Object) -> list[Pod]:
-        """The pods that ``owner`` itself controls, also finished ones."""
-        return (await self.pods_by_owner(owner.metadata.namespace))[owner.metadata.uid]
-
-    async def pods(self, obj: Document) -> list[Pod]:
+    def pods(self, obj: Document) -> list[Pod]:
         """The pods that the workload controls, including those of a Deployment's ReplicaSets; without finished ones."""
         owners = [obj, *(self.replica_sets(obj) if obj["kind"] == DEPLOYMENTS.name else ())]
-        pods = await self.pods_by_owner(obj["metadata"]["namespace"])
-        return [pod for each in owners for pod in pods[each["metadata"]["uid"]] if not is_finished(pod)]
+        pods = self.pods_of(obj["metadata"]["namespace"], *(each["metadata"]["uid"] for each in owners))
+        return [pod for owned in pods.values() for pod in owned if not is_finished(pod)]
 
     async def delete_with_pods(self, obj: Document) -> None:
         """Delete at once what the workload controls."""
         writes = PodWrites(self._cluster, f"{obj['kind'].lower()} {obj['metadata']['name']}")
-        await writes.delete(await self.pods(obj))
+        await writes.delete(self.pods(obj))
         if obj["kind"] == DEPLOYMENTS.name:
             for each in self.replica_sets(obj):
                 await self._api.remove(REPLICA_SETS, each["metadata"]["name"], each["metadata"]["namespace"])
