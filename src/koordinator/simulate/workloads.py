@@ -160,7 +160,7 @@ class Workloads:
 
     async def delete_with_pods(self, obj: Document) -> None:
         """Delete at once what the workload controls."""
-        writes = PodWrites(self._cluster, f"{obj['kind'].lower()} {obj['metadata']['name']}")
+        writes = PodWrites(self._cluster, obj["metadata"]["name"])
         await writes.delete(self.pods(obj))
         if obj["kind"] == DEPLOYMENTS.name:
             for each in self.replica_sets(obj):
