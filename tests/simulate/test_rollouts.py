@@ -148,13 +148,16 @@ def test_a_stateful_set_starts_a_pod_only_when_those_before_it_run() -> None:
     assert outcome["blocked"] == []
 
 
-def test_a_partition_keeps_the_lower_pods_as_they_are() -> None:
+@pytest.mark.parametrize("before", [1, 3])
+def test_pods_below_a_partition_have_the_template_before(before: int) -> None:
     partitioned = _stateful(3, "2", updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}})
-    changes = Apply([_stateful(3, "1")]), Apply([partitioned])
-    outcome = outcome_of(cluster([node("a")]), *changes)
+    outcome = outcome_of(cluster([node("a")]), Apply([_stateful(before, "1")]), Apply([partitioned]))
     assert outcome["blocked"] == []
     (changed,) = outcome["nodes"]
     assert changed["resources"]["cpu"]["after"]["requested"] == "4 cores"
+
+
+def test_a_stateful_set_that_is_updated_on_delete_keeps_its_pods() -> None:
     first, second = (_stateful(3, cpu, updateStrategy={"type": "OnDelete"}) for cpu in ("1", "2"))
     outcome = outcome_of(cluster([node("a")]), Apply([first]), Apply([second]))
     assert outcome["notes"] == ["statefulset default/db: the new template is that of new pods alone"]
