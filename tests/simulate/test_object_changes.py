@@ -11,7 +11,6 @@ from koordinator.api.kinds import (
     DEPLOYMENTS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
-    STATEFUL_SETS,
 )
 from koordinator.simulate.change import ChangeError
 from koordinator.simulate.fit import Fit
@@ -89,64 +88,6 @@ def test_pods_without_a_node_go_first_when_a_workload_shrinks() -> None:
     outcome = outcome_of(api, Scale(parse_workload("replicaset/web", "default"), 1))
     assert [each["pod"] for each in outcome["departed"]] == ["default/web-2"]
     assert outcome["placed"] == outcome["pending"] == []
-
-
-def test_a_stateful_set_names_its_pods_and_loses_those_with_the_highest_number() -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-of-db", "controller": True}
-    stateful = deployment("db", 2)
-    stateful |= {"metadata": {"name": "db", "namespace": "default", "uid": "uid-of-db"}}
-    api = cluster([node("a")], [pod("db-0", "a", owner=owner), pod("db-1", "a", owner=owner)])
-    put(api, STATEFUL_SETS, stateful)
-    outcome = outcome_of(api, Scale(parse_workload("sts/db", "default"), 4))
-    assert [each["pod"] for each in outcome["placed"]] == ["default/db-2", "default/db-3"]
-    outcome = outcome_of(api, Scale(parse_workload("sts/db", "default"), 1))
-    assert [each["pod"] for each in outcome["departed"]] == ["default/db-1"]
-
-
-def test_a_workload_whose_template_changes_gets_new_pods() -> None:
-    api = put(cluster([node("a")]), DEPLOYMENTS, deployment("web", 2))
-    outcome = outcome_of(api, Apply([deployment("web", 2)]), Apply([deployment("web", 2, "2")]))
-    assert outcome["blocked"] == outcome["notes"] == []
-    assert places(outcome) == {"a": 2}
-    (changed,) = outcome["nodes"]
-    assert changed["resources"]["cpu"]["after"]["requested"] == "4 cores"
-
-
-def test_a_rollout_that_does_not_fit_beside_the_old_pods_stops() -> None:
-    """Of four pods one more may be there meanwhile, and one may be missing: 3 old ones and a new one is as far as it
-    gets where a new one needs the free capacity of three."""
-    api = cluster([node("a", "5")])
-    outcome = outcome_of(api, Apply([deployment("web", 4)]), Apply([deployment("web", 4, "3")]))
-    assert outcome["blocked"] == [
-        "deployment default/web: the rollout stops, 0 of 4 new pods have a node, 3 old ones stay"
-    ]
-    (changed,) = outcome["nodes"]
-    assert changed["resources"]["cpu"]["after"]["requested"] == "3 cores"
-    recreated = deployment("web", 4, "1200m")
-    recreated["spec"]["strategy"] = {"type": "Recreate"}
-    outcome = outcome_of(api, Apply([deployment("web", 4)]), Apply([recreated]))
-    assert outcome["blocked"] == []
-    assert places(outcome) == {"a": 4}
-
-
-def test_a_rollout_goes_through_where_each_step_fits() -> None:
-    api = cluster([node("a", "8"), node("b", "8")])
-    outcome = outcome_of(api, Apply([deployment("web", 6, "2")]), Apply([deployment("web", 6, "2500m")]))
-    assert outcome["blocked"] == outcome["pending"] == []
-    assert sum(places(outcome).values()) == 6
-
-
-def test_a_stateful_set_is_renewed_from_the_highest_number_on_until_a_pod_has_no_node() -> None:
-    def stateful(cpu: str) -> Document:
-        return {**deployment("db", 3, cpu), "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "default"}}
-
-    outcome = outcome_of(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("2500m")]))
-    assert outcome["blocked"] == []
-    assert sorted(each["pod"] for each in outcome["placed"]) == ["default/db-0", "default/db-1", "default/db-2"]
-    outcome = outcome_of(cluster([node("a", "8")]), Apply([stateful("2")]), Apply([stateful("5")]))
-    assert outcome["blocked"] == [
-        "statefulset default/db: the rollout stops at db-2, which has no node; 2 old pods stay"
-    ]
 
 
 def _daemon_set(cpu: str, **spec: Any) -> Document:

@@ -11,6 +11,7 @@ from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import (
     DEPLOYMENTS,
     EVENTS,
+    JOBS,
     NAMESPACES,
     NODE_METRICS,
     NODES,

@@ -24,6 +24,7 @@ from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quan
 from koordinator.api.resource_names import MEMORY
 from koordinator.api.timestamps import format_time
 from koordinator.base.spelling import did_you_mean
+from koordinator.cluster.controllers.daemon_set.new_pod import confine
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import NoWebhooks
@@ -40,7 +41,6 @@ from koordinator.simulate.simulated_cluster import SimulatedCluster
 
 _NODE_OBJECTS: Final[tuple[Kind[Any], ...]] = (NODE_METRICS, DEVICES, NODE_RESOURCE_TOPOLOGIES, CSI_NODES)
 """Kinds whose objects bear the name of a node, and are created and deleted with it."""
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST_NAME: Final = "kubernetes.io/hostname"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 _SHOWN: Final = 5
@@ -182,11 +182,7 @@ class AddNodes(Change):
         """Create the DaemonSet's pod for the new node, too."""
         new = as_new(pod)
         new["spec"]["nodeName"] = name
-        # It selects its node by a match of metadata.name.
-        affinity = ((new["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
-        for term in affinity.get("nodeSelectorTerms") or ():
-            for field in term.get("matchFields") or ():
-                field["values"] = [name]
+        confine(new["spec"], name)
         unchanged = replace(api.environment, webhooks=NoWebhooks())
         await create(unchanged, Target(api.resource(PODS), new["metadata"]["namespace"]), new)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koordinator.api.document import Document, copied
+from koordinator.api.codec import without_nulls
+from koordinator.api.document import Document, copied, same
 from koordinator.api.kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -16,6 +17,7 @@ from koordinator.api.kinds import (
     PODS,
     RESERVATIONS,
     STATEFUL_SETS,
+    Kind,
 )
 from koordinator.base.spelling import did_you_mean
 from koordinator.cluster.patch import apply_merge_patch
@@ -27,12 +29,14 @@ from koordinator.cluster.verbs.target import Target, decode
 from koordinator.cluster.verbs.update import modify
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.daemon_sets import make_daemons
-from koordinator.simulate.rollouts import delete_pod, delete_pods_of, ordinal, roll_out, roll_out_in_order
+from koordinator.simulate.rollouts import follow
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import trim_pod_spec
-from koordinator.simulate.workloads import WorkloadName, Workloads, template_of, workload_kind
+from koordinator.simulate.workloads import WorkloadName, Workloads, workload_kind
 
 _AT_ONCE: Final = "all its pods are replaced at once, not one after the other as in a rollout"
+_ROLLED_OUT: Final = (DEPLOYMENTS, STATEFUL_SETS)
+_ON_DELETE: Final = "OnDelete"
 _REPORTED: Final = frozenset((NODES.plural, NODE_METRICS.plural))
 """Kinds whose status is applied, too, since nothing else in a simulation writes it."""
 _NEVER: Final = frozenset(("secrets", "events"))
@@ -102,26 +106,20 @@ class Apply(Change):
     async def _workload(
         self, cluster: SimulatedCluster, workload: WorkloadName, obj: Document, remarks: Remarks
     ) -> str:
-        workloads = Workloads(cluster.api)
+        workloads = Workloads(cluster)
         if self.replicas is not None:
             obj.setdefault("spec", {})[workload.replicas_field] = self.replicas
         resource = cluster.api.resource(workload.kind)
         before = cluster.api.document(workload.kind, workload.name, workload.namespace)
         await _put(cluster, resource, obj)
         stored = workloads.get(workload)
-        wanted = workloads.replicas(stored)
+        wanted = workloads.replicas(workload, stored)
+        _note(remarks, await follow(cluster, workload, before))
         if before is None:
-            _note(remarks, await workloads.make_pods(workload, stored, wanted))
             return f"{workload} with {wanted} pods is created"
-        if template_of(resource, before) == template_of(resource, stored):
-            _note(remarks, await follow(cluster, workload, stored, wanted))
-            return f"{workload} is changed from {workloads.replicas(before)} to {wanted} pods"
-        if workload.kind is DEPLOYMENTS:
-            _note(remarks, await roll_out(cluster, workload, stored, wanted))
-        elif workload.kind is STATEFUL_SETS:
-            _note(remarks, await roll_out_in_order(cluster, workload, stored, wanted))
-        else:
-            _note(remarks, await follow(cluster, workload, stored, wanted))
+        if _has_same_template(workloads, workload.kind, before, stored):
+            return f"{workload} is changed from {workloads.replicas(workload, before)} to {wanted} pods"
+        if workload.kind not in _ROLLED_OUT or (stored["spec"].get("updateStrategy") or {}).get("type") == _ON_DELETE:
             remarks.notes.append(f"{workload}: the new template is that of new pods alone")
         return f"{workload} is changed; it has {wanted} pods"
 
@@ -133,9 +131,10 @@ class Apply(Change):
         assert stored is not None
         where = f"daemonset {namespace}/{name}"
         if before is not None:
-            if template_of(resource, before) == template_of(resource, stored):
+            workloads = Workloads(cluster)
+            if _has_same_template(workloads, DAEMON_SETS, before, stored):
                 return f"{where} is changed"
-            await delete_pods_of(cluster, before)
+            await workloads.delete_with_pods(before)
             remarks.notes.append(f"{where}: {_AT_ONCE}")
         made = await make_daemons(cluster, stored)
         return f"{where} with {made} pods is {'created' if before is None else 'changed'}"
@@ -149,11 +148,12 @@ class Scale(Change):
     replicas: int
 
     async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
-        workloads = Workloads(cluster.api)
+        workloads = Workloads(cluster)
         obj = workloads.get(self.workload)
         before = len(workloads.pods(obj))
-        await workloads.set_replicas(self.workload, obj, self.replicas)
-        _note(remarks, await follow(cluster, self.workload, obj, self.replicas))
+        obj["spec"][self.workload.replicas_field] = self.replicas
+        await cluster.api.put(self.workload.kind, obj)
+        _note(remarks, await follow(cluster, self.workload))
         await cluster.settle()
         remarks.done = f"{self.workload} is scaled from {before} to {self.replicas} pods"
 
@@ -170,14 +170,13 @@ class Delete(Change):
         resource = _resource_named(cluster, self.api_kind)
         namespace = self.namespace if resource.namespaced else None
         target = Target(resource, namespace, self.name)
-        kind = workload_kind(resource)
+        kind, workloads = workload_kind(resource), Workloads(cluster)
         if kind is not None:
-            workload = WorkloadName(kind, self.namespace, self.name)
-            await follow(cluster, workload, Workloads(cluster.api).get(workload), 0)
+            await workloads.delete_with_pods(workloads.get(WorkloadName(kind, self.namespace, self.name)))
         elif resource.plural == DAEMON_SETS.plural:
             found = cluster.api.document(DAEMON_SETS, self.name, self.namespace)
             if found is not None:
-                await delete_pods_of(cluster, found)
+                await workloads.delete_with_pods(found)
         stored = cluster.api.environment.storage.get(target.key)
         if stored is None:
             found_there = cluster.api.environment.storage.list(resource.storage_prefix(namespace)).items
@@ -191,31 +190,15 @@ class Delete(Change):
         remarks.done = f"{resource.kind} {f'{namespace}/' if namespace else ''}{self.name} is deleted"
 
 
-async def follow(cluster: SimulatedCluster, workload: WorkloadName, obj: Document, wanted: int) -> str:
-    """Create or delete pods until there are ``wanted``, as the controller of the workload does. Returns why there are
-    fewer, if there are."""
-    workloads = Workloads(cluster.api)
-    pods = workloads.pods(obj)
-    if len(pods) < wanted:
-        return await workloads.make_pods(workload, obj, wanted - len(pods))
-    # Pods without a node are deleted first, then the youngest; of a StatefulSet those with the highest number.
-    if workload.kind is STATEFUL_SETS:
-        pods.sort(key=ordinal, reverse=True)
-    else:
-        pods.sort(key=_first_to_go, reverse=True)
-    for pod in pods[: len(pods) - wanted]:
-        await delete_pod(cluster, pod)
-    return ""
-
-
 def _note(remarks: Remarks, missing: str) -> None:
     if missing:
         remarks.blocked.append(missing)
 
 
-def _first_to_go(pod: Document) -> tuple[bool, str, str]:
-    metadata = pod["metadata"]
-    return not pod["spec"].get("nodeName"), metadata.get("creationTimestamp") or "", metadata["name"]
+def _has_same_template(workloads: Workloads, kind: Kind[Any], before: Document, after: Document) -> bool:
+    """As far as it affects scheduling."""
+    one, other = (without_nulls(workloads.trimmed(kind, each)["spec"].get("template")) for each in (before, after))
+    return same(one, other)
 
 
 async def _put(cluster: SimulatedCluster, resource: Resource, obj: Document) -> bool:

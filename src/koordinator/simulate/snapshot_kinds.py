@@ -20,6 +20,7 @@ from koordinator.api.kinds import (
     DEVICES,
     ELASTIC_QUOTA_PROFILES,
     ELASTIC_QUOTAS,
+    JOBS,
     NAMESPACES,
     NODE_METRICS,
     NODE_RESOURCE_TOPOLOGIES,
@@ -40,9 +41,7 @@ from koordinator.api.kinds import (
     Kind,
 )
 from koordinator.api.meta import Object
-from koordinator.api.workload import Workload
 
-JOBS: Final = Kind("batch", "v1", "jobs", "Job", Workload)
 RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota", Object)
 REQUIRED_KINDS: Final = (NODES, PODS)
 """Without these there is nothing to simulate."""
@@ -151,7 +150,8 @@ def trim_pod_spec(spec: Document) -> None:
         ]
 
 
-def _with_template(obj: Document) -> Document:
+def with_trimmed_template(obj: Document) -> Document:
+    """The workload, changed: its templates of pods and claims without what does not affect scheduling."""
     template = (obj.get("spec") or {}).get("template") or {}
     _trim_metadata(template.setdefault("metadata", {}) if template else {})
     trim_pod_spec(template.get("spec") or {})
@@ -164,7 +164,7 @@ def _replica_set(obj: Document) -> Document | None:
     """ReplicaSets of earlier revisions of a Deployment are dropped: they have no pods."""
     if (obj.get("spec") or {}).get("replicas") == 0 and not (obj.get("status") or {}).get("replicas"):
         return None
-    return _with_template(obj)
+    return with_trimmed_template(obj)
 
 
 def _reservation(obj: Document) -> Document:
@@ -184,7 +184,7 @@ _TRIMMERS: Final[Mapping[str, Callable[[Document], Document | None]]] = {
     REPLICA_SETS.qualified: _replica_set,
     RESERVATIONS.qualified: _reservation,
     **{
-        kind.qualified: _with_template
+        kind.qualified: with_trimmed_template
         for kind in (DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS, DAEMON_SETS, JOBS)
     },
 }

@@ -1,36 +1,40 @@
-"""Workloads and the pods that their controllers create: their templates, names, labels and owners."""
+"""Workloads: how changes name them, their objects and their pods in a simulated cluster."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-import msgspec
-
+from koordinator.api.codec import DecodeError, convert
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
-    DAEMON_SETS,
     DEPLOYMENTS,
-    PERSISTENT_VOLUME_CLAIMS,
+    JOBS,
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Kind,
 )
+from koordinator.api.meta import Object, controller_of
+from koordinator.api.pod import Pod, is_finished
 from koordinator.base.spelling import did_you_mean
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.target import Target, decode
+from koordinator.cluster.verbs.delete import delete
+from koordinator.cluster.verbs.options import DeleteOptions
+from koordinator.cluster.verbs.target import Target, wire
+from koordinator.kube.decoding import decode_item
+from koordinator.kube.interface import Malformed
 from koordinator.simulate.change import ChangeError
-from koordinator.simulate.in_process_api import InProcessApi
-from koordinator.simulate.pod_documents import is_finished, owner_of
-from koordinator.simulate.snapshot_kinds import JOBS, trim_pod_spec
+from koordinator.simulate.pod_documents import owner_of
+from koordinator.simulate.simulated_cluster import SimulatedCluster
+from koordinator.simulate.snapshot_kinds import with_trimmed_template
 
-_WITH_TEMPLATES: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, REPLICATION_CONTROLLERS, DAEMON_SETS)
+T = TypeVar("T", bound=Object)
+
 WORKLOADS: Final[tuple[Kind[Any], ...]] = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, REPLICATION_CONTROLLERS)
 _BY_NAME: Final[Mapping[str, Kind[Any]]] = {
     alias: kind
@@ -45,8 +49,6 @@ _BY_NAME: Final[Mapping[str, Kind[Any]]] = {
 }
 _QUOTA: Final = " quota: "
 """From the message of an API server that refuses a pod for a ResourceQuota."""
-_TEMPLATE_HASH: Final = "pod-template-hash"
-_PODS_OF_STATEFUL_SET: Final = "statefulset.kubernetes.io/pod-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,10 @@ def workload_kind(resource: Resource) -> Kind[Any] | None:
 class Workloads:
     """The workloads of one simulated cluster."""
 
-    def __init__(self, api: InProcessApi) -> None:
-        self._api = api
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._api = cluster.api
+        self._pods = cluster.api.resource(PODS)
 
     def get(self, workload: WorkloadName) -> Document:
         """The workload. Raises ChangeError."""
@@ -101,145 +105,101 @@ class Workloads:
             )
         return found
 
-    def replicas(self, obj: Document) -> int:
-        spec = obj.get("spec") or {}
-        name = "parallelism" if obj.get("kind") == JOBS.name else "replicas"
-        found = spec.get(name)
-        count = 1 if found is None else int(found)
-        if name == "parallelism" and spec.get("completions") is not None:
-            count = min(count, int(spec["completions"]))
-        return count
+    def trimmed(self, kind: Kind[Any], obj: Document) -> Document:
+        """The object with all defaults, and of its template what affects scheduling: a snapshot has no more, so that
+        only such templates can be compared."""
+        complete: Document = copied(obj)
+        self._api.resource(kind).strategy.decode(complete)
+        return with_trimmed_template(complete)
 
-    def pods(self, obj: Document) -> list[Document]:
-        """The pods that the workload controls, including those of a Deployment's ReplicaSets; without finished ones."""
-        namespace = obj["metadata"]["namespace"]
-        owners = {obj["metadata"]["uid"]}
-        if obj["kind"] == DEPLOYMENTS.name:
-            owners |= {
-                each["metadata"]["uid"]
-                for each in self._api.documents(REPLICA_SETS, namespace)
-                if (owner := owner_of(each)) is not None and owner["uid"] in owners
-            }
+    def typed(self, kind: Kind[T], obj: Document) -> T:
+        """The trimmed object as its controller reads it. Raises ChangeError."""
+        try:
+            return convert(self.trimmed(kind, obj), kind.type)
+        except DecodeError as error:
+            raise ChangeError(f"{kind.name} {obj['metadata']['name']} cannot be read: {error}") from error
+
+    def replicas(self, workload: WorkloadName, obj: Document) -> int:
+        spec = obj.get("spec") or {}
+        found = spec.get(workload.replicas_field)
+        count = 1 if found is None else int(found)
+        completions = spec.get("completions") if workload.kind is JOBS else None
+        return count if completions is None else min(count, int(completions))
+
+    def replica_sets(self, deployment: Document) -> list[Document]:
+        """Those that the Deployment controls."""
+        metadata = deployment["metadata"]
         return [
-            pod
-            for pod in self._api.documents(PODS, namespace)
-            if (owner := owner_of(pod)) is not None and owner["uid"] in owners and not is_finished(pod)
+            each
+            for each in self._api.documents(REPLICA_SETS, metadata["namespace"])
+            if (owner := owner_of(each)) is not None and owner["uid"] == metadata["uid"]
         ]
 
-    async def set_replicas(self, workload: WorkloadName, obj: Document, replicas: int) -> None:
-        """Set the object's field alone; ``scale`` then creates or deletes pods."""
-        obj["spec"][workload.replicas_field] = replicas
-        await self._api.put(workload.kind, obj)
+    def pods_of(self, namespace: str, *owners: str) -> dict[str, list[Pod]]:
+        """By the uids of ``owners``: the pods of a namespace that they control, also finished ones."""
+        found: dict[str, list[Pod]] = {uid: [] for uid in owners}
+        encoded = [uid.encode() for uid in owners]
+        for stored in self._api.environment.storage.list(self._pods.storage_prefix(namespace)).items:
+            # Decoding all pods of a large cluster takes seconds.
+            if not any(uid in stored.value for uid in encoded):
+                continue
+            pod = decode_item(PODS, wire(self._pods, stored))
+            # What cannot be decoded, controllers do not see either.
+            if isinstance(pod, Malformed):
+                continue
+            owner = controller_of(pod.metadata)
+            if owner is not None and owner.uid in found:
+                found[owner.uid].append(pod)
+        return found
 
-    async def make_pods(self, workload: WorkloadName, obj: Document, count: int) -> str:
-        """Create ``count`` more of its pods, by the same admission as any pod. Returns why there are fewer, if a quota
-        does not allow their controller to create them all; empty else. Raises ApiError for pods that cannot be created
-        at all."""
-        if not count:
-            return ""
-        owner = obj if workload.kind is not DEPLOYMENTS else await self.replica_set_of(obj)
-        taken = {pod["metadata"]["name"] for pod in self.pods(obj)} if workload.kind is STATEFUL_SETS else set()
-        ordinal = 0
-        for made in range(count):
-            pod = pod_of_template(owner)
-            if workload.kind is STATEFUL_SETS:
-                while (name := f"{workload.name}-{ordinal}") in taken:
-                    ordinal += 1
-                taken.add(name)
-                await self._name_member(pod, obj, name)
+    def pods(self, obj: Document) -> list[Pod]:
+        """The pods that the workload controls, including those of a Deployment's ReplicaSets; without finished ones."""
+        owners = [obj, *(self.replica_sets(obj) if obj["kind"] == DEPLOYMENTS.name else ())]
+        pods = self.pods_of(obj["metadata"]["namespace"], *(each["metadata"]["uid"] for each in owners))
+        return [pod for owned in pods.values() for pod in owned if not is_finished(pod)]
+
+    async def delete_with_pods(self, obj: Document) -> None:
+        """Delete at once what the workload controls."""
+        writes = PodWrites(self._cluster, obj["metadata"]["name"])
+        await writes.delete(self.pods(obj))
+        if obj["kind"] == DEPLOYMENTS.name:
+            for each in self.replica_sets(obj):
+                await self._api.remove(REPLICA_SETS, each["metadata"]["name"], each["metadata"]["namespace"])
+        await self._cluster.pods.react()
+
+
+class PodWrites:
+    """What the controller of a workload does in one step: it creates and deletes pods."""
+
+    def __init__(self, cluster: SimulatedCluster, workload: object) -> None:
+        """``workload`` is named where pods are refused."""
+        self._cluster = cluster
+        self._workload = workload
+        self._resource = cluster.api.resource(PODS)
+        self.count = 0
+        """How many pods were created or deleted."""
+        self.refusal = ""
+        """Why some are not created, where a quota of their namespace does not allow it."""
+
+    async def create(self, namespace: str, bodies: Sequence[Document], *, later: int = 0) -> None:
+        """By the same admission as any pod; ``later``: how many are to follow when these run. Raises ApiError for pods
+        that cannot be created at all."""
+        for made, body in enumerate(bodies):
             try:
-                await create(self._api.environment, Target(self._api.resource(PODS), workload.namespace), pod)
+                await create(self._cluster.api.environment, Target(self._resource, namespace), body)
             except ApiError as error:
                 if error.code != 403 or _QUOTA not in error.message:
                     raise
                 why = error.message.partition("is forbidden: ")[2]
-                return f"{workload}: {count - made} of its pods are not created: {why}"
-        return ""
+                self.refusal = f"{self._workload}: {len(bodies) + later - made} of its pods are not created: {why}"
+                return
+            self.count += 1
 
-    async def replica_set_of(self, deployment: Document) -> Document:
-        """The ReplicaSet of the Deployment's present template, created if it does not exist."""
-        metadata, spec = deployment["metadata"], deployment["spec"]
-        wanted = template_of(self._api.resource(DEPLOYMENTS), deployment)
-        resource = self._api.resource(REPLICA_SETS)
-        for each in self._api.documents(REPLICA_SETS, metadata["namespace"]):
-            owner = owner_of(each)
-            if owner is not None and owner["uid"] == metadata["uid"] and template_of(resource, each) == wanted:
-                return each
-        digest = hashlib.sha256(msgspec.json.encode(spec["template"])).hexdigest()[:10]
-        template = copied(spec["template"])
-        labels = {**((template.setdefault("metadata", {})).get("labels") or {}), _TEMPLATE_HASH: digest}
-        template["metadata"]["labels"] = labels
-        selector = copied(spec.get("selector") or {})
-        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _TEMPLATE_HASH: digest}
-        replica_set = {
-            "metadata": {
-                "name": f"{metadata['name']}-{digest}",
-                "namespace": metadata["namespace"],
-                "labels": labels,
-                "ownerReferences": [reference_to(DEPLOYMENTS, deployment)],
-            },
-            "spec": {"replicas": self.replicas(deployment), "selector": selector, "template": template},
-        }
-        target = Target(self._api.resource(REPLICA_SETS), metadata["namespace"])
-        return decode(target.resource, await create(self._api.environment, target, replica_set))
-
-    async def _name_member(self, pod: Document, stateful_set: Document, name: str) -> None:
-        """A pod of a StatefulSet has a name and claims of its own."""
-        metadata = pod["metadata"]
-        metadata.pop("generateName", None)
-        metadata["name"] = name
-        metadata.setdefault("labels", {})[_PODS_OF_STATEFUL_SET] = name
-        for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
-            claim = f"{template['metadata']['name']}-{name}"
-            volume = {"name": template["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim}}
-            others = [each for each in pod["spec"].get("volumes") or () if each["name"] != volume["name"]]
-            pod["spec"]["volumes"] = [*others, volume]
-            namespace = stateful_set["metadata"]["namespace"]
-            if self._api.document(PERSISTENT_VOLUME_CLAIMS, claim, namespace) is None:
-                target = Target(self._api.resource(PERSISTENT_VOLUME_CLAIMS), namespace)
-                new = {"metadata": {"name": claim, "namespace": namespace}, "spec": copied(template["spec"])}
-                await create(self._api.environment, target, new)
-
-
-def template_of(resource: Resource, workload: Document) -> Document:
-    """The part of its template that affects scheduling, with all defaults; a snapshot has no more."""
-    complete: Document = copied(workload)
-    resource.strategy.decode(complete)
-    template = complete["spec"].get("template") or {}
-    trim_pod_spec(template.get("spec") or {})
-    labels = dict((template.get("metadata") or {}).get("labels") or {})
-    labels.pop(_TEMPLATE_HASH, None)
-    return {"labels": labels, "spec": template.get("spec") or {}}
-
-
-def pod_of_template(owner: Document) -> Document:
-    """A pod as the controller of ``owner`` creates it."""
-    template, metadata = owner["spec"].get("template") or {}, owner["metadata"]
-    given = template.get("metadata") or {}
-    spec = copied(template.get("spec") or {})
-    trim_pod_spec(spec)
-    kind = next(kind for kind in _WITH_TEMPLATES if kind.name == owner["kind"])
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "generateName": f"{metadata['name']}-",
-            "namespace": metadata["namespace"],
-            "labels": dict(given.get("labels") or {}),
-            "annotations": dict(given.get("annotations") or {}),
-            "ownerReferences": [reference_to(kind, owner)],
-        },
-        "spec": spec,
-    }
-
-
-def reference_to(kind: Kind[Any], obj: Document) -> Document:
-    """The owner reference that the object's controller writes into what it creates."""
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "name": obj["metadata"]["name"],
-        "uid": obj["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    async def delete(self, pods: Sequence[Pod]) -> None:
+        """Delete pods as their own controller does, which creates no others in their place."""
+        for pod in pods:
+            metadata = pod.metadata
+            self._cluster.pods.causes[metadata.uid] = "scaled down"
+            target = Target(self._resource, metadata.namespace, metadata.name)
+            await delete(self._cluster.api.environment, target, DeleteOptions(grace_period_seconds=0))
+            self.count += 1

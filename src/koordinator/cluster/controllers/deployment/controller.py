@@ -15,7 +15,7 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.cluster.controllers.adoption import Adoption
 from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
-from koordinator.cluster.controllers.deployment.plan import Plan, Situation, plan
+from koordinator.cluster.controllers.deployment.plan import Plan, Situation, plan, replica_set_patch
 from koordinator.cluster.controllers.deployment.revisions import REVISION, has_template_of
 from koordinator.cluster.controllers.deployment.sizes import RECREATE
 from koordinator.cluster.controllers.deployment.status import (
@@ -174,7 +174,7 @@ class DeploymentController:
             await self._write_status(deployment, with_progress(deployment, failed).status)
 
     async def _change(self, deployment: Deployment, before: ReplicaSet, after: ReplicaSet) -> None:
-        body = _replica_set_patch(before, after)
+        body = replica_set_patch(before, after)
         if body is None:
             return
         metadata = before.metadata
@@ -220,24 +220,6 @@ class DeploymentController:
                 raise
             return
         self._own.expect(metadata.key, written)
-
-
-def _replica_set_patch(before: ReplicaSet, after: ReplicaSet) -> Document | None:
-    """A merge patch of the size, the annotations and the time until a pod is available; None if all are the same. It
-    is for exactly the version ``before``: two decisions on one state must not add up."""
-    spec: Document = {}
-    if before.wanted != after.wanted:
-        spec["replicas"] = after.wanted
-    if before.spec.min_ready_seconds != after.spec.min_ready_seconds:
-        spec["minReadySeconds"] = after.spec.min_ready_seconds
-    known = before.metadata.annotations
-    annotations = {name: text for name, text in after.metadata.annotations.items() if known.get(name) != text}
-    if not spec and not annotations:
-        return None
-    metadata: Document = {"resourceVersion": before.metadata.resource_version}
-    if annotations:
-        metadata["annotations"] = annotations
-    return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
 
 def _selector(deployment: Deployment) -> CompiledSelector:

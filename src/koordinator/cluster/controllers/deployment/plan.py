@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.cluster.controllers.conditions import find_condition
 from koordinator.cluster.controllers.deployment.revisions import (
     DESIRED_REPLICAS,
@@ -176,3 +177,21 @@ def _plan(
         status=status,
         again=None if is_leaving else deadline_in(seen.deployment, status, now),
     )
+
+
+def replica_set_patch(before: ReplicaSet, after: ReplicaSet) -> Document | None:
+    """A merge patch of the size, the annotations and the time until a pod is available; None if all are the same. It
+    is for exactly the version ``before``: two decisions on one state must not add up."""
+    spec: Document = {}
+    if before.wanted != after.wanted:
+        spec["replicas"] = after.wanted
+    if before.spec.min_ready_seconds != after.spec.min_ready_seconds:
+        spec["minReadySeconds"] = after.spec.min_ready_seconds
+    known = before.metadata.annotations
+    annotations = {name: text for name, text in after.metadata.annotations.items() if known.get(name) != text}
+    if not spec and not annotations:
+        return None
+    metadata: Document = {"resourceVersion": before.metadata.resource_version}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"metadata": metadata, **({"spec": spec} if spec else {})}

@@ -40,6 +40,13 @@ class PodsOfSet:
         return [self.pods[ordinal] for ordinal in sorted(self.pods, reverse=True) if ordinal not in wanted]
 
     @property
+    def to_update(self) -> range:
+        """The ordinals whose pods are replaced when the template has changed, the highest first."""
+        strategy = self.stateful_set.spec.update_strategy
+        partition = (strategy.rolling_update.partition or 0) if strategy.rolling_update is not None else 0
+        return self.stateful_set.ordinals[partition:][::-1] if strategy.type == "RollingUpdate" else range(0)
+
+    @property
     def is_ordered(self) -> bool:
         return self.stateful_set.spec.pod_management_policy != _PARALLEL
 
@@ -136,13 +143,8 @@ def _plan_condemned(state: PodsOfSet, plan: PodPlan) -> bool:
 
 def _plan_update(state: PodsOfSet, plan: PodPlan) -> bool:
     """Delete the pods of earlier revisions, as long as not too many are unavailable."""
-    strategy = state.stateful_set.spec.update_strategy
-    if strategy.type != "RollingUpdate":
-        return False
-    ordinals = state.stateful_set.ordinals
-    partition = (strategy.rolling_update.partition or 0) if strategy.rolling_update is not None else 0
     left = most_unavailable(state.stateful_set)
-    for ordinal in reversed(ordinals[partition:]):
+    for ordinal in state.to_update:
         pod = state.pods.get(ordinal)
         is_old = pod is not None and revision_of(pod) != state.update_revision and not _is_leaving(pod)
         if pod is not None and is_old and pod not in plan.delete:
