@@ -11,7 +11,6 @@ from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import (
     DEPLOYMENTS,
     EVENTS,
-    JOBS,
     NAMESPACES,
     NODE_METRICS,
     NODES,

@@ -11,6 +11,7 @@ from koordinator.api.kinds import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ELASTIC_QUOTAS,
+    JOBS,
     NODES,
     POD_GROUPS,
     POD_MIGRATION_JOBS,
@@ -22,7 +23,6 @@ from koordinator.api.kinds import (
 )
 from koordinator.base.spelling import meant
 from koordinator.cli.explain_failure import UsageError
-from koordinator.simulate.snapshot_kinds import JOBS
 
 # What is explained: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
 # of the forms that kubectl takes; or the next cycle of koord-descheduler.
