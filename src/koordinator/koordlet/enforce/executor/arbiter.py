@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from math import inf
 
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Overridden, Setting
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -34,8 +34,6 @@ class Step:
 
 Present = Mapping[Target, Value | None]
 """What the kernel shows; None where it shows nothing of the target."""
-
-_INFINITE: Final = float("inf")
 
 
 def decide(desired: Iterable[DesiredSetting], present: Present) -> dict[Target, Setting]:
@@ -164,4 +162,4 @@ def _widest(file: KernelFile, one: Value, other: Value) -> Value:
 def _size(value: Value) -> float:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} has no size")
-    return _INFINITE if value == NO_LIMIT else value
+    return inf if value == NO_LIMIT else value
