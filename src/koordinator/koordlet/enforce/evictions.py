@@ -93,7 +93,7 @@ class Evictor:
             uid = victim.usage.pod.uid
             if uid in self._going_since:
                 # Another feature's loop has evicted it since this round began.
-                round_.evicted(victim)
+                round_.count(victim.usage)
                 continue
             try:
                 await self._evict(victim)
@@ -110,7 +110,7 @@ class Evictor:
                 # There was no response: there would be none for the next candidate, and the eviction may have happened.
                 break
             # It goes, or has gone by itself: a pod made anew under its name has used nothing of what was measured.
-            round_.evicted(victim)
+            round_.count(victim.usage)
         return gone
 
     def _prospects(self, plan: EvictionPlan) -> Prospects:

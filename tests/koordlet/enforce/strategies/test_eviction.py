@@ -32,7 +32,7 @@ def victims(found: EvictionPlan, *, refused: tuple[str, ...] = (), gone: tuple[s
     while (victim := round_.next_victim()) is not None:
         name = victim.usage.pod.pod.metadata.name
         if name not in refused:
-            round_.evicted(victim)
+            round_.count(victim.usage)
             names.append(name)
     return names
 

@@ -48,8 +48,6 @@ _UNBOUNDED: Final = 1 << 62
 _FULL: Final = 100
 _SAVING: Final = 60
 """Percent of the limit: above the first tokens are spent, below the second they are saved."""
-
-
 _NOT_MEASURED: Final = ContainerUsage()
 
 
@@ -256,8 +254,7 @@ def _raised(
     tokens: dict[str, Tokens] = {}
     quotas: dict[str, RaisedQuota] = {}
     for container, grant, _, base in bursting.raisable:
-        is_known, is_spent = container.id in usage.containers, False
-        measured = usage.containers[container.id] if is_known else _NOT_MEASURED
+        measured, is_spent = usage.containers.get(container.id, _NOT_MEASURED), False
         if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
             spent = _spend(config, grant.cpu_limit, state.tokens.get(container.id), measured, now, uniform)
             tokens[container.id], is_spent = spent, spent.left <= 0

@@ -11,7 +11,7 @@ kubelet's value back where it has nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,8 +49,6 @@ FILES: Final = (
     files.PAGE_CACHE_ENABLE,
 )
 """All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
-
-
 _Values = tuple[tuple[KernelFile, int | None], ...]
 """None: nothing is written to that file."""
 
@@ -211,7 +209,7 @@ def _pod_settings(
 
 
 def _desired(
-    folder: str, values: _Values, reason: str, priority: Priority = Priority.POLICY
+    folder: str, values: Iterable[tuple[KernelFile, int | None]], reason: str, priority: Priority = Priority.POLICY
 ) -> Iterator[DesiredSetting]:
     for file, value in values:
         if value is not None:
@@ -272,9 +270,6 @@ def _class_settings(
     for kubernetes_class, name in _CLASSES.items():
         found = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
         folder = layout.qos(kubernetes_class)
-        for file, amount in found.items():
-            yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
-        config = classes[name].memory_qos
-        for file, value in _killing(config) if config is not None else ():
-            if value is not None:
-                yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")
+        yield from _desired(folder, found.items(), "the sum over its pods")
+        if (config := classes[name].memory_qos) is not None:
+            yield from _desired(folder, _killing(config), f"memoryQOS of {kubernetes_class}")

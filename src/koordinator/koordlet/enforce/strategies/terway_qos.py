@@ -88,7 +88,4 @@ def _pod_entry(pod: NodePod, problems: list[Problem]) -> _PodEntry:
 
 def _priority(pod: NodePod) -> int:
     """0 goes before 1, and that before 2."""
-    by_label = _PRIORITIES.get(pod.qos)
-    if by_label is not None:
-        return by_label
-    return 2 if pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT else 1
+    return _PRIORITIES.get(pod.qos, 2 if pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT else 1)
