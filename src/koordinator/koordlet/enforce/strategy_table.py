@@ -142,7 +142,7 @@ class StrategyTable:
     def _block_io(self, snapshot: Snapshot) -> Decision:
         sources, layout = self._sources, self._sources.layout
         shown = {
-            folder: {file: sources.executor.present_devices(file, folder) for file in block_io.files_of(folder)}
+            folder: {file: sources.executor.present_devices(file, folder) for file in block_io.neutral(folder)}
             for folder in block_io.folders(snapshot, layout, self._limited)
         }
         disks = Disks(sources.block_devices(), self._options.host.var_lib_kubelet, shown, self._claims.names)

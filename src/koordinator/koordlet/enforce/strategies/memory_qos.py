@@ -12,7 +12,7 @@ kubelet's value back where it has nothing to say.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
@@ -75,10 +75,10 @@ def decide(
     settings: list[DesiredSetting] = []
     protected: dict[str, dict[KernelFile, int]] = {}
     for usage in snapshot.pods:
-        found = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
-        settings += found.settings
+        of_pod, protection = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
+        settings += of_pod
         sums = protected.setdefault(usage.pod.kubernetes_qos, {})
-        for file, amount in found.protection:
+        for file, amount in protection:
             sums[file] = sums.get(file, 0) + amount
     settings += [each for each in _class_settings(strategy, layout, protected) if each.target.file not in absent]
     if of_kubelet is not None:
@@ -122,21 +122,16 @@ def _beside_kubelet(
         yield setting
 
 
-@dataclass(frozen=True, slots=True)
-class _OfPod:
+def _of_pod(
+    pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]
+) -> tuple[tuple[DesiredSetting, ...], tuple[tuple[KernelFile, int], ...]]:
     """The settings of a pod and of its containers, and what it adds to what its QoS class protects."""
-
-    settings: tuple[DesiredSetting, ...] = ()
-    protection: tuple[tuple[KernelFile, int], ...] = ()
-
-
-def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]) -> _OfPod:
     config, priority = _config(pod, strategy)
     if config is None or not pod.is_active:
-        return _OfPod()
+        return (), ()
     protection = tuple(_protection(config, _request(pod)))
     settings = _pod_settings(pod, config, protection, priority, allocatable)
-    return _OfPod(tuple(each for each in settings if each.target.file not in absent), protection)
+    return tuple(each for each in settings if each.target.file not in absent), protection
 
 
 def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
