@@ -216,17 +216,18 @@ class Evictions:
 
 
 def best_effort_cpu(usage: RecentUsage, window: float) -> eviction.BestEffortCPU | None:
-    """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known."""
+    """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known, or
+    less than a third of the window was measured."""
     row = usage.table.best_effort
     used, requested, limit = found = [
         usage.samples(kinds.NODE_BE, window, be_resource="cpu", be_allocation=allocation)
         for allocation in ("usage", "request", "real-limit")
     ]
-    if not all(found) or row.at < usage.present().since:
+    is_complete = all(found) and min(map(len, found)) * usage.interval >= window / 3
+    if not is_complete or row.at < usage.present().since:
         return None
-    is_complete = min(map(len, found)) * usage.interval >= window / 3
     averages = used.average(), requested.average(), limit.average()
-    return eviction.BestEffortCPU(*averages, row.usage, row.request, row.real_limit, is_complete)
+    return eviction.BestEffortCPU(*averages, row.usage, row.request, row.real_limit)
 
 
 def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:

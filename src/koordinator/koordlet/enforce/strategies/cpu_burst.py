@@ -25,6 +25,7 @@ from koordinator.koordlet.enforce.strategies.snapshot import (
     PodUsage,
     Snapshot,
     annotation_or_none,
+    overlaid,
 )
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
@@ -36,7 +37,6 @@ Uniform = Callable[[float, float], float]
 """A random number between two."""
 
 OWNER: Final = "CPUBurst"
-_FIELDS: Final = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
 _WITH_KERNEL_BURST: Final = (policies.CPU_BURST_ONLY, policies.AUTO)
 _WITH_QUOTA_BURST: Final = (policies.CFS_QUOTA_BURST_ONLY, policies.AUTO)
 NOT_SHARING: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
@@ -202,12 +202,8 @@ def _bursting(
 
 def _config(pod: NodePod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
     """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
-    values = {name: getattr(strategy, name) for name in _FIELDS}
     given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.CPU_BURST, CPUBurstConfig)
-    if given is None:
-        return CPUBurstConfig(**values), Priority.POLICY
-    values |= {name: value for name in _FIELDS if (value := getattr(given, name)) not in (None, "")}
-    return CPUBurstConfig(**values), Priority.POD
+    return (strategy, Priority.POLICY) if given is None else (overlaid(strategy, given), Priority.POD)
 
 
 def _kernel_burst(

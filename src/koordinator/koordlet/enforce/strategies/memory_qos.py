@@ -20,10 +20,9 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
-from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none, overlaid
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
@@ -147,10 +146,7 @@ def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | No
         return NEUTRAL_MEMORY_QOS, Priority.POD
     if given.policy == "auto":
         base = RECOMMENDED_MEMORY_QOS.get(QoSClass.LSR if qos is QoSClass.LSE else qos)
-    fields = [field.name for field in struct_fields(MemoryQoS)]
-    merged = {name: getattr(base, name) for name in fields} if base is not None else {}
-    merged |= {name: value for name in fields if (value := getattr(given, name)) is not None}
-    return MemoryQoS(**merged), Priority.POD
+    return overlaid(base or MemoryQoS(), given), Priority.POD
 
 
 def _request(pod: NodePod) -> int:
