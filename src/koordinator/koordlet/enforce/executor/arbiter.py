@@ -103,15 +103,13 @@ def elect(desired: list[DesiredSetting]) -> Setting:
     for each in ranked[1:]:
         if each.priority < winner.priority:
             why = f"{winner.owner} has priority {winner.priority}, above {each.priority}"
-            overridden.append(Overridden(each, why))
-            continue
-        both = _join(winner.target.file, value, each.value)
-        if both is None:
+        elif (both := _join(winner.target.file, value, each.value)) is None:
             why = f"cannot be joined with what {winner.owner} desires, whose name comes first"
-            overridden.append(Overridden(each, why))
+        else:
+            value = both
+            joined.append(each)
             continue
-        value = both
-        joined.append(each)
+        overridden.append(Overridden(each, why))
     for each in joined:
         if each.value != value:
             others = " and ".join(other.owner for other in joined if other is not each)

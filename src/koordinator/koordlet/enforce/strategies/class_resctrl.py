@@ -65,11 +65,10 @@ def decide(
 
 
 def _schemata(group: str, config: ResctrlQoS | None, resctrl: CacheAllocation) -> list[DesiredSetting]:
-    start, end, percent = 0, 100, 100
-    if config is not None:
-        start = config.cat_range_start_percent or 0
-        end = 100 if config.cat_range_end_percent is None else config.cat_range_end_percent
-        percent = 100 if config.mba_percent is None else config.mba_percent
+    given = config or ResctrlQoS()
+    start = given.cat_range_start_percent or 0
+    end = 100 if given.cat_range_end_percent is None else given.cat_range_end_percent
+    percent = 100 if given.mba_percent is None else given.mba_percent
     priority = Priority.RELEASE if config is None else Priority.POLICY
     reason = f"{start} to {end} percent of the cache, {percent} percent of the bandwidth"
     settings: list[DesiredSetting] = []

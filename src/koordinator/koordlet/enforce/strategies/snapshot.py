@@ -64,6 +64,10 @@ class BestEffortFolders(Picture):
     """Below the containers: those that have CPUs of their own by the kernel's rules, which keeps a parent from having
     less than its children (version 1)."""
 
+    def each(self, above: T, below: T) -> dict[str, T]:
+        """``above`` for the root and the pods, ``below`` for the containers and what is in them."""
+        return dict.fromkeys((self.root, *self.pods), above) | dict.fromkeys((*self.containers, *self.inner), below)
+
 
 @dataclass(frozen=True, slots=True)
 class BestEffortCgroups:
