@@ -16,7 +16,7 @@ import pytest
 from koordinator.base.clock import SystemClock
 from koordinator.koordlet.enforce.executor.desired_settings import Outcome
 from koordinator.koordlet.enforce.executor.executor import Executor
-from koordinator.koordlet.enforce.strategies.block_io import OWNER, Disks, decide, files_of
+from koordinator.koordlet.enforce.strategies.block_io import OWNER, Disks, decide, neutral
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage
 from koordinator.node.block_devices import BlockDevices, read_block_devices
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
@@ -78,7 +78,7 @@ def test_a_limit_of_bytes_holds_and_goes_away(cgroup: str, tmp_path: Path) -> No
     def enforce(annotation: str) -> None:
         made = pod_usage("web", annotations={"koordinator.sh/blkioQOS": annotation})
         pod = PodUsage(replace(made.pod, cgroup=cgroup))
-        shown = {cgroup: {file: executor.present_devices(file, cgroup) for file in files_of(cgroup)}}
+        shown = {cgroup: {file: executor.present_devices(file, cgroup) for file in neutral(cgroup)}}
         given = snapshot(policy=policy(resourceQOSStrategy={}), pods=(pod,))
         decision, _ = decide(given, layout, Disks(devices, host.var_lib_kubelet, shown), frozenset())
         assert decision.settings

@@ -15,7 +15,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.enforcement import Enforcement
-from koordinator.koordlet.enforce.executor.desired_settings import Explanation, Outcome
+from koordinator.koordlet.enforce.executor.desired_settings import IN_FORCE, Explanation, Outcome
 
 SECONDS: Final = 60.0
 """For all of it: an API server or a kubelet that is away is not waited for any longer."""
@@ -23,7 +23,6 @@ _ROUNDS: Final = 10
 _PAUSE: Final = 1.0
 _NAMED: Final = 5
 _OPEN: Final = (Outcome.NOT_WRITTEN_YET, Outcome.REFUSED, Outcome.NOT_HELD)
-_DONE: Final = (Outcome.WRITTEN, Outcome.THERE_ALREADY)
 _AS_GIVEN: Final = (features.CGROUP_RECONCILE, features.BLOCK_IO_RECONCILE)
 """Where these are off, koordlet has written nothing, and the values in the files are those of another program."""
 
@@ -65,10 +64,9 @@ async def take_back(enforcement: Enforcement, clock: Clock) -> Cleanup:
         enforcement.enforcing.run_everything()
         explanations = enforcement.executor.explanations()
         # What has its value from the kubelet again is forgotten in the next round.
-        done.update(each.path for each in explanations if each.outcome in _DONE)
+        done.update(each.path for each in explanations if each.outcome in IN_FORCE)
         left = {each.path: each for each in explanations if each.outcome in _OPEN}
         if not left:
             break
         await clock.sleep(_PAUSE)
-    done.update(each.path for each in explanations if each.outcome in _DONE)
     return Cleanup(len(done - left.keys()), left)

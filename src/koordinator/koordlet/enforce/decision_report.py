@@ -13,7 +13,7 @@ from koordinator.api.meta import ObjectReference
 from koordinator.base.metrics import exponential_buckets
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Rows
-from koordinator.koordlet.enforce.executor.desired_settings import Applied, Outcome
+from koordinator.koordlet.enforce.executor.desired_settings import IN_FORCE, Applied
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.strategies import cpu_burst, cpu_suppress
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Problem
@@ -107,7 +107,7 @@ def _in_force(states: StatesInformer, executor: Executor, file: KernelFile) -> R
         metadata = pod.pod.metadata
         for container in pod.containers:
             found = executor.explain(Target(file, container.cgroup))
-            if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
+            if found is None or found.outcome not in IN_FORCE:
                 continue
             if cpu_burst.OWNER in found.setting.owners and isinstance(found.setting.value, int):
                 labels = (metadata.namespace, metadata.name, container.id, container.name)

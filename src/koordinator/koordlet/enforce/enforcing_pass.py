@@ -40,8 +40,6 @@ class _Row:
     name: str
     interval: float
     heartbeat: Heartbeat
-    strategy: Strategy | None = None
-    """None for the hooks."""
     due: float = -inf
     failures: int = 0
 
@@ -69,18 +67,18 @@ class EnforcingPass:
         self._report = report
         self._clock = clock
         self._rows = [
-            _Row(each.name, each.interval, loops.loop(each.name), each) for each in strategies if each.interval > 0
+            (each, _Row(each.name, each.interval, loops.loop(each.name))) for each in strategies if each.interval > 0
         ]
         self._hooks_row = _Row(HOOKS, hook_interval or inf, loops.loop(HOOKS))
         self._last_hooks = -inf
         self.is_woken = asyncio.Event()
-        self.interval = min([_LONGEST_INTERVAL, *(row.interval for row in (*self._rows, self._hooks_row))])
+        self.interval = min([_LONGEST_INTERVAL, self._hooks_row.interval, *(row.interval for _, row in self._rows)])
         """Seconds."""
 
     def steps(self) -> Iterator[None]:
         """What is due now, in steps between which others may have their turn."""
         now = self._clock.monotonic()
-        if due := [row for row in self._rows if row.due <= now]:
+        if due := [each for each in self._rows if each[1].due <= now]:
             for _ in self._decide(due):
                 yield
         may_go_on = yield from self._apply(with_hooks=self._hooks_row.due <= now)
@@ -118,12 +116,10 @@ class EnforcingPass:
             self._hooks.after_apply()
         return applied.may_go_on
 
-    def _decide(self, due: Sequence[_Row]) -> Iterator[None]:
-        strategies = [row.strategy for row in due if row.strategy is not None]
-        snapshot = self._take_snapshot(any(strategy.reads_best_effort for strategy in strategies))
-        for row in due:
-            if row.strategy is not None:
-                yield from self._attempt(row, partial(self._submit, row.strategy, snapshot))
+    def _decide(self, due: Sequence[tuple[Strategy, _Row]]) -> Iterator[None]:
+        snapshot = self._take_snapshot(any(strategy.reads_best_effort for strategy, _ in due))
+        for strategy, row in due:
+            yield from self._attempt(row, partial(self._submit, strategy, snapshot))
         yield
 
     def _submit(self, strategy: Strategy, snapshot: Snapshot) -> Iterator[None]:

@@ -93,7 +93,7 @@ class Evictor:
             uid = victim.usage.pod.uid
             if uid in self._going_since:
                 # Another feature's loop has evicted it since this round began.
-                round_.evicted(victim)
+                round_.count(victim.usage)
                 continue
             try:
                 await self._evict(victim)
@@ -110,7 +110,7 @@ class Evictor:
                 # There was no response: there would be none for the next candidate, and the eviction may have happened.
                 break
             # It goes, or has gone by itself: a pod made anew under its name has used nothing of what was measured.
-            round_.evicted(victim)
+            round_.count(victim.usage)
         return gone
 
     def _prospects(self, plan: EvictionPlan) -> Prospects:
@@ -216,17 +216,18 @@ class Evictions:
 
 
 def best_effort_cpu(usage: RecentUsage, window: float) -> eviction.BestEffortCPU | None:
-    """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known."""
+    """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known, or
+    less than a third of the window was measured."""
     row = usage.table.best_effort
     used, requested, limit = found = [
         usage.samples(kinds.NODE_BE, window, be_resource="cpu", be_allocation=allocation)
         for allocation in ("usage", "request", "real-limit")
     ]
-    if not all(found) or row.at < usage.present().since:
+    is_complete = all(found) and min(map(len, found)) * usage.interval >= window / 3
+    if not is_complete or row.at < usage.present().since:
         return None
-    is_complete = min(map(len, found)) * usage.interval >= window / 3
     averages = used.average(), requested.average(), limit.average()
-    return eviction.BestEffortCPU(*averages, row.usage, row.request, row.real_limit, is_complete)
+    return eviction.BestEffortCPU(*averages, row.usage, row.request, row.real_limit)
 
 
 def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:

@@ -53,7 +53,7 @@ class InterferenceStrategy(WireStruct):
 
 
 class EnforcedPolicy:
-    """Call ``accept`` with every NodeSLO, completed with the agent's defaults. ``asks_for_nothing``: it stays at these,
+    """Call ``accept`` with every NodeSLO, completed with the agent's defaults. ``enables_nothing``: it stays at these,
     which switch everything off, whatever the NodeSLO says."""
 
     def __init__(self, *, enables_nothing: bool = False) -> None:

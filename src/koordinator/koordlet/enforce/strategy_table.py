@@ -20,7 +20,6 @@ from koordinator.koordlet.enforce.strategies import (
     system_config,
 )
 from koordinator.koordlet.enforce.strategies.block_io import Disks
-from koordinator.koordlet.enforce.strategies.class_resctrl import Resctrl
 from koordinator.koordlet.enforce.strategies.cpu_burst import BurstState
 from koordinator.koordlet.enforce.strategies.interference_cap import CapState
 from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
@@ -29,9 +28,9 @@ from koordinator.koordlet.observe.interference.monitor import InterferenceMonito
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.report.suppression import SuppressionReport
-from koordinator.node import resctrl
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.kernel_files import Target
+from koordinator.node.resctrl import read_allocation
 
 _LONGEST_BURST_WINDOW: Final = 10.0
 """Seconds."""
@@ -108,14 +107,10 @@ class StrategyTable:
 
     def _class_resctrl(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.RDT_RESCTRL)
-        allocation = resctrl.read_allocation(self._options.host)
-        if allocation is None:
-            return class_resctrl.decide(snapshot, None, is_enabled=is_enabled)
-        reader, pods = self._sources.reader, [usage.pod for usage in snapshot.pods] if is_enabled else []
+        allocation, reader = read_allocation(self._options.host), self._sources.reader
+        pods = [usage.pod for usage in snapshot.pods] if is_enabled and allocation is not None else []
         tasks = {pod.uid: tasks_of(reader, (each.cgroup for each in pod.running)) for pod in pods}
-        groups = class_resctrl.GROUP_NAMES & allocation.groups.keys()
-        found = Resctrl(allocation.ways_mask, allocation.caches, allocation.vendor, tasks, groups)
-        return class_resctrl.decide(snapshot, found, is_enabled=is_enabled)
+        return class_resctrl.decide(snapshot, allocation, tasks, is_enabled=is_enabled)
 
     def _returned_cpus(self, snapshot: Snapshot) -> Decision:
         layout, cpus_of = self._sources.layout, self._sources.cpus_of
@@ -147,7 +142,7 @@ class StrategyTable:
     def _block_io(self, snapshot: Snapshot) -> Decision:
         sources, layout = self._sources, self._sources.layout
         shown = {
-            folder: {file: sources.executor.present_devices(file, folder) for file in block_io.files_of(folder)}
+            folder: {file: sources.executor.present_devices(file, folder) for file in block_io.neutral(folder)}
             for folder in block_io.folders(snapshot, layout, self._limited)
         }
         disks = Disks(sources.block_devices(), self._options.host.var_lib_kubelet, shown, self._claims.names)

@@ -299,7 +299,8 @@ def test_a_round_writes_no_more_than_it_may_and_the_next_goes_on(clock: ManualCl
         kernel.add(target, -1)
     executor = kernel.executor(clock, writes_at_once=2)
     want(executor, *((target, 50_000) for target in targets))
-    assert [executor.apply().deferred for _ in range(3)] == [3, 1, 0]
+    applied = [executor.apply() for _ in range(3)]
+    assert [(len(each.written), each.may_go_on) for each in applied] == [(2, True), (2, True), (1, False)]
     assert {kernel.value(target) for target in targets} == {50_000}
 
 
@@ -607,10 +608,10 @@ def test_a_write_that_takes_long_keeps_the_others_in_their_order_and_nobody_wait
     executor = Executor(WriterThread(kernel, clock, seconds=0.01), kernel.codec, clock)
     want(executor, (targets[0], 50_000), (targets[1], 50_000))
     try:
-        assert executor.apply().deferred == 2
+        assert executor.apply().written == ()
         # The kernel takes no pod with less than its container has.
         assert [outcome(executor, target) for target in targets] == [Outcome.NOT_WRITTEN_YET] * 2
-        assert executor.apply().deferred == 2
+        assert executor.apply().written == ()
     finally:
         ended.set()
     end = time.monotonic() + 10
@@ -644,7 +645,8 @@ def test_who_writes_for_long_lets_others_have_their_turn_and_goes_on(clock: Manu
     executor = kernel.executor(clock)
     want(executor, *((target, 50_000) for target in targets))
     applied = [executor.apply() for _ in range(4)]
-    assert [(each.deferred, each.may_go_on) for each in applied] == [(3, True), (1, True), (0, False), (0, False)]
+    figures = [(len(each.written), each.may_go_on) for each in applied]
+    assert figures == [(2, True), (2, True), (1, False), (0, False)]
     assert {kernel.value(target) for target in targets} == {50_000}
 
 
@@ -690,7 +692,8 @@ def test_nobody_goes_on_while_the_kernel_is_still_writing(clock: ManualClock) ->
     executor = kernel.executor(clock)
     want(executor, (QUOTA, 50_000))
     applied = executor.apply()
-    assert (applied.deferred, applied.may_go_on) == (1, False)
+    assert (applied.written, applied.may_go_on) == ((), False)
+    assert outcome(executor, QUOTA) is Outcome.NOT_WRITTEN_YET
 
 
 def test_a_value_that_is_not_possible_is_named_once_whatever_the_reason_says(

@@ -15,7 +15,7 @@ from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.executor.desired_settings import Outcome, Priority
-from koordinator.koordlet.enforce.strategies.block_io import ROOT, Disks, claims, decide, files_of
+from koordinator.koordlet.enforce.strategies.block_io import ROOT, Disks, claims, decide, neutral
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, PodUsage, Snapshot
 from koordinator.node.block_devices import BlockDevices
 from koordinator.node.cgroup_layout import CgroupVersion
@@ -290,12 +290,12 @@ def test_the_kernel_has_what_was_said_last(
     version: CgroupVersion, first: list[dict[str, Any]], second: list[dict[str, Any]]
 ) -> None:
     kernel = FakeKernel(version)
-    for file in files_of(BEST_EFFORT):
+    for file in neutral(BEST_EFFORT):
         kernel.add(Target(file, BEST_EFFORT), None)
     executor = kernel.executor(ManualClock())
     for configs in (first, second):
         blocks = [block(name, **config) for name, config in zip(("/dev/sda", "/dev/sdb"), configs, strict=False)]
-        shown = {BEST_EFFORT: {file: executor.present_devices(file, BEST_EFFORT) for file in files_of(BEST_EFFORT)}}
+        shown = {BEST_EFFORT: {file: executor.present_devices(file, BEST_EFFORT) for file in neutral(BEST_EFFORT)}}
         settings = decision(node_snapshot(beClass=blocks), shown).settings
         assert settings is not None
         executor.submit("BlkIOReconcile", settings)
@@ -320,7 +320,7 @@ def test_more_operations_than_the_kernel_can_count_are_no_limit(iops: int, text:
 
 def test_a_line_that_the_kernel_shows_with_more_words_is_not_written_again() -> None:
     kernel = FakeKernel(CgroupVersion.V2)
-    for file in files_of(ROOT):
+    for file in neutral(ROOT):
         kernel.add(Target(file), None)
     path = kernel.codec.path(Target(BLOCK_COST_QOS))
     assert path == "/sys/fs/cgroup/io.cost.qos"

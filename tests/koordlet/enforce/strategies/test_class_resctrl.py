@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
-from koordinator.koordlet.enforce.strategies.class_resctrl import AMD, Resctrl, bandwidth, decide, ways
+from koordinator.koordlet.enforce.strategies.class_resctrl import AMD, bandwidth, decide, ways
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage, Snapshot
 from koordinator.node.kernel_files import RESCTRL_TASKS
+from koordinator.node.resctrl import CacheAllocation
 from tests.koordlet.enforce.strategies.qos_fixtures import pod_usage, policy, snapshot
 
-MACHINE = Resctrl(0x7FF, (1, 0), "GenuineIntel", {"uid-job": frozenset({7, 8}), "uid-web": frozenset({9})})
+MACHINE = CacheAllocation(0x7FF, (1, 0), "GenuineIntel")
+TASKS = {"uid-job": frozenset({7, 8}), "uid-web": frozenset({9})}
 LIMITED = {"catRangeStartPercent": 0, "catRangeEndPercent": 30, "mbaPercent": 25}
 
 
@@ -22,10 +24,10 @@ def make_snapshot(*pods: PodUsage, **best_effort: Any) -> Snapshot:
 
 
 def settings(
-    given: Snapshot, machine: Resctrl = MACHINE, *, is_enabled: bool = True
+    given: Snapshot, machine: CacheAllocation = MACHINE, *, is_enabled: bool = True
 ) -> dict[tuple[str, str], DesiredSetting]:
     """By group and part."""
-    decided = decide(given, machine, is_enabled=is_enabled).settings
+    decided = decide(given, machine, TASKS, is_enabled=is_enabled).settings
     assert decided is not None
     return {(setting.target.folder, setting.target.part): setting for setting in decided}
 
@@ -74,7 +76,7 @@ def test_a_class_gets_its_part_on_every_cache() -> None:
 
 
 def test_the_tasks_of_a_class_are_in_its_group() -> None:
-    decided = decide(make_snapshot(pod_usage("job", "BE"), pod_usage("web")), MACHINE).settings
+    decided = decide(make_snapshot(pod_usage("job", "BE"), pod_usage("web")), MACHINE, TASKS).settings
     assert decided is not None
     assert {setting.target.folder: setting.value for setting in decided if setting.target.file is RESCTRL_TASKS} == {
         "BE": frozenset({7, 8})
@@ -97,7 +99,7 @@ def test_without_the_gate_no_group_is_made() -> None:
 
 
 def test_without_the_gate_groups_that_are_there_get_everything() -> None:
-    machine = Resctrl(0x7FF, (0,), "GenuineIntel", {}, frozenset({"BE"}))
+    machine = CacheAllocation(0x7FF, (0,), "GenuineIntel", {"BE": 0.0})
     found = settings(make_snapshot(), machine, is_enabled=False)
     assert {key: (setting.value, setting.priority) for key, setting in found.items()} == {
         ("BE", "L3"): (((0, 0x7FF),), Priority.RELEASE),
@@ -106,4 +108,4 @@ def test_without_the_gate_groups_that_are_there_get_everything() -> None:
 
 
 def test_a_machine_without_resctrl_is_left_alone() -> None:
-    assert decide(make_snapshot(), None).settings is None
+    assert decide(make_snapshot(), None, TASKS).settings is None

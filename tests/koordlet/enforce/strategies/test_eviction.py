@@ -32,7 +32,7 @@ def victims(found: EvictionPlan, *, refused: tuple[str, ...] = (), gone: tuple[s
     while (victim := round_.next_victim()) is not None:
         name = victim.usage.pod.pod.metadata.name
         if name not in refused:
-            round_.evicted(victim)
+            round_.count(victim.usage)
             names.append(name)
     return names
 
@@ -114,7 +114,7 @@ def test_settings_that_contradict_each_other_are_named() -> None:
 def satisfied(**changes: float) -> BestEffortCPU:
     figures = {"usage": 2000.0, "request": 10_000.0, "limit": 2000.0}
     figures |= {"last_usage": 2000.0, "last_request": 10_000.0, "last_limit": 2000.0}
-    return BestEffortCPU(**(figures | changes), is_complete=True)
+    return BestEffortCPU(**(figures | changes))
 
 
 def be_cpu_plan(given_: BestEffortCPU) -> EvictionPlan:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from math import inf
 
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Overridden, Setting
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -34,8 +34,6 @@ class Step:
 
 Present = Mapping[Target, Value | None]
 """What the kernel shows; None where it shows nothing of the target."""
-
-_INFINITE: Final = float("inf")
 
 
 def decide(desired: Iterable[DesiredSetting], present: Present) -> dict[Target, Setting]:
@@ -105,15 +103,13 @@ def elect(desired: list[DesiredSetting]) -> Setting:
     for each in ranked[1:]:
         if each.priority < winner.priority:
             why = f"{winner.owner} has priority {winner.priority}, above {each.priority}"
-            overridden.append(Overridden(each, why))
-            continue
-        both = _join(winner.target.file, value, each.value)
-        if both is None:
+        elif (both := _join(winner.target.file, value, each.value)) is None:
             why = f"cannot be joined with what {winner.owner} desires, whose name comes first"
-            overridden.append(Overridden(each, why))
+        else:
+            value = both
+            joined.append(each)
             continue
-        value = both
-        joined.append(each)
+        overridden.append(Overridden(each, why))
     for each in joined:
         if each.value != value:
             others = " and ".join(other.owner for other in joined if other is not each)
@@ -164,4 +160,4 @@ def _widest(file: KernelFile, one: Value, other: Value) -> Value:
 def _size(value: Value) -> float:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} has no size")
-    return _INFINITE if value == NO_LIMIT else value
+    return inf if value == NO_LIMIT else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Final
 
 from koordinator.node.kernel_files import Target, Value
 
@@ -71,6 +72,9 @@ class Outcome(StrEnum):
     VANISHED = "the cgroup is gone"
 
 
+IN_FORCE: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """For one value of the kernel: who desired what, who won and what came of it."""
@@ -100,7 +104,5 @@ class Applied:
 
     written: tuple[Written, ...] = ()
     failed: tuple[Explanation, ...] = ()
-    deferred: int = 0
-    """Steps that were left for the next one."""
     may_go_on: bool = False
-    """Whether they were left only so that others have their turn: the kernel waits for nothing."""
+    """Whether something was left only so that others have their turn: the kernel waits for nothing."""

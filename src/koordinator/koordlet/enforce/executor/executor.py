@@ -24,6 +24,7 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.koordlet.enforce.executor.arbiter import Step, ancestors, decide, elect, order
 from koordinator.koordlet.enforce.executor.desired_settings import (
+    IN_FORCE,
     Applied,
     DesiredSetting,
     Explanation,
@@ -33,19 +34,11 @@ from koordinator.koordlet.enforce.executor.desired_settings import (
 )
 from koordinator.koordlet.enforce.executor.kernel_view import KernelView
 from koordinator.koordlet.enforce.executor.marks import Marks
-from koordinator.koordlet.enforce.executor.target_records import IN_FORCE, TargetRecord, TargetRecords, puts_back
+from koordinator.koordlet.enforce.executor.target_records import TargetRecord, TargetRecords, puts_back
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.errors import FileError, MissingFileError
 from koordinator.node.kernel_file_codec import KernelFileCodec
-from koordinator.node.kernel_files import (
-    CPU_QUOTA,
-    KEPT_FILES,
-    Format,
-    KernelFile,
-    Root,
-    Target,
-    Value,
-)
+from koordinator.node.kernel_files import CPU_QUOTA, KEPT_FILES, Format, KernelFile, Root, Target, Value
 from koordinator.node.kernel_writer import KernelFiles
 from koordinator.node.writer_thread import UnfinishedWriteError
 
@@ -117,7 +110,8 @@ class Executor:
 
     def lacks(self, target: Target) -> bool:
         """Whether the target's cgroup is there, without the file."""
-        return KernelView(self._files, self._codec).lacks(target)
+        path = self._codec.path(target)
+        return path is None or (self._files.exists(self._codec.folder(target)) and not self._files.exists(path))
 
     def present_devices(self, file: KernelFile, folder: str) -> dict[str, Value]:
         """What a file with a line for each block device shows: the number of the device -> its value."""
@@ -168,17 +162,13 @@ class Executor:
     def _apply(self, due: Sequence[TargetRecord], now: float, look_until: float) -> Applied:
         view, written = KernelView(self._files, self._codec), list[Written]()
         records, is_everything = self._decide(due, view, look_until)
-        tried, deferred, may_go_on = self._write_all(records, view, written, now)
+        tried, may_go_on = self._write_all(records, view, written, now)
         self._read_back(tried, view, now)
         for record in records:
             self._finish(record)
         failed = [record for record in records if record.failures and record.looked_at == now]
-        return Applied(
-            tuple(written),
-            tuple(filter(None, map(self._explanation, failed))),
-            deferred,
-            may_go_on or not is_everything,
-        )
+        explanations = tuple(filter(None, map(self._explanation, failed)))
+        return Applied(tuple(written), explanations, may_go_on or not is_everything)
 
     def _is_needed(self, record: TargetRecord) -> bool:
         """Whether anything is to be done: what koordlet has not changed need not be put back."""
@@ -228,9 +218,8 @@ class Executor:
 
     def _write_all(
         self, records: Iterable[TargetRecord], view: KernelView, written: list[Written], now: float
-    ) -> tuple[list[TargetRecord], int, bool]:
-        """Those to which something was written, how many steps are left for the next time, and whether that may be at
-        once."""
+    ) -> tuple[list[TargetRecord], bool]:
+        """Those to which something was written, and whether steps are left that may follow at once."""
         started = self._clock.monotonic()
         wanted = {record.target: record for record in records if self._is_to_be_written(record, view, now)}
         settings = {target: record.setting for target, record in wanted.items() if record.setting is not None}
@@ -255,13 +244,13 @@ class Executor:
                 for left in {step.target for step in steps[number:]} - given_up:
                     wanted[left].settle(Outcome.NOT_WRITTEN_YET, now, reason)
                     tried.pop(left, None)
-                return list(tried.values()), len(steps) - number, may_go_on
+                return list(tried.values()), may_go_on
             if is_written:
                 tried[step.target] = record
             else:
                 given_up.add(step.target)
                 tried.pop(step.target, None)
-        return list(tried.values()), 0, False
+        return list(tried.values()), False
 
     def _is_to_be_written(self, record: TargetRecord, view: KernelView, now: float) -> bool:
         """Not what is as it should be, nor what is not there."""

@@ -34,11 +34,6 @@ class KernelView:
         """What was read, or written, is what the kernel has."""
         self.values[target] = value
 
-    def lacks(self, target: Target) -> bool:
-        """Whether the target's cgroup is there, without the file."""
-        path = self._codec.path(target)
-        return path is None or (self._files.exists(self._codec.folder(target)) and not self._files.exists(path))
-
     def devices(self, file: KernelFile, folder: str) -> dict[str, Value]:
         """What a file with a line for each block device shows, by the number of the device."""
         path = self._codec.path(Target(file, folder))

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from koordinator.koordlet.enforce.executor.arbiter import ancestors, elect
 from koordinator.koordlet.enforce.executor.desired_settings import (
+    IN_FORCE,
     DesiredSetting,
     Explanation,
     Outcome,
@@ -34,7 +35,6 @@ _LONGEST_PAUSE: Final = 60.0
 """Seconds."""
 _UNFINISHED: Final = frozenset({Outcome.NOT_WRITTEN_YET, Outcome.VANISHED})
 """Looked at each time: the kubelet lists a pod before it has created its cgroup."""
-IN_FORCE: Final = frozenset({Outcome.WRITTEN, Outcome.THERE_ALREADY})
 
 
 @dataclass(slots=True)

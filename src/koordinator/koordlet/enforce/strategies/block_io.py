@@ -78,7 +78,6 @@ class _Scope:
     folder: str
     blocks: tuple[BlockConfig, ...]
     path: str
-    neutral: Mapping[KernelFile, Value]
     pod: Pod | None = None
 
 
@@ -90,9 +89,9 @@ class _NotRequestedError(_UnusableBlockError):
     """A block on the volume of a claim that is about to be read: there is nothing to report yet."""
 
 
-def files_of(folder: str) -> tuple[KernelFile, ...]:
-    """The files that are written in a folder."""
-    return tuple(_NEUTRAL_COST if folder == ROOT else _NEUTRAL)
+def neutral(folder: str) -> Mapping[KernelFile, Value]:
+    """The files that are written in a folder, with what they have for a disk that is not limited."""
+    return _NEUTRAL_COST if folder == ROOT else _NEUTRAL
 
 
 def folders(snapshot: Snapshot, layout: CgroupLayout, limited: frozenset[str] | None) -> list[str]:
@@ -129,21 +128,21 @@ def decide(
         if class_ is not None and _blocks(class_.blkio_qos)
     ]
     scopes = []
-    for name, class_, folder, neutral in (
-        ("beClass", strategy.be_class, layout.qos(KubernetesQoS.BEST_EFFORT), _NEUTRAL),
-        ("cgroupRoot", strategy.cgroup_root, ROOT, _NEUTRAL_COST),
+    for name, class_, folder in (
+        ("beClass", strategy.be_class, layout.qos(KubernetesQoS.BEST_EFFORT)),
+        ("cgroupRoot", strategy.cgroup_root, ROOT),
     ):
         if class_ is not None and class_.blkio_qos is not None:
-            scopes.append(_Scope(folder, _blocks(class_.blkio_qos), f"resourceQOSStrategy.{name}.blkioQOS", neutral))
+            scopes.append(_Scope(folder, _blocks(class_.blkio_qos), f"resourceQOSStrategy.{name}.blkioQOS"))
     remaining = set()
     for pod in (usage.pod for usage in snapshot.pods if _is_concerned(usage.pod, limited)):
-        if _is_annotated(pod) or _left(pod.cgroup, _NEUTRAL, disks, set()):
+        if _is_annotated(pod) or _left(pod.cgroup, disks, set()):
             remaining.add(pod.uid)
         blocks = pod.derived(_annotated_blocks)
         if isinstance(blocks, str):
             problems.append(Problem(blocks, _reference(pod.pod)))
         else:
-            scopes.append(_Scope(pod.cgroup, blocks, _ANNOTATION, _NEUTRAL, pod.pod))
+            scopes.append(_Scope(pod.cgroup, blocks, _ANNOTATION, pod.pod))
     settings: list[DesiredSetting] = []
     for scope in scopes:
         settings += _scope_settings(scope, disks, disks.devices, problems)
@@ -201,11 +200,9 @@ def _scope_settings(
         for file, value in values.items():
             yield DesiredSetting(OWNER, Target(file, scope.folder, device), value, f"{path}: {block.name}", priority)
     if is_complete:
-        for file, device in _left(scope.folder, scope.neutral, disks, named):
-            reason = f"{scope.path} does not name the disk"
-            yield DesiredSetting(
-                OWNER, Target(file, scope.folder, device), scope.neutral[file], reason, Priority.RELEASE
-            )
+        reason = f"{scope.path} does not name the disk"
+        for target, value in _left(scope.folder, disks, named):
+            yield DesiredSetting(OWNER, target, value, reason, Priority.RELEASE)
 
 
 def _reference(pod: Pod | None) -> ObjectReference | None:
@@ -217,14 +214,12 @@ def _check_is_new(block: BlockConfig, device: str, named: Mapping[str, str]) -> 
         raise _UnusableBlockError(f"name: {block.name!r} is on the disk {device}, which {named[device]} is on, too")
 
 
-def _left(
-    folder: str, neutral: Mapping[KernelFile, Value], disks: Disks, named: Iterable[str]
-) -> list[tuple[KernelFile, str]]:
-    """What the kernel still limits there, of disks that are not named."""
+def _left(folder: str, disks: Disks, named: Iterable[str]) -> list[tuple[Target, Value]]:
+    """What the kernel still limits there, of disks that are not named, and the value that does not."""
     shown = disks.shown.get(folder, {})
     return [
-        (file, device)
-        for file, value in neutral.items()
+        (Target(file, folder, device), value)
+        for file, value in neutral(folder).items()
         for device, present in sorted(shown.get(file, {}).items())
         if device not in named and present != value
     ]

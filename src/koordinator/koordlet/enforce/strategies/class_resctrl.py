@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
@@ -18,6 +17,7 @@ from koordinator.koordlet.enforce.executor.desired_settings import DesiredSettin
 from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot
 from koordinator.node.kernel_files import RESCTRL_SCHEMATA, RESCTRL_TASKS, Target
+from koordinator.node.resctrl import CacheAllocation
 
 OWNER: Final = "RdtResctrl"
 AMD: Final = "AuthenticAMD"
@@ -26,26 +26,22 @@ _AMD_SCALE: Final = 160
 GROUP_NAMES: Final = frozenset(CLASS_NAMES.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Resctrl:
-    """What the machine has: the mask of all ways, its caches by number, the CPU's vendor, tasks by pod UID, and which
-    groups there are."""
-
-    ways_mask: int
-    caches: tuple[int, ...]
-    vendor: str
-    tasks: Mapping[str, frozenset[int]]
-    groups: frozenset[str] = frozenset()
-
-
-def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = True) -> Decision:
-    """Schemata of the groups, and which tasks belong to each. ``resctrl`` is None where the machine has none. With the
-    gate off, groups that are there get the whole of both, and none is made."""
+def decide(
+    snapshot: Snapshot,
+    resctrl: CacheAllocation | None,
+    tasks: Mapping[str, frozenset[int]],
+    *,
+    is_enabled: bool = True,
+) -> Decision:
+    """Schemata of the groups, and which ``tasks``, by the UID of their pod, belong to each. ``resctrl`` is None where
+    the machine has none. With the gate off, groups that are there get the whole of both, and none is made."""
     if resctrl is None or not (classes := qos_classes(snapshot.resource_qos)):
         return Decision(None, "the NodeSLO is not known, or the machine has no resctrl")
     if not is_enabled:
         released = [
-            setting for group in sorted(GROUP_NAMES & resctrl.groups) for setting in _schemata(group, None, resctrl)
+            setting
+            for group in sorted(GROUP_NAMES & resctrl.groups.keys())
+            for setting in _schemata(group, None, resctrl)
         ]
         return Decision(tuple(released), "the gate RdtResctrl is off")
     settings: list[DesiredSetting] = []
@@ -56,24 +52,23 @@ def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = Tr
             switched_on.add(group)
         settings += _schemata(group, config, resctrl)
     for group in sorted(switched_on):
-        tasks = frozenset(
+        of_group = frozenset(
             task
             for usage in snapshot.pods
             if CLASS_NAMES.get(usage.pod.qos_with_default) == group
             and annotation_keys.RESCTRL not in usage.pod.pod.metadata.annotations
-            for task in resctrl.tasks.get(usage.pod.uid, ())
+            for task in tasks.get(usage.pod.uid, ())
         )
-        if tasks:
-            settings.append(DesiredSetting(OWNER, Target(RESCTRL_TASKS, group), tasks, f"pods of the class {group}"))
+        if of_group:
+            settings.append(DesiredSetting(OWNER, Target(RESCTRL_TASKS, group), of_group, f"pods of the class {group}"))
     return Decision(tuple(settings), "the NodeSLO's resctrlQOS")
 
 
-def _schemata(group: str, config: ResctrlQoS | None, resctrl: Resctrl) -> list[DesiredSetting]:
-    start, end, percent = 0, 100, 100
-    if config is not None:
-        start = config.cat_range_start_percent or 0
-        end = 100 if config.cat_range_end_percent is None else config.cat_range_end_percent
-        percent = 100 if config.mba_percent is None else config.mba_percent
+def _schemata(group: str, config: ResctrlQoS | None, resctrl: CacheAllocation) -> list[DesiredSetting]:
+    given = config or ResctrlQoS()
+    start = given.cat_range_start_percent or 0
+    end = 100 if given.cat_range_end_percent is None else given.cat_range_end_percent
+    percent = 100 if given.mba_percent is None else given.mba_percent
     priority = Priority.RELEASE if config is None else Priority.POLICY
     reason = f"{start} to {end} percent of the cache, {percent} percent of the bandwidth"
     settings: list[DesiredSetting] = []

@@ -25,6 +25,7 @@ from koordinator.koordlet.enforce.strategies.snapshot import (
     PodUsage,
     Snapshot,
     annotation_or_none,
+    overlaid,
 )
 from koordinator.koordlet.pods.kubelet_bandwidths import Bandwidth
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
@@ -36,7 +37,6 @@ Uniform = Callable[[float, float], float]
 """A random number between two."""
 
 OWNER: Final = "CPUBurst"
-_FIELDS: Final = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
 _WITH_KERNEL_BURST: Final = (policies.CPU_BURST_ONLY, policies.AUTO)
 _WITH_QUOTA_BURST: Final = (policies.CFS_QUOTA_BURST_ONLY, policies.AUTO)
 NOT_SHARING: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
@@ -48,8 +48,6 @@ _UNBOUNDED: Final = 1 << 62
 _FULL: Final = 100
 _SAVING: Final = 60
 """Percent of the limit: above the first tokens are spent, below the second they are saved."""
-
-
 _NOT_MEASURED: Final = ContainerUsage()
 
 
@@ -204,12 +202,8 @@ def _bursting(
 
 def _config(pod: NodePod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
     """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
-    values = {name: getattr(strategy, name) for name in _FIELDS}
     given = annotation_or_none(pod.pod.metadata.annotations, annotation_keys.CPU_BURST, CPUBurstConfig)
-    if given is None:
-        return CPUBurstConfig(**values), Priority.POLICY
-    values |= {name: value for name in _FIELDS if (value := getattr(given, name)) not in (None, "")}
-    return CPUBurstConfig(**values), Priority.POD
+    return (strategy, Priority.POLICY) if given is None else (overlaid(strategy, given), Priority.POD)
 
 
 def _kernel_burst(
@@ -256,8 +250,7 @@ def _raised(
     tokens: dict[str, Tokens] = {}
     quotas: dict[str, RaisedQuota] = {}
     for container, grant, _, base in bursting.raisable:
-        is_known, is_spent = container.id in usage.containers, False
-        measured = usage.containers[container.id] if is_known else _NOT_MEASURED
+        measured, is_spent = usage.containers.get(container.id, _NOT_MEASURED), False
         if (seconds is None or seconds >= 0) and grant.cpu_limit is not None:
             spent = _spend(config, grant.cpu_limit, state.tokens.get(container.id), measured, now, uniform)
             tokens[container.id], is_spent = spent, spent.left <= 0

@@ -212,13 +212,8 @@ def _by_cpuset(snapshot: Snapshot, cgroups: BestEffortCgroups, budget: int, reas
     recovered = _recovery_set(snapshot)
     # Under its static policy kubelet itself writes the CPUs of BestEffort and of pods, again and again.
     folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen
-    settings += [
-        DesiredSetting(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (folders.root, *folders.pods)
-    ]
-    settings += [
-        DesiredSetting(OWNER, Target(CPUSET, folder), chosen, reason)
-        for folder in (*folders.containers, *folders.inner)
-    ]
+    given = folders.each(folders_above, chosen)
+    settings += [DesiredSetting(OWNER, Target(CPUSET, folder), cpus, reason) for folder, cpus in given.items()]
     return Decision(tuple(settings), reason, {"online_cores": online_cores(snapshot), "cpus": len(chosen)})
 
 
@@ -313,10 +308,8 @@ def _released_cpusets(
     folders: BestEffortFolders, cpus: frozenset[int], kubelet_cpus: frozenset[int], reason: str, kept: frozenset[str]
 ) -> tuple[DesiredSetting, ...]:
     # Folders above containers have to have every CPU that kubelet may give to a container.
-    wide = dict.fromkeys((folders.root, *folders.pods), cpus)
-    of_containers = dict.fromkeys((*folders.containers, *folders.inner), cpus - kubelet_cpus)
     return tuple(
         DesiredSetting(OWNER, Target(CPUSET, folder), given, reason, Priority.RELEASE)
-        for folder, given in (wide | of_containers).items()
+        for folder, given in folders.each(cpus, cpus - kubelet_cpus).items()
         if given and folder not in kept
     )

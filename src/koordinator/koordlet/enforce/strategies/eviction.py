@@ -65,8 +65,6 @@ class BestEffortCPU:
     last_usage: float
     last_request: float
     last_limit: float
-    is_complete: bool
-    """Whether at least a third of the window was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +129,7 @@ def _best_effort_cpu(inputs: Inputs, node: Node, policy: ResourceThresholdStrate
             f"cpuEvictBESatisfactionUpperPercent is {upper}: at least {lower}, below 100 is expected"
         )
     given = inputs.best_effort_cpu
-    if given is None or not given.is_complete:
+    if given is None:
         return None
     threshold = policy.cpu_evict_be_usage_threshold_percent
     hot = _DEFAULT_BE_USAGE if threshold is None else threshold

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.koordlet.enforce.strategies.eviction import Amounts, Basis, Feature, Task
@@ -38,13 +37,10 @@ class Prospects:
     """Their turn is after that of all others."""
 
 
-NOTHING_KNOWN: Final = Prospects()
-
-
 class EvictionRound:
-    """Works through the tasks of a plan: call ``next_victim``, try to evict it, call ``evicted`` if that succeeded."""
+    """Works through the tasks of a plan: call ``next_victim``, try to evict it, ``count`` it if that succeeded."""
 
-    def __init__(self, tasks: Sequence[Task], prospects: Prospects = NOTHING_KNOWN) -> None:
+    def __init__(self, tasks: Sequence[Task], prospects: Prospects) -> None:
         behind = prospects.behind
         self._tasks = [
             replace(task, candidates=tuple(sorted(task.candidates, key=lambda usage: usage.pod.uid in behind)))
@@ -65,15 +61,11 @@ class EvictionRound:
                 if uid in self._counted or uid in self._prospects.stuck or (task.feature, uid) in self._tried:
                     continue
                 if uid in self._prospects.going:
-                    self._count(usage)
+                    self.count(usage)
                 elif not usage.pod.is_terminating and self._helps(task, usage):
                     self._tried.add((task.feature, uid))
                     return Victim(usage, task.feature, task.reason)
         return None
-
-    def evicted(self, victim: Victim) -> None:
-        """The victim goes; what it releases counts for every task."""
-        self._count(victim.usage)
 
     def _is_satisfied(self, task: Task) -> bool:
         released = self._released[task.basis]
@@ -84,7 +76,8 @@ class EvictionRound:
         offers = _contribution(task, usage)
         return any(offers.get(name, 0) > 0 and need > released.get(name, 0) for name, need in task.need.items())
 
-    def _count(self, usage: PodUsage) -> None:
+    def count(self, usage: PodUsage) -> None:
+        """The pod goes; what it releases counts for every task."""
         self._counted.add(usage.pod.uid)
         for basis in Basis:
             most: dict[str, int] = {}

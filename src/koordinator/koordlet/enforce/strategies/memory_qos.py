@@ -11,8 +11,8 @@ kubelet's value back where it has nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
@@ -20,10 +20,9 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
-from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
-from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none
+from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, annotation_or_none, overlaid
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
@@ -49,8 +48,6 @@ FILES: Final = (
     files.PAGE_CACHE_ENABLE,
 )
 """All that are written. Some are of certain kernels alone, and version 1 of cgroups has few of them elsewhere."""
-
-
 _Values = tuple[tuple[KernelFile, int | None], ...]
 """None: nothing is written to that file."""
 
@@ -77,10 +74,10 @@ def decide(
     settings: list[DesiredSetting] = []
     protected: dict[str, dict[KernelFile, int]] = {}
     for usage in snapshot.pods:
-        found = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
-        settings += found.settings
+        of_pod, protection = usage.pod.derived(_of_pod, strategy, allocatable.value, absent)
+        settings += of_pod
         sums = protected.setdefault(usage.pod.kubernetes_qos, {})
-        for file, amount in found.protection:
+        for file, amount in protection:
             sums[file] = sums.get(file, 0) + amount
     settings += [each for each in _class_settings(strategy, layout, protected) if each.target.file not in absent]
     if of_kubelet is not None:
@@ -124,21 +121,16 @@ def _beside_kubelet(
         yield setting
 
 
-@dataclass(frozen=True, slots=True)
-class _OfPod:
+def _of_pod(
+    pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]
+) -> tuple[tuple[DesiredSetting, ...], tuple[tuple[KernelFile, int], ...]]:
     """The settings of a pod and of its containers, and what it adds to what its QoS class protects."""
-
-    settings: tuple[DesiredSetting, ...] = ()
-    protection: tuple[tuple[KernelFile, int], ...] = ()
-
-
-def _of_pod(pod: NodePod, strategy: ResourceQoSStrategy, allocatable: int, absent: tuple[KernelFile, ...]) -> _OfPod:
     config, priority = _config(pod, strategy)
     if config is None or not pod.is_active:
-        return _OfPod()
+        return (), ()
     protection = tuple(_protection(config, _request(pod)))
     settings = _pod_settings(pod, config, protection, priority, allocatable)
-    return _OfPod(tuple(each for each in settings if each.target.file not in absent), protection)
+    return tuple(each for each in settings if each.target.file not in absent), protection
 
 
 def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | None, Priority]:
@@ -154,10 +146,7 @@ def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | No
         return NEUTRAL_MEMORY_QOS, Priority.POD
     if given.policy == "auto":
         base = RECOMMENDED_MEMORY_QOS.get(QoSClass.LSR if qos is QoSClass.LSE else qos)
-    fields = [field.name for field in struct_fields(MemoryQoS)]
-    merged = {name: getattr(base, name) for name in fields} if base is not None else {}
-    merged |= {name: value for name in fields if (value := getattr(given, name)) is not None}
-    return MemoryQoS(**merged), Priority.POD
+    return overlaid(base or MemoryQoS(), given), Priority.POD
 
 
 def _request(pod: NodePod) -> int:
@@ -211,7 +200,7 @@ def _pod_settings(
 
 
 def _desired(
-    folder: str, values: _Values, reason: str, priority: Priority = Priority.POLICY
+    folder: str, values: Iterable[tuple[KernelFile, int | None]], reason: str, priority: Priority = Priority.POLICY
 ) -> Iterator[DesiredSetting]:
     for file, value in values:
         if value is not None:
@@ -272,9 +261,6 @@ def _class_settings(
     for kubernetes_class, name in _CLASSES.items():
         found = total if kubernetes_class is KubernetesQoS.GUARANTEED else protected.get(kubernetes_class, {})
         folder = layout.qos(kubernetes_class)
-        for file, amount in found.items():
-            yield DesiredSetting(OWNER, Target(file, folder), amount, "the sum over its pods")
-        config = classes[name].memory_qos
-        for file, value in _killing(config) if config is not None else ():
-            if value is not None:
-                yield DesiredSetting(OWNER, Target(file, folder), value, f"memoryQOS of {kubernetes_class}")
+        yield from _desired(folder, found.items(), "the sum over its pods")
+        if (config := classes[name].memory_qos) is not None:
+            yield from _desired(folder, _killing(config), f"memoryQOS of {kubernetes_class}")

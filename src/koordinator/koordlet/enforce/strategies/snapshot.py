@@ -12,6 +12,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.cpu_list import parse_cpu_list
@@ -22,11 +24,13 @@ from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_qos import ResourceQoSStrategy
+from koordinator.api.struct_fields import struct_fields
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.pods.node_pod import NodePod, Picture
 from koordinator.node.cpu_topology import CPUTopology
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 STATIC: Final = "static"
 """The policy of kubelet's CPU manager under which it gives CPUs to containers."""
@@ -59,6 +63,10 @@ class BestEffortFolders(Picture):
     inner: tuple[str, ...] = ()
     """Below the containers: those that have CPUs of their own by the kernel's rules, which keeps a parent from having
     less than its children (version 1)."""
+
+    def each(self, above: T, below: T) -> dict[str, T]:
+        """``above`` for the root and the pods, ``below`` for the containers and what is in them."""
+        return dict.fromkeys((self.root, *self.pods), above) | dict.fromkeys((*self.containers, *self.inner), below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +211,13 @@ def read_annotation(given: Mapping[str, str], key: str, kind: type[T]) -> T | No
         return decode(text, kind)
     except DecodeError as error:
         raise DecodeError(f"metadata.annotations[{key}]: {error}") from error
+
+
+def overlaid(base: S, given: msgspec.Struct) -> S:
+    """``base`` with what a pod's own annotation sets of its fields."""
+    names = [field.name for field in struct_fields(type(base))]
+    changes = {name: value for name in names if (value := getattr(given, name, None)) not in (None, "")}
+    return msgspec.structs.replace(base, **changes)
 
 
 def annotation_or_none(given: Mapping[str, str], key: str, kind: type[T]) -> T | None:

@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from koordinator.api.meta import WireStruct
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.api.resource_qos import NETWORK_POLICY_TERWAY
 from koordinator.koordlet.enforce.strategies.network_bandwidth import BITS, class_bandwidth, pod_limits
@@ -23,20 +22,6 @@ _NET_CLS: Final = "/sys/fs/cgroup/net_cls"
 """Where the daemon, which has the machine's own folders, looks for cgroups."""
 _DIRECTIONS: Final[tuple[tuple[str, Literal["egress", "ingress"]], ...]] = (("tx", "egress"), ("rx", "ingress"))
 _PRIORITIES: Final = {QoSClass.SYSTEM: 0, QoSClass.LSE: 1, QoSClass.LSR: 1, QoSClass.LS: 1, QoSClass.BE: 2}
-
-
-class _QoSConfig(WireStruct):
-    ingress_bandwidth: int
-    egress_bandwidth: int
-
-
-class _PodEntry(WireStruct):
-    pod_name: str
-    pod_namespace: str
-    pod_uid: str = msgspec.field(name="podUID")
-    prio: int
-    cgroup_dir: str
-    qos_config: _QoSConfig = msgspec.field(name="qosConfig")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +56,21 @@ def decide(snapshot: Snapshot) -> TerwayDecision | None:
     return TerwayDecision(node, text, tuple(problems))
 
 
-def _pod_entry(pod: NodePod, problems: list[Problem]) -> _PodEntry:
+def _pod_entry(pod: NodePod, problems: list[Problem]) -> dict[str, object]:
     metadata = pod.pod.metadata
     limits = pod_limits(metadata.annotations)
     about = pod_reference(metadata.namespace, metadata.name, metadata.uid)
     problems += [Problem(text, about) for text in limits.problems]
-    return _PodEntry(
-        pod_name=metadata.name,
-        pod_namespace=metadata.namespace,
-        pod_uid=metadata.uid,
-        prio=_priority(pod),
-        cgroup_dir=f"{_NET_CLS}/{pod.cgroup}",
-        qos_config=_QoSConfig(limits.ingress // BITS, limits.egress // BITS),
-    )
+    return {
+        "podName": metadata.name,
+        "podNamespace": metadata.namespace,
+        "podUID": metadata.uid,
+        "prio": _priority(pod),
+        "cgroupDir": f"{_NET_CLS}/{pod.cgroup}",
+        "qosConfig": {"ingressBandwidth": limits.ingress // BITS, "egressBandwidth": limits.egress // BITS},
+    }
 
 
 def _priority(pod: NodePod) -> int:
     """0 goes before 1, and that before 2."""
-    by_label = _PRIORITIES.get(pod.qos)
-    if by_label is not None:
-        return by_label
-    return 2 if pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT else 1
+    return _PRIORITIES.get(pod.qos, 2 if pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT else 1)
