@@ -18,7 +18,7 @@ from typing import Final
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_context import AgentContext
-from koordinator.koordlet.enforce.hooks.options import FAIL, IGNORE, HookOptions
+from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.node.grpc_server import GrpcServer, Handler
@@ -117,7 +117,7 @@ def register(options: HookOptions, stages: Iterable[Stage]) -> None:
     """Register at runtime proxies for the stages, with the socket. RegistrationError if the file cannot be written."""
     document = {
         "remote-endpoint": options.endpoint,
-        "failure-policy": FAIL if options.proxy_fails else IGNORE,
+        "failure-policy": options.failure_policy,
         "runtime-hooks": [stage.value for stage in stages if stage not in options.disabled_stages],
     }
     folder = Path(options.registration_folder)

@@ -22,6 +22,7 @@ from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS,
 from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.hook_server import HookServer
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS
+from koordinator.koordlet.enforce.hooks.options import FAIL
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
@@ -85,7 +86,7 @@ class RuntimeHooks:
             self._resized,
             given.clock,
             self._durations("hook", ("hook", "stage", "status")),
-            fails=options.hooks.hooks_fail,
+            fails=options.hooks.plugin_failure_policy == FAIL,
         )
         self._server = HookServer(context, self._starting)
         self._export()
