@@ -236,7 +236,7 @@ class Agent:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
         folder = self._options.folders.pod_resources
         try:
-            await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock, self._connections).run()
+            await PodResourcesProxy(upstream, kubelet.pods, folder, self._connections).run()
         finally:
             upstream.close()
 
