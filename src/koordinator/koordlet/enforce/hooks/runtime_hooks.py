@@ -28,10 +28,9 @@ from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources
-from koordinator.koordlet.enforce.strategies.snapshot import pod_reference, system_cpus
+from koordinator.koordlet.enforce.strategies.snapshot import STATIC, pod_reference, system_cpus
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.description import NodeTopology
-from koordinator.koordlet.report.node_topology.kubelet_cpus import STATIC
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.core_scheduling import CoreScheduling
 from koordinator.node.host import exists

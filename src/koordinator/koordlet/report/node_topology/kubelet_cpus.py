@@ -16,10 +16,9 @@ from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.quantity import QuantityError, parse_quantity
 from koordinator.base.errors import KoordinatorError
-from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none
+from koordinator.koordlet.enforce.strategies.snapshot import STATIC, cpu_list_or_none
 from koordinator.node.cpu_topology import CPUTopology, LogicalCPU
 
-STATIC: Final = "static"
 NO_TOPOLOGY_POLICY: Final = "None"
 _TOPOLOGY_POLICIES: Final = {
     "single-numa-node": "SingleNUMANode",

@@ -11,11 +11,11 @@ from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.enforce.strategies.snapshot import STATIC
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.report.node_object import NodeObject
 from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe, new_topology, topology_patch
 from koordinator.koordlet.report.node_topology.kubelet_cpus import (
-    STATIC,
     CPUManagerStateError,
     KubeletCPUs,
     kubelet_cpus,
