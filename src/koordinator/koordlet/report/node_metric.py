@@ -9,15 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.meta import EXTENSIONS_MEMBER
-from koordinator.api.nodemetric import (
-    AVERAGE,
-    P50,
-    P90,
-    P95,
-    P99,
-    USAGE_WITH_HOT_PAGE_CACHE,
-    USAGE_WITH_PAGE_CACHE,
-)
+from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITH_HOT_PAGE_CACHE, USAGE_WITH_PAGE_CACHE
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.timestamps import format_time

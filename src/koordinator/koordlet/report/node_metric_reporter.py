@@ -18,12 +18,7 @@ from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.forecast import Forecast
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.koordlet.report.node_metric import (
-    NodeMetricInput,
-    as_merge_patch,
-    measured_pods,
-    node_metric_status,
-)
+from koordinator.koordlet.report.node_metric import NodeMetricInput, as_merge_patch, measured_pods, node_metric_status
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 

@@ -19,12 +19,7 @@ from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache, Samp
 from koordinator.koordlet.observe.prediction.checkpoints import SavedModel
 from koordinator.koordlet.observe.prediction.options import HalfLives
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.model.decaying_histogram import (
-    CPU_BUCKETS,
-    MEMORY_BUCKETS,
-    CheckpointError,
-    DecayingHistogram,
-)
+from koordinator.model.decaying_histogram import CPU_BUCKETS, MEMORY_BUCKETS, CheckpointError, DecayingHistogram
 from koordinator.model.kept_histograms import ahead, moved, restore
 
 NODE_MODEL: Final = "__node__"

@@ -15,12 +15,7 @@ from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.observe.prediction.checkpoints import CheckpointFolder, CheckpointFolderError
-from koordinator.koordlet.observe.prediction.forecast import (
-    MIN_PREDICTOR,
-    Amount,
-    Forecast,
-    forecast_prod,
-)
+from koordinator.koordlet.observe.prediction.forecast import MIN_PREDICTOR, Amount, Forecast, forecast_prod
 from koordinator.koordlet.observe.prediction.models import NODE_MODELS, Models, observe
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.decaying_histogram import CheckpointError
