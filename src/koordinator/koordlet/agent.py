@@ -72,8 +72,6 @@ _CACHE_SECONDS: Final = 5.0
 
 
 class Agent:
-    """One node's agent."""
-
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given

@@ -156,7 +156,6 @@ class _Flags:
         self.unused = UnusedFlags(self.set, _UNUSED, _SWITCHES)
 
     def folders(self, given: FlagValues) -> Folders:
-        """Those of koordlet itself."""
         keeps_samples = given[self.cache_backend] == _SQLITE
         paths = {field: Path(given[flag]) for field, flag in self.own.items() if field != "samples" or keeps_samples}
         return Folders(**paths)

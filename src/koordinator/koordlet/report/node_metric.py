@@ -135,8 +135,6 @@ def as_merge_patch(status: Document) -> Document:
 
 
 class _Window:
-    """The last seconds."""
-
     def __init__(self, cache: RingMetricCache, seconds: float, now: datetime) -> None:
         self._cache = cache
         self._end = round(now.timestamp() * 1000)
@@ -146,7 +144,6 @@ class _Window:
         return all(self._cache.select(kind, self._start, self._end, pod_uid=pod.uid) for kind in wanted)
 
     def samples(self, kind: MetricKind, **labels: str) -> Samples:
-        """Of one series."""
         return self._cache.select(kind, self._start, self._end, **labels)
 
     def usage(self, cpu: MetricKind, memory: MetricKind, **labels: str) -> Document:

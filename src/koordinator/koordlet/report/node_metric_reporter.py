@@ -68,7 +68,6 @@ class NodeMetricReporter:
         self._last = now
 
     def _export(self, metrics: AgentMetrics) -> None:
-        """Show what the last report said."""
         for name in ("node", "system"):
             part = f"{name}Usage"
             help_text, labels = f"{name} usage reported in the NodeMetric", ("resource", "unit")
@@ -89,7 +88,6 @@ class NodeMetricReporter:
                 yield (str(usage["numaNodeID"]), *labels), value
 
     async def report(self) -> None:
-        """Write the status as of now."""
         metric = self._states.node_metric
         with self._said.round():
             if metric is None:

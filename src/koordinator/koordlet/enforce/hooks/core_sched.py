@@ -94,7 +94,6 @@ def group_of(pod: PodContext, policy: NodeSLOSpec) -> str | None:
 
 
 def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
-    """cpu.idle of the folder of a class of Kubernetes."""
     if rules.policy is None:
         return None
     is_idle = _config_of(QoSClass.NONE, kubernetes_qos, rules.policy).sched_idle == 1

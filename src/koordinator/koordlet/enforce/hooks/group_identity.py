@@ -80,7 +80,6 @@ def node(rules: Rules) -> list[DesiredSetting]:
 
 
 def release(rules: Rules) -> Change | None:
-    """What every cgroup gets when the gate is off."""
     if not rules.has_group_identity or rules.group_identity_switch == 0:
         return None
     return Change("the gate GroupIdentity is off", Priority.RELEASE, bvt=_NEUTRAL)

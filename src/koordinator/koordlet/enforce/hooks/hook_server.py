@@ -51,7 +51,6 @@ class HookServer:
         return self._server.is_listening
 
     async def run(self) -> None:
-        """What keeps it from serving is said, and tried again."""
         if self._options.socket:
             await self._until_pools_are_known()
             await self._server.keep_serving(Path(self._options.socket), "runtime proxies", _RETRY, self._listening)

@@ -91,7 +91,6 @@ class RuntimeHooks:
         self._export()
 
     def rules(self) -> Rules:
-        """As of now."""
         options, sources = self._options, self._sources
         topology = sources.states.topology
         executor, root = sources.executor, sources.layout.kubepods

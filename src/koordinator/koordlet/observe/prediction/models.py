@@ -63,7 +63,6 @@ class Models:
         return self._models.keys()
 
     def peak(self, name: str) -> Peak | None:
-        """The forecast of one thing; None if it has no model."""
         model = self._models.get(name)
         return None if model is None else model.peak
 

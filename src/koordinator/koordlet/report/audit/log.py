@@ -105,7 +105,6 @@ class AuditLog:
             self._failing = False
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
         self.flush()
         self._close_file()
 

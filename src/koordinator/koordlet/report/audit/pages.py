@@ -90,7 +90,6 @@ class AuditPages:
             self._readers.pop(token).close()
 
     def close(self) -> None:
-        """Close everybody's files."""
         while self._readers:
             self._readers.popitem()[1].close()
 

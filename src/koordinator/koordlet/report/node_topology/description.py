@@ -151,7 +151,6 @@ _MANAGER: Final = "Koordinator"
 
 
 def new_topology(node: Node, wanted: NodeTopology) -> Document:
-    """The object to create."""
     return node_object(
         NODE_RESOURCE_TOPOLOGIES,
         node,
