@@ -19,7 +19,7 @@ from koordinator.koordlet.enforce.hooks import core_sched, network_classes, pod_
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.contexts import PodContext
 from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
-from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import rdma_hook
 from koordinator.koordlet.enforce.hooks.hook_server import HookServer
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS
 from koordinator.koordlet.enforce.hooks.options import FAIL
@@ -63,7 +63,7 @@ class RuntimeHooks:
         """Events of the last round, by the pod's UID."""
         self._events = context.events.recorder(COMPONENT)
         given, options = context.given, context.options
-        rdma = RDMADeviceInject(partial(verbs_device, options.host), device_file)
+        rdma = rdma_hook(partial(verbs_device, options.host), device_file)
         hooks = make_hooks(options.features, rdma, given.plugins.hooks)
         self._cookies = self._cookie_manager()
         self._network = self._network_qos()
