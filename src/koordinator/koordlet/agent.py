@@ -216,11 +216,7 @@ class Agent:
                     tasks.create_task(self._loops.metrics.loop("pod resources").watch(serve), name="pod resources")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
-                        layout,
-                        self._given.clock,
-                        self._loops.metrics,
-                        sync_pods,
-                        enforcement.executor.look_again,
+                        layout, self._given.clock, self._loops.metrics, sync_pods, enforcement.executor.look_again
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
