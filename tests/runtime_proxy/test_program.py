@@ -23,7 +23,7 @@ from koordinator.runtime_proxy.engines import DockerEngine
 from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.main import main
 from koordinator.runtime_proxy.program import RuntimeProxy
-from koordinator.runtime_proxy.server import prepare_socket
+from koordinator.runtime_proxy.server import listen
 from tests.runtime_proxy.fake_servers import FakeHookServer, FakeRuntime, call, channel, serving
 from tests.runtime_proxy.proxied import ALL_HOOKS, run
 from tests.runtime_proxy.test_hooks import container_request, of, pod_request
@@ -196,13 +196,14 @@ def test_a_socket_of_an_earlier_run_is_replaced_and_a_file_is_not(tmp_path: Path
     async def scenario() -> None:
         with tempfile.TemporaryDirectory(prefix="krp") as name:
             stale = Path(name) / "deep/er/x.sock"
-            prepare_socket(stale)
+            listen(stale).close()
+            stale.unlink()
             server = await asyncio.start_unix_server(lambda reader, writer: None, str(stale))
             server.close()
             stale.unlink(missing_ok=True)
             stale.write_text("precious")
             with pytest.raises(ListenError, match="not a socket"):
-                prepare_socket(stale)
+                listen(stale)
             assert stale.read_text() == "precious"
 
     run(scenario())

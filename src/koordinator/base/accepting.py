@@ -12,10 +12,12 @@ import errno
 import os
 import select
 import socket
+import stat
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
@@ -31,6 +33,15 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 Heard = Callable[[socket.socket, ServedConnection], object]
 """Is given a connection whose first byte has come, and which has not been read."""
+
+
+def prepare_socket(path: Path) -> None:
+    """Make the folder of a socket, and remove the socket of an earlier run. OSError if that fails, or if there is
+    something else at the path."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise FileExistsError(errno.EEXIST, "there is a file that is not a socket")
+    path.unlink(missing_ok=True)
 
 
 def listen_at(path: str) -> socket.socket:

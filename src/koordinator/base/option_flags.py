@@ -57,6 +57,13 @@ def text(
     )
 
 
+def texts(
+    name: str, default: tuple[str, ...], help_text: str, *, allowed: Sequence[str] = (), under: str = ""
+) -> tuple[str, ...]:
+    """Texts with commas between them, or those of ``allowed``."""
+    return _option(default, lambda to: to.strings(name, default, help_text, allowed=allowed), under=under)
+
+
 def switch(name: str, default: bool, help_text: str, *, negated: bool = False, under: str = "") -> bool:
     """``negated``: the flag switches the option off."""
     shown = default is not negated

@@ -72,8 +72,6 @@ _CACHE_SECONDS: Final = 5.0
 
 
 class Agent:
-    """One node's agent."""
-
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
@@ -218,11 +216,7 @@ class Agent:
                     tasks.create_task(self._loops.metrics.loop("pod resources").watch(serve), name="pod resources")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
-                        layout,
-                        self._given.clock,
-                        self._loops.metrics,
-                        sync_pods,
-                        enforcement.executor.look_again,
+                        layout, self._given.clock, self._loops.metrics, sync_pods, enforcement.executor.look_again
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
@@ -236,7 +230,7 @@ class Agent:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
         folder = self._options.folders.pod_resources
         try:
-            await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock, self._connections).run()
+            await PodResourcesProxy(upstream, kubelet.pods, folder, self._connections).run()
         finally:
             upstream.close()
 

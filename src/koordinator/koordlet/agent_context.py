@@ -30,8 +30,6 @@ from koordinator.node.traffic_control import TrafficControlAccess
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What an agent is given."""
-
     client: Client
     connect_kubelet: ConnectKubelet
     clock: Clock

@@ -15,7 +15,7 @@ from koordinator.base.option_flags import OptionFlags
 from koordinator.base.process import nice_flag
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet import options
-from koordinator.koordlet.enforce.hooks.options import HookFlags
+from koordinator.koordlet.enforce.hooks.options import HOOKS, HookFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION
 from koordinator.koordlet.options import Folders, Options
@@ -128,7 +128,7 @@ class _Flags:
         self.features = make_features()
         groups = {title: self.set.group(title) for title in options.TITLES}
         self.options = OptionFlags(Options, groups.__getitem__)
-        self.hooks = HookFlags(groups[options.HOOKS], host)
+        self.hooks = HookFlags(groups[HOOKS], host)
         self.host = {
             field: groups[options.FOLDERS].string(name, f"{getattr(host, field)}/", text, placeholder="folder")
             for field, (name, text) in _HOST.items()
@@ -156,7 +156,6 @@ class _Flags:
         self.unused = UnusedFlags(self.set, _UNUSED, _SWITCHES)
 
     def folders(self, given: FlagValues) -> Folders:
-        """Those of koordlet itself."""
         keeps_samples = given[self.cache_backend] == _SQLITE
         paths = {field: Path(given[flag]) for field, flag in self.own.items() if field != "samples" or keeps_samples}
         return Folders(**paths)
@@ -188,11 +187,10 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         listen=given[flags.addr],
         folders=flags.folders(given),
         profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
-        hooks=flags.hooks.options(given),
         nice=given[flags.nice],
         features=flags.features,
         remarks=remarks,
     )
     if found.cleanup and found.enforcement.observe_only:
         raise ConfigurationError("--cleanup", True, "it writes, which --observe-only excludes")
-    return found
+    return replace(found, hooks=flags.hooks.served(found.hooks, given))

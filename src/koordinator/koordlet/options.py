@@ -9,7 +9,7 @@ from typing import Final
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.option_flags import group, integer, interval, number, seconds, switch, text
-from koordinator.koordlet.enforce.hooks.options import HookOptions
+from koordinator.koordlet.enforce.hooks.options import HOOKS, HookOptions
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION, PredictionOptions
 from koordinator.node.host import Host
@@ -19,7 +19,6 @@ KUBELET: Final = "Kubelet"
 MEASURING: Final = "Measuring"
 MEASURING_RARELY: Final = "Measuring more rarely"
 ENFORCING: Final = "Enforcing quality of service"
-HOOKS: Final = "Hooks of starting pods"
 AUDIT: Final = "Audit log"
 FOLDERS: Final = "Folders of the machine"
 SERVING: Final = "Serving and logging"
@@ -207,7 +206,7 @@ class Options:
         " same flags.",
         under=ENFORCING,
     )
-    hooks: HookOptions = field(default_factory=HookOptions)
+    hooks: HookOptions = group(HOOKS, HookOptions)
     audit: AuditOptions = group(AUDIT, AuditOptions)
     verbosity: int = integer("v", 0, "How much is logged, from 0 up.", under=SERVING)
     nice: int = 0

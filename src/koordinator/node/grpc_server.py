@@ -7,12 +7,15 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final, cast
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError
 
-from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at
+from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at, prepare_socket
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.said_once import SaidOnce
 from koordinator.base.served_connections import (
     SOCKET_LIMITS,
     ProgramConnections,
@@ -52,6 +55,27 @@ class GrpcServer:
         self._handlers = handlers
         self._connections = connections
         self._limits = limits
+        self.is_listening = False
+
+    async def keep_serving(
+        self, path: Path, what: str, retry: float, on_listening: Callable[[], None] = lambda: None
+    ) -> None:
+        """Serve at a path until cancelled, in place of an earlier run. What prevents it, ``on_listening`` included, is
+        said of ``what`` once, and tried again after ``retry`` seconds."""
+        said = SaidOnce(logger)
+
+        def listening() -> None:
+            on_listening()
+            said.end()
+
+        while True:
+            try:
+                prepare_socket(path)
+                await self.run(str(path), listening)
+            except* (KoordinatorError, OSError) as errors:
+                with said.round():
+                    said.say(f"{what} are not served at {path}: {'; '.join(map(_text, errors.exceptions))}")
+            await self._connections.clock.sleep(retry)
 
     async def run(self, path: str, on_listening: Callable[[], None] = lambda: None) -> None:
         """Serve at a path where there is nothing yet, until cancelled. OSError if the socket cannot be created."""
@@ -67,11 +91,17 @@ class GrpcServer:
             acceptor.start([listener])
             try:
                 on_listening()
+                self.is_listening = True
                 await asyncio.Event().wait()
             finally:
+                self.is_listening = False
                 acceptor.stop()
                 pool.close_all()
                 await pool.time_limits.close()
+
+
+def _text(error: Exception) -> str:
+    return str((isinstance(error, OSError) and error.strerror) or error)
 
 
 class _Stream:

@@ -10,13 +10,12 @@ import asyncio
 import logging
 import os
 import socket
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
-from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at
+from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at, prepare_socket
 from koordinator.base.deadline import within
 from koordinator.base.served_connections import (
     SOCKET_LIMITS,
@@ -38,21 +37,10 @@ _FLUSHING: Final = 0.5
 """Seconds that clients get at the end for reading what was written to them."""
 
 
-def prepare_socket(path: Path) -> None:
-    """Create the folder of a socket and remove the socket of an earlier run. ListenError if that fails."""
-    try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-            raise FileExistsError(0, "there is a file that is not a socket")
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise ListenError(path, error) from error
-
-
 def listen(path: Path) -> socket.socket:
     """Listen on a socket that only root may use. ListenError if that fails."""
-    prepare_socket(path)
     try:
+        prepare_socket(path)
         return listen_at(str(path))
     except OSError as error:
         raise ListenError(path, error) from error

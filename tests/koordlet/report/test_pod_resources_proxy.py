@@ -89,7 +89,7 @@ def _through(folder: Path, kubelet: _Kubelet, call: Callable[[GrpcClient], Await
     async def play() -> Any:
         upstream, client = GrpcClient(folder / "k.sock"), GrpcClient(folder / "p" / SOCKET)
         connections = ProgramConnections(Metrics(), SystemClock())
-        proxy = PodResourcesProxy(upstream, kubelet.pods, folder / "p", SystemClock(), connections)
+        proxy = PodResourcesProxy(upstream, kubelet.pods, folder / "p", connections)
         ready = asyncio.Event()
         async with asyncio.timeout(20):
             serving = asyncio.ensure_future(
@@ -174,7 +174,7 @@ def test_what_keeps_it_from_serving_is_said_once_and_tried_again(
     async def play() -> None:
         clock = ManualClock()
         connections = ProgramConnections(Metrics(), clock)
-        proxy = PodResourcesProxy(GrpcClient(tmp_path / "none"), _Kubelet().pods, tmp_path, clock, connections)
+        proxy = PodResourcesProxy(GrpcClient(tmp_path / "none"), _Kubelet().pods, tmp_path, connections)
         running = asyncio.ensure_future(proxy.run())
         await clock.advance(20)
         assert (tmp_path / SOCKET).read_text() == "somebody's file"

@@ -16,9 +16,6 @@ from koordinator.node.memory import NUMANodeMemory, read_numa_memory
 
 logger = logging.getLogger(__name__)
 
-_SUCCEEDED = "succeeded"
-_FAILED = "failed"
-
 
 class NodeInfo:
     """``refresh`` and ``refresh_storage`` now and then. What cannot be read stays as it was; None before that."""
@@ -65,7 +62,7 @@ class NodeInfo:
         try:
             yield
         except FileError as error:
-            status.inc(_FAILED)
+            status.inc("failed")
             said.say(f"{stays}: {error}", error.path)
         else:
-            status.inc(_SUCCEEDED)
+            status.inc("succeeded")

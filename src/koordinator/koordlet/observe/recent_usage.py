@@ -31,8 +31,6 @@ class Present(NamedTuple):
 
 
 class RecentUsage:
-    """Of the node and everything on it."""
-
     def __init__(self, table: UsageTable, cache: RingMetricCache, clock: Clock) -> None:
         self.table = table
         self._cache = cache
@@ -49,7 +47,6 @@ class RecentUsage:
         return self._clock.monotonic() > self.table.at + self.table.interval
 
     def present(self) -> Present:
-        """What counts as present now."""
         now = self._clock.monotonic()
         table = self.table
         return Present(now - LATEST_INTERVALS * table.interval, now - LATEST_INTERVALS * table.memory_interval)

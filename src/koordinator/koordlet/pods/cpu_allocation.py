@@ -27,7 +27,6 @@ NOTHING: Final = CPUAllocation()
 
 
 def cpu_allocation(annotations: Mapping[str, str]) -> CPUAllocation:
-    """What the annotations of a pod say."""
     text = annotations.get(RESOURCE_STATUS)
     if not text:
         return NOTHING

@@ -30,8 +30,6 @@ class Bandwidth:
 
 
 class KubeletSource(Protocol):
-    """Where the kubelet's configuration is."""
-
     kubelet_configuration: KubeletConfiguration | None
 
 

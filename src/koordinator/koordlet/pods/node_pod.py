@@ -136,7 +136,6 @@ class NodePod(Picture):
 
     @property
     def is_terminating(self) -> bool:
-        """Whether its deletion has been requested."""
         return self.pod.metadata.deletion_timestamp is not None
 
     @property

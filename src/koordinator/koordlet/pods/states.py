@@ -91,7 +91,6 @@ class StatesInformer:
 
     @property
     def node(self) -> Node | None:
-        """The Node as it was last seen; None until then."""
         return self._node.value
 
     @property

@@ -9,15 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.meta import EXTENSIONS_MEMBER
-from koordinator.api.nodemetric import (
-    AVERAGE,
-    P50,
-    P90,
-    P95,
-    P99,
-    USAGE_WITH_HOT_PAGE_CACHE,
-    USAGE_WITH_PAGE_CACHE,
-)
+from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITH_HOT_PAGE_CACHE, USAGE_WITH_PAGE_CACHE
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.timestamps import format_time
@@ -143,8 +135,6 @@ def as_merge_patch(status: Document) -> Document:
 
 
 class _Window:
-    """The last seconds."""
-
     def __init__(self, cache: RingMetricCache, seconds: float, now: datetime) -> None:
         self._cache = cache
         self._end = round(now.timestamp() * 1000)
@@ -154,7 +144,6 @@ class _Window:
         return all(self._cache.select(kind, self._start, self._end, pod_uid=pod.uid) for kind in wanted)
 
     def samples(self, kind: MetricKind, **labels: str) -> Samples:
-        """Of one series."""
         return self._cache.select(kind, self._start, self._end, **labels)
 
     def usage(self, cpu: MetricKind, memory: MetricKind, **labels: str) -> Document:

@@ -18,12 +18,7 @@ from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.forecast import Forecast
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.koordlet.report.node_metric import (
-    NodeMetricInput,
-    as_merge_patch,
-    measured_pods,
-    node_metric_status,
-)
+from koordinator.koordlet.report.node_metric import NodeMetricInput, as_merge_patch, measured_pods, node_metric_status
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 
@@ -73,7 +68,6 @@ class NodeMetricReporter:
         self._last = now
 
     def _export(self, metrics: AgentMetrics) -> None:
-        """Show what the last report said."""
         for name in ("node", "system"):
             part = f"{name}Usage"
             help_text, labels = f"{name} usage reported in the NodeMetric", ("resource", "unit")
@@ -94,7 +88,6 @@ class NodeMetricReporter:
                 yield (str(usage["numaNodeID"]), *labels), value
 
     async def report(self) -> None:
-        """Write the status as of now."""
         metric = self._states.node_metric
         with self._said.round():
             if metric is None:

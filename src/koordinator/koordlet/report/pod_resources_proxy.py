@@ -12,16 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from koordinator.api import codec
 from koordinator.api.annotations import DEVICE_ALLOCATED
-from koordinator.api.device_share import AllocatedDevice
+from koordinator.api.codec import DecodeError
+from koordinator.api.device_share import AllocatedDevice, AllocatedDevices
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import NVIDIA_GPU, RDMA
-from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.protobuf_wire import contents, encode_message, encode_text, encoded_fields, text
 from koordinator.base.served_connections import ProgramConnections
-from koordinator.koordlet.enforce.hooks.hook_server import RegistrationError, clear_socket
+from koordinator.koordlet.enforce.strategies.snapshot import read_annotation
 from koordinator.node import grpc_messages
 from koordinator.node.container_runtime import UnaryCalls
 from koordinator.node.grpc_messages import GrpcError
@@ -46,28 +45,16 @@ AskPods = Callable[[], Awaitable[Sequence[Pod]]]
 class PodResourcesProxy:
     """Serves in ``folder``; ``upstream`` is the kubelet's pod-resources API, ``pods`` lists the kubelet's pods."""
 
-    def __init__(
-        self, upstream: UnaryCalls, pods: AskPods, folder: Path, clock: Clock, connections: ProgramConnections
-    ) -> None:
+    def __init__(self, upstream: UnaryCalls, pods: AskPods, folder: Path, connections: ProgramConnections) -> None:
         self._upstream = upstream
         self._pods = pods
         self._path = folder / SOCKET
-        self._clock = clock
         self._connections = connections
 
     async def run(self) -> None:
         """Serve until cancelled. What prevents that is logged once, and tried again."""
-        said = ""
-        while True:
-            try:
-                clear_socket(self._path)
-                await GrpcServer(self._handlers(), self._connections).run(str(self._path), self._listening)
-            except* (RegistrationError, OSError) as errors:
-                reason = "; ".join(str(error) for error in errors.exceptions)
-                if reason != said:
-                    logger.warning("pod resources are not served: %s", reason)
-                said = reason
-            await self._clock.sleep(_RETRY)
+        server = GrpcServer(self._handlers(), self._connections)
+        await server.keep_serving(self._path, "pod resources", _RETRY, self._listening)
 
     def _listening(self) -> None:
         logger.info("pod resources are served at %s", self._path)
@@ -98,13 +85,10 @@ def allocations(pods: Sequence[Pod]) -> dict[tuple[str, str], Devices]:
     nothing."""
     found: dict[tuple[str, str], Devices] = {}
     for pod in pods:
-        annotation = pod.metadata.annotations.get(DEVICE_ALLOCATED)
-        if not annotation:
-            continue
         try:
-            by_type = codec.decode(annotation, dict[str, list[AllocatedDevice]])
-        except codec.DecodeError as error:
-            logger.debug("pod %s: metadata.annotations[%s]: %s", pod.metadata.key, DEVICE_ALLOCATED, error)
+            by_type = read_annotation(pod.metadata.annotations, DEVICE_ALLOCATED, AllocatedDevices) or {}
+        except DecodeError as error:
+            logger.debug("pod %s: %s", pod.metadata.key, error)
             continue
         found[pod.metadata.namespace, pod.metadata.name] = {
             _RESOURCES[kind]: [identifier for device in devices for identifier in _identifiers(device)]

@@ -119,7 +119,6 @@ def export_features(metrics: AgentMetrics, host: Host) -> None:
 
 
 def export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
-    """What the metric cache holds."""
     metrics.value("metric_cache_series", "Series that the metric cache keeps.", lambda: cache.series_count)
     metrics.value("metric_cache_bytes", "What its samples take.", lambda: cache.size_bytes)
     metrics.value(

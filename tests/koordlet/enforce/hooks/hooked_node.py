@@ -11,7 +11,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
-from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import rdma_hook
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
@@ -76,7 +76,7 @@ class HookedNode:
         self.executor = Executor(files or MachineFiles(), codec, self.clock)
         features = make_features()
         features.set(gates)
-        self.hooks: Hooks = make_hooks(features, RDMADeviceInject(no_device, no_device), self.installed)
+        self.hooks: Hooks = make_hooks(features, rdma_hook(no_device, no_device), self.installed)
         self.reconciler = Reconciler(
             self.hooks,
             SnapshotSources(

@@ -13,9 +13,8 @@ from koordinator.koordlet.enforce.hooks.contexts import ContainerContext, HookEr
 from koordinator.koordlet.enforce.hooks.core_sched import (
     Clear,
     Container,
-    Create,
+    Give,
     Plan,
-    Share,
     check,
     group_of,
     node,
@@ -159,36 +158,36 @@ def test_the_switches_stay_while_no_class_is_on() -> None:
 
 def test_a_group_without_a_cookie_gets_a_new_one() -> None:
     decided = decide({}, container("a", "g", p1=0, p2=0), container("b", "g", p3=0))
-    assert decided.actions == (Create("g", (1, 2, 3)),)
+    assert decided.actions == (Give("g", (1, 2, 3)),)
 
 
 def test_a_group_keeps_its_cookie_for_new_processes() -> None:
     decided = decide({"g": 16}, container("a", "g", p1=16, p2=0))
-    assert decided.actions == (Share("g", 16, (1,), (2,)),)
+    assert decided.actions == (Give("g", (2,), 16, (1,)),)
 
 
 def test_after_a_restart_the_first_cookie_of_a_group_counts() -> None:
     decided = decide({}, container("a", "g", p1=0, p2=16), container("b", "g", p3=32))
-    assert decided.actions == (Share("g", 16, (2,), (1, 3)),)
+    assert decided.actions == (Give("g", (1, 3), 16, (2,)),)
 
 
 def test_a_pod_that_changes_its_group_does_not_take_the_cookie_along() -> None:
     decided = decide({"g": 16}, container("a", "new", p1=16), container("b", "g", p2=16))
-    assert decided.actions == (Create("new", (1,)),)
+    assert decided.actions == (Give("new", (1,)),)
     assert decided.cookies == {"g": 16}
 
 
 def test_a_cookie_that_two_groups_have_got_stays_with_one() -> None:
     """All processes of one ended, and the kernel gave the number away again before the round was over."""
     decided = decide({"a": 32, "b": 32}, container("1", "a", p1=32), container("2", "b", p2=32))
-    assert decided.actions == (Create("b", (2,)),)
+    assert decided.actions == (Give("b", (2,)),)
     assert decided.cookies == {"a": 32}
 
 
 def test_a_number_that_another_process_has_got_is_no_source() -> None:
     """Process 1 had the cookie 16 and ended; what has its number now has none."""
     decided = decide({"g": 16}, container("a", "g", p1=0))
-    assert decided.actions == (Create("g", (1,)),)
+    assert decided.actions == (Give("g", (1,)),)
 
 
 def test_what_is_as_it_should_be_is_left_alone() -> None:
@@ -224,9 +223,9 @@ def test_one_round_separates_all_groups(drawn: list[tuple[str | None, list[int]]
         containers.append(Container(ContainerContext("c"), running(f"{number}"), group_, numbered))
     after = {each: cookie for one in containers for each, cookie in one.cookies.items()}
     for number, action in enumerate(decide(known, *containers).actions):
-        if isinstance(action, Share):
+        if isinstance(action, Give) and action.cookie is not None:
             assert all(after[source] == action.cookie for source in action.sources)
-        cookie = 1000 + number if isinstance(action, Create) else action.cookie if isinstance(action, Share) else 0
+        cookie = 0 if isinstance(action, Clear) else action.cookie or 1000 + number
         after |= dict.fromkeys(action.processes, cookie)
     by_group: dict[str | None, set[int]] = {}
     for one in containers:

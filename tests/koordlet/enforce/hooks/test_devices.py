@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.koordlet.enforce.hooks import devices
 from koordinator.koordlet.enforce.hooks.contexts import HookError, PodContext, starting_container, starting_pod
-from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import rdma_hook
 from koordinator.node.errors import MissingFileError
 from koordinator.node.rdma import DeviceFile
 from tests.koordlet.enforce.hooks.hook_fixtures import rules
@@ -55,9 +55,10 @@ def test_a_share_that_is_not_said_is_an_error(resources: dict[str, str], text: s
 
 
 def test_virtual_functions_go_before_their_card() -> None:
-    hook = RDMADeviceInject(lambda address: DeviceFile(address, 231, 1), lambda path: DeviceFile(path, 10, 58))
+    hook = rdma_hook(lambda address: DeviceFile(address, 231, 1), lambda path: DeviceFile(path, 10, 58)).container
+    assert hook is not None
     of = pod(rdma=[{"id": "0000:01:00.0", "extension": {"vfs": [{"busID": "0000:01:00.2"}]}}, {"id": "0000:02:00.0"}])
-    change = hook.container(of, starting_container(of, "c", 0, 0), rules())
+    change = hook(of, starting_container(of, "c", 0, 0), rules())
     assert change is not None
     paths = [device.path for device in change.devices]
     assert paths == ["/dev/infiniband/rdma_cm", "0000:01:00.2", "0000:02:00.0"]
@@ -68,5 +69,7 @@ def test_a_card_that_is_not_there_is_an_error() -> None:
         raise MissingFileError(address, "does not exist")
 
     of = pod(rdma=[{"id": "0000:01:00.0"}])
+    hook = rdma_hook(missing, missing).container
+    assert hook is not None
     with pytest.raises(HookError, match="RDMA device"):
-        RDMADeviceInject(missing, missing).container(of, starting_container(of, "c", 0, 0), rules())
+        hook(of, starting_container(of, "c", 0, 0), rules())

@@ -19,11 +19,12 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
     PodSandboxHookRequest,
     PodSandboxHookResponse,
 )
+from koordinator.base.accepting import prepare_socket
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.agent import Agent
-from koordinator.koordlet.enforce.hooks.hook_server import RegistrationError, clear_socket, handlers, register
+from koordinator.koordlet.enforce.hooks.hook_server import handlers, register
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.node.grpc_client import GrpcClient
@@ -57,7 +58,7 @@ async def serving(node: HookedNode, *, fails: bool = False) -> AsyncIterator[Pat
 
 @asynccontextmanager
 async def serving_at(path: Path, node: HookedNode, *, fails: bool = False) -> AsyncIterator[None]:
-    clear_socket(path)
+    prepare_socket(path)
     listening = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         server = GrpcServer(handlers(node.starting(fails=fails)), ProgramConnections(Metrics(), SystemClock()))
@@ -257,10 +258,10 @@ def test_the_file_of_the_server_names_its_stages(tmp_path: Path) -> None:
 
 def test_no_file_but_a_socket_makes_way_for_the_socket(tmp_path: Path) -> None:
     path = tmp_path / "new/hooks.sock"
-    clear_socket(path)
+    prepare_socket(path)
     path.write_text("mine")
-    with pytest.raises(RegistrationError, match="not a socket"):
-        clear_socket(path)
+    with pytest.raises(FileExistsError, match="not a socket"):
+        prepare_socket(path)
     assert path.read_text() == "mine"
 
 

@@ -101,7 +101,7 @@ def test_everything_that_is_told_of_a_node_without_pods() -> None:
         RESERVATION: {},
         SYSTEM_QOS: None,
     }
-    assert topology.topology_policy == "RestrictedPodLevel"
+    assert topology.kubelet.topology_policy == "RestrictedPodLevel"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_cpus_of_system_pods(annotation: dict[str, Any], ls: list[str]) -> None:
 
 
 def test_an_annotation_of_system_pods_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(NodeTopologyError, match="system-qos-resource] of the Node"):
+    with pytest.raises(NodeTopologyError, match=r"the Node's metadata.annotations.*system-qos-resource"):
         reported(node=make_node({SYSTEM_QOS: "{"}))
 
 

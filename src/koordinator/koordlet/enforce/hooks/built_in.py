@@ -17,7 +17,6 @@ from koordinator.koordlet.enforce.hooks import (
     oom_score_adj,
     pod_resctrl,
 )
-from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
 from koordinator.koordlet.enforce.hooks.registry import Hook, Hooks
 
 _HOOKS: Final = (
@@ -43,9 +42,9 @@ _RELEASING: Final = (
 """In place of those whose gates are off. What was given at the start of a container alone goes with the container."""
 
 
-def make_hooks(gates: FeatureGates, rdma: RDMADeviceInject, installed: Sequence[Hook] = ()) -> Hooks:
+def make_hooks(gates: FeatureGates, rdma: Hook, installed: Sequence[Hook] = ()) -> Hooks:
     """By the feature gates, with those of other packages, which no gate switches."""
-    enabled = (*(hook for hook in (*_HOOKS, rdma.hook) if gates.enabled(hook.gate)), *installed)
+    enabled = (*(hook for hook in (*_HOOKS, rdma) if gates.enabled(hook.gate)), *installed)
     return Hooks(
         enabled=tuple(sorted(enabled, key=lambda hook: hook.name)),
         released=tuple(hook for hook in _RELEASING if not gates.enabled(hook.gate)),

@@ -51,21 +51,13 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
-    """A new cookie for the processes of a group that has none."""
+class Give:
+    """The cookie of a group, which the ``sources`` have, for processes that lack it; a new one for None."""
 
     group: str
     processes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The cookie of a group, which the ``sources`` have, for processes that lack it."""
-
-    group: str
-    cookie: int
-    sources: tuple[int, ...]
-    processes: tuple[int, ...]
+    cookie: int | None = None
+    sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +72,7 @@ class Clear:
 class Plan:
     """What is to be done; ``cookies`` of the groups that have one."""
 
-    actions: tuple[Create | Share | Clear, ...] = ()
+    actions: tuple[Give | Clear, ...] = ()
     cookies: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -102,7 +94,6 @@ def group_of(pod: PodContext, policy: NodeSLOSpec) -> str | None:
 
 
 def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
-    """cpu.idle of the folder of a class of Kubernetes."""
     if rules.policy is None:
         return None
     is_idle = _config_of(QoSClass.NONE, kubernetes_qos, rules.policy).sched_idle == 1
@@ -163,20 +154,15 @@ def plan(containers: Sequence[Container], known: Mapping[str, int], given: Abstr
             free = (cookie for cookie in members.values() if cookie not in taken)
             if (found := next(free, None)) is not None:
                 cookies[group] = found
-    actions = [
-        action for group, members in groups.items() if (action := _for_group(group, members, cookies.get(group)))
-    ]
+    given_out = [_give(group, members, cookies.get(group)) for group, members in groups.items()]
+    actions = [action for action in given_out if action.processes]
     return Plan((*actions, *_clear(containers, given, why)), cookies)
 
 
-def _for_group(group: str, members: Mapping[int, int], cookie: int | None) -> Create | Share | None:
-    if not members:
-        return None
-    if cookie is None:
-        return Create(group, tuple(members))
+def _give(group: str, members: Mapping[int, int], cookie: int | None) -> Give:
     lacking = tuple(process for process, present in members.items() if present != cookie)
-    sources = [process for process, present in members.items() if present == cookie][:_SOURCES]
-    return Share(group, cookie, tuple(sources), lacking) if lacking else None
+    sources = [process for process, present in members.items() if present == cookie]
+    return Give(group, lacking, cookie, tuple(sources[:_SOURCES]))
 
 
 def _clear(containers: Sequence[Container], given: AbstractSet[int], why: str) -> list[Clear]:

@@ -16,7 +16,7 @@ from koordinator.api.qos import QoSClass
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_metrics import Rows
 from koordinator.koordlet.enforce.hooks.contexts import ContainerContext, PodContext
-from koordinator.koordlet.enforce.hooks.core_sched import Clear, Container, Create, Plan, Share, group_of, plan
+from koordinator.koordlet.enforce.hooks.core_sched import Clear, Container, Give, Plan, group_of, plan
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.node.core_scheduling import NO_COOKIE, CoreScheduling, CoreSchedulingError, Given
 from koordinator.node.errors import FileError
@@ -24,13 +24,8 @@ from koordinator.node.errors import FileError
 logger = logging.getLogger(__name__)
 
 COOKIE_LABELS: Final = (
-    "pod_name",
-    "pod_namespace",
-    "pod_uid",
-    "container_name",
-    "container_id",
-    "core_sched_group",
-    "core_sched_cookie",
+    *("pod_name", "pod_namespace", "pod_uid"),
+    *("container_name", "container_id", "core_sched_group", "core_sched_cookie"),
 )
 
 
@@ -148,11 +143,11 @@ class CookieManager:
             if given.refused:
                 self._said.say(f"{what}: {'; '.join(dict.fromkeys(given.refused.values()))}")
 
-    def _do(self, action: Create | Share | Clear) -> Given:
-        if isinstance(action, Create):
-            return self._core.create(action.processes)
+    def _do(self, action: Give | Clear) -> Given:
         if isinstance(action, Clear):
             return self._core.clear(action.processes)
+        if action.cookie is None:
+            return self._core.create(action.processes)
         errors: list[str] = []
         for source in action.sources:
             try:
@@ -166,8 +161,8 @@ class CookieManager:
             self._count(group, status)
 
 
-def _words(action: Create | Share | Clear) -> str:
+def _words(action: Give | Clear) -> str:
     if isinstance(action, Clear):
         return f"cookies are taken away since {action.reason}"
-    kind = "a new" if isinstance(action, Create) else "its"
+    kind = "a new" if action.cookie is None else "its"
     return f"processes of the core scheduling group {action.group!r} get {kind} cookie"

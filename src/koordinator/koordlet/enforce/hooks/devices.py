@@ -74,29 +74,22 @@ def _share(resources: ResourceList) -> dict[str, str]:
     return limits | ({"CUDA_DEVICE_SM_LIMIT": str(core.value)} if core is not None else {})
 
 
-class RDMADeviceInject:
+def rdma_hook(of_address: Callable[[str], DeviceFile], of_path: Callable[[str], DeviceFile]) -> Hook:
     """``of_address`` finds the device file of a PCI address, ``of_path`` one by its path; both raise FileError."""
 
-    def __init__(self, of_address: Callable[[str], DeviceFile], of_path: Callable[[str], DeviceFile]) -> None:
-        self._of_address = of_address
-        self._of_path = of_path
-
-    @property
-    def hook(self) -> Hook:
-        gate = features.RDMA_DEVICE_INJECT
-        return Hook(RDMA_OWNER, gate, _CREATING, is_reconciled=False, container=self.container)
-
-    def container(self, pod: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
+    def container(pod: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
         """The devices of a container that is about to start. HookError if one of them is not on this node."""
         allocated = _allocated(pod, "rdma")
         if not allocated:
             return None
         try:
-            devices = [self._of_path(_CONNECTION_MANAGER)]
-            devices += [self._of_address(address) for device in allocated for address in _addresses(device)]
+            devices = [of_path(_CONNECTION_MANAGER)]
+            devices += [of_address(address) for device in allocated for address in _addresses(device)]
         except FileError as error:
             raise HookError(f"an RDMA device of {pod.key} is not to be had: {error}") from error
         return Change(_REASON, Priority.POD, devices=tuple(devices))
+
+    return Hook(RDMA_OWNER, features.RDMA_DEVICE_INJECT, _CREATING, is_reconciled=False, container=container)
 
 
 def _addresses(device: AllocatedDevice) -> list[str]:

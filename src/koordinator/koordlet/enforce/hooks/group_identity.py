@@ -31,11 +31,11 @@ def pod(pod_: PodContext, rules: Rules) -> Change | None:
     values = _values(rules)
     if values is None:
         return None
-    class_ = class_name(pod_.qos, pod_.kubernetes_qos, values)
-    value, reason = values.get(class_, _NEUTRAL), _reason(class_, values)
+    of_class = _of_class(class_name(pod_.qos, pod_.kubernetes_qos, values), values)
     config = annotation(pod_, annotation_keys.CPU_QOS, CPUQoSConfig)
     if config is None or pod_.qos is not QoSClass.LS:
-        return Change(reason, bvt=value)
+        return of_class
+    value = of_class.bvt
     if config.group_identity is not None and not -1 <= config.group_identity <= 2:
         where = f"metadata.annotations[{annotation_keys.CPU_QOS}]: groupIdentity"
         raise HookError(f"{where}: {config.group_identity} is not in [-1, 2]")
@@ -58,23 +58,19 @@ def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
         return None
     if kubernetes_qos == KubernetesQoS.GUARANTEED:
         return Change("the kernel takes no other value for Guaranteed pods as a whole", bvt=_NEUTRAL)
-    class_ = class_name(QoSClass.NONE, kubernetes_qos, values)
-    return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
+    return _of_class(class_name(QoSClass.NONE, kubernetes_qos, values), values)
 
 
 def host_application(application: HostApplicationSpec, rules: Rules) -> Change | None:
     values = _values(rules)
     if values is None:
         return None
-    class_ = {str(qos): name for qos, name in CLASS_NAMES.items()}.get(application.qos, "")
-    return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
+    return _of_class({str(qos): name for qos, name in CLASS_NAMES.items()}.get(application.qos, ""), values)
 
 
 def node(rules: Rules) -> list[DesiredSetting]:
     """The kernel's switches, where it has them."""
-    if rules.policy is None or not rules.has_group_identity or not _class_values(rules.policy):
-        return []
-    if rules.group_identity_switch is None:
+    if rules.policy is None or not _class_values(rules.policy) or rules.group_identity_switch is None:
         return []
     reason = "a class of pods has a group identity"
     settings = [DesiredSetting(OWNER, Target(SCHED_GROUP_IDENTITY), 1, reason)]
@@ -84,7 +80,6 @@ def node(rules: Rules) -> list[DesiredSetting]:
 
 
 def release(rules: Rules) -> Change | None:
-    """What every cgroup gets when the gate is off."""
     if not rules.has_group_identity or rules.group_identity_switch == 0:
         return None
     return Change("the gate GroupIdentity is off", Priority.RELEASE, bvt=_NEUTRAL)
@@ -108,8 +103,10 @@ def _values(rules: Rules) -> dict[str, int] | None:
     return None if not values and rules.group_identity_switch == 0 else values
 
 
-def _reason(class_: str, values: dict[str, int]) -> str:
-    return f"the NodeSLO's cpuQOS of {class_}" if class_ in values else "no cpuQOS is enabled for it in the NodeSLO"
+def _of_class(class_: str, values: dict[str, int]) -> Change:
+    if class_ not in values:
+        return Change("no cpuQOS is enabled for it in the NodeSLO", bvt=_NEUTRAL)
+    return Change(f"the NodeSLO's cpuQOS of {class_}", bvt=values[class_])
 
 
 HOOK: Final = Hook(

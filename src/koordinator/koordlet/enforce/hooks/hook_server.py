@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-import stat
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_context import AgentContext
-from koordinator.koordlet.enforce.hooks.options import FAIL, IGNORE, HookOptions
+from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.node.grpc_server import GrpcServer, Handler
@@ -35,7 +33,7 @@ _LOOK_AGAIN: Final = 0.2
 
 
 class RegistrationError(KoordinatorError):
-    """Runtime proxies cannot be served, or the registration cannot be written."""
+    """The registration cannot be written."""
 
 
 class HookServer:
@@ -46,22 +44,16 @@ class HookServer:
         self._hooks = hooks
         self._states = context.states
         self._clock = context.given.clock
-        self._connections = context.connections
-        self._said = SaidOnce(logger)
-        self.is_serving = False
+        self._server = GrpcServer(handlers(hooks), context.connections)
+
+    @property
+    def is_serving(self) -> bool:
+        return self._server.is_listening
 
     async def run(self) -> None:
-        """What keeps it from serving is said, and tried again."""
         if self._options.socket:
             await self._until_pools_are_known()
-        while self._options.socket:
-            try:
-                await self._serve(self._options.socket)
-            except* (RegistrationError, OSError) as errors:
-                text = "; ".join(str(error) for error in errors.exceptions)
-                with self._said.round():
-                    self._said.say(f"runtime proxies are not served: {text}")
-            await self._clock.sleep(_RETRY)
+            await self._server.keep_serving(Path(self._options.socket), "runtime proxies", _RETRY, self._listening)
 
     async def _until_pools_are_known(self) -> None:
         """Until then a container would get no CPUs from the hooks, and could start on those of others.
@@ -74,20 +66,10 @@ class HookServer:
         if self._states.topology is None:
             logger.warning("runtime proxies are served although it is not known yet which CPUs pods share")
 
-    async def _serve(self, path: str) -> None:
-        clear_socket(Path(path))
+    def _listening(self) -> None:
         stages = self._hooks.hooks.stages
-
-        def listening() -> None:
-            register(self._options, stages)
-            self.is_serving = True
-            self._said.end()
-            logger.info("runtime proxies are served at %s: %s", path, ", ".join(stages))
-
-        try:
-            await GrpcServer(handlers(self._hooks), self._connections).run(path, listening)
-        finally:
-            self.is_serving = False
+        register(self._options, stages)
+        logger.info("runtime proxies are served at %s: %s", self._options.socket, ", ".join(stages))
 
 
 def handlers(hooks: StartingHooks) -> dict[str, Handler]:
@@ -102,22 +84,11 @@ async def _respond(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
     return respond(hooks, stage, message)
 
 
-def clear_socket(path: Path) -> None:
-    """Make the folder, and remove the socket of an earlier run. RegistrationError if that fails."""
-    try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-            raise RegistrationError(f"{path}: there is a file that is not a socket")
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise RegistrationError(f"{path}: {error.strerror}") from error
-
-
 def register(options: HookOptions, stages: Iterable[Stage]) -> None:
     """Register at runtime proxies for the stages, with the socket. RegistrationError if the file cannot be written."""
     document = {
         "remote-endpoint": options.endpoint,
-        "failure-policy": FAIL if options.proxy_fails else IGNORE,
+        "failure-policy": options.failure_policy,
         "runtime-hooks": [stage.value for stage in stages if stage not in options.disabled_stages],
     }
     folder = Path(options.registration_folder)

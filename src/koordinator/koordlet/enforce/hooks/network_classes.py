@@ -184,7 +184,6 @@ def plan(wanted: Wanted, shaping: tc.Shaping, marking: tc.Marking | None) -> lis
 
 
 def removal(shaping: tc.Shaping | None, marking: tc.Marking | None) -> list[tc.Step]:
-    """What takes everything away."""
     steps: list[tc.Step] = []
     if marking is not None:
         steps += [tc.Step("delete", rule) for rule in sorted(marking.rules & _RULES, key=repr)]

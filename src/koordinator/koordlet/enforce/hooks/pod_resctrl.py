@@ -130,7 +130,6 @@ def unused_groups(pods: Sequence[PodContext], rules: Rules) -> list[DesiredSetti
 
 
 def release(rules: Rules) -> list[DesiredSetting]:
-    """All groups of pods, when the gate is off."""
     groups = rules.caches.groups if rules.caches is not None else {}
     return [_removal(group, "the gate Resctrl is off") for group in sorted(groups) if group.startswith(_PREFIX)]
 

@@ -18,11 +18,7 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
     PodSandboxHookRequest,
     PodSandboxHookResponse,
 )
-from koordinator.koordlet.enforce.hooks.contexts import (
-    Change,
-    starting_container,
-    starting_pod,
-)
+from koordinator.koordlet.enforce.hooks.contexts import Change, starting_container, starting_pod
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.node import grpc_messages

@@ -151,7 +151,6 @@ class Reconciler:
             self._report.report(hook.name, [problem for name, problem in problems if name == hook.name])
 
     def after_apply(self) -> None:
-        """What follows when it was applied."""
         for hook in self._hooks:
             if hook.is_of_processes:
                 # A process that ends leaves its number to another one, which must not get what was meant for it.

@@ -72,7 +72,6 @@ class Hooks:
     released: tuple[Hook, ...] = ()
 
     def at(self, stage: Stage) -> tuple[Hook, ...]:
-        """Those that are called at a stage."""
         return tuple(hook for hook in self.enabled if stage in hook.stages)
 
     @property

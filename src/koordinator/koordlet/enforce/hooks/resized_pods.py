@@ -50,7 +50,6 @@ class ResizedPods:
         self._look()
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()

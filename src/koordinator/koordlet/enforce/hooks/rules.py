@@ -31,8 +31,6 @@ class CPUPools:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """One moment."""
-
     policy: NodeSLOSpec | None = None
     """With the agent's defaults; None while the node has no NodeSLO."""
     pools: CPUPools | None = None

@@ -19,9 +19,10 @@ from koordinator.koordlet.enforce.hooks import core_sched, network_classes, pod_
 from koordinator.koordlet.enforce.hooks.built_in import make_hooks
 from koordinator.koordlet.enforce.hooks.contexts import PodContext
 from koordinator.koordlet.enforce.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
-from koordinator.koordlet.enforce.hooks.devices import RDMADeviceInject
+from koordinator.koordlet.enforce.hooks.devices import rdma_hook
 from koordinator.koordlet.enforce.hooks.hook_server import HookServer
 from koordinator.koordlet.enforce.hooks.network_qos import NetworkQoS
+from koordinator.koordlet.enforce.hooks.options import FAIL
 from koordinator.koordlet.enforce.hooks.reconciler import Reconciler
 from koordinator.koordlet.enforce.hooks.resized_pods import ResizedPods
 from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
@@ -62,7 +63,7 @@ class RuntimeHooks:
         """Events of the last round, by the pod's UID."""
         self._events = context.events.recorder(COMPONENT)
         given, options = context.given, context.options
-        rdma = RDMADeviceInject(partial(verbs_device, options.host), device_file)
+        rdma = rdma_hook(partial(verbs_device, options.host), device_file)
         hooks = make_hooks(options.features, rdma, given.plugins.hooks)
         self._cookies = self._cookie_manager()
         self._network = self._network_qos()
@@ -84,13 +85,12 @@ class RuntimeHooks:
             self._resized,
             given.clock,
             self._durations("hook", ("hook", "stage", "status")),
-            fails=options.hooks.hooks_fail,
+            fails=options.hooks.plugin_failure_policy == FAIL,
         )
         self._server = HookServer(context, self._starting)
         self._export()
 
     def rules(self) -> Rules:
-        """As of now."""
         options, sources = self._options, self._sources
         topology = sources.states.topology
         executor, root = sources.executor, sources.layout.kubepods

@@ -71,7 +71,6 @@ class InterferenceMonitor:
         return Loop("interference", self.observe, self._interval, 30.0)
 
     async def observe(self) -> None:
-        """Read, detect, and report what is new."""
         pods = [pod for pod in self._states.pods if not pod.has_finished]
         indicators = self._indicators()
         self._add_waits(pods, indicators)

@@ -56,7 +56,6 @@ class Samples:
         return len(self.values)
 
     def average(self) -> float:
-        """The arithmetic mean."""
         return sum(self.values) / len(self.values)
 
     def percentile(self, percent: int) -> float:
@@ -84,7 +83,6 @@ class RingMetricCache:
 
     @property
     def size_bytes(self) -> int:
-        """What the samples take."""
         return sum(group.size_bytes for group in self._groups.values())
 
     @property

@@ -91,7 +91,6 @@ class SQLiteMetricCache(RingMetricCache):
             self._clean_up()
 
     def close(self) -> None:
-        """Write what is left."""
         self.flush()
         self._database.close()
 

@@ -7,17 +7,16 @@ of their sum and of the system, which is lower, since pods do not peak together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from koordinator.api.annotations import RAW_ALLOCATABLE
-from koordinator.api.codec import DecodeError, convert, decode_any
 from koordinator.api.node import Node
 from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
 from koordinator.api.quantity import Format, Quantity
+from koordinator.koordlet.enforce.strategies.snapshot import annotation_or_none
 from koordinator.koordlet.observe.prediction.models import SYSTEM_MODEL, Peak, node_item_model
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -153,12 +152,9 @@ def _used_by_system_and_prod(peak_of: Callable[[str], Peak | None], margin_perce
 
 def _allocatable(node: Node) -> Amount | None:
     """Before it was amplified, where it was."""
-    allocatable: ResourceList | None = node.status.allocatable or None
-    text = node.metadata.annotations.get(RAW_ALLOCATABLE)
     # The webhook rejects what cannot be read for its author; what the Node says is nearly as good.
-    with suppress(DecodeError):
-        raw = None if text is None else decode_any(text)
-        allocatable = allocatable if raw is None else convert(raw, ResourceList)
+    raw = annotation_or_none(node.metadata.annotations, RAW_ALLOCATABLE, ResourceList)
+    allocatable = raw if raw is not None else node.status.allocatable or None
     if allocatable is None:
         return None
     zero = Quantity(0)

@@ -19,12 +19,7 @@ from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache, Samp
 from koordinator.koordlet.observe.prediction.checkpoints import SavedModel
 from koordinator.koordlet.observe.prediction.options import HalfLives
 from koordinator.koordlet.pods.node_pod import NodePod
-from koordinator.model.decaying_histogram import (
-    CPU_BUCKETS,
-    MEMORY_BUCKETS,
-    CheckpointError,
-    DecayingHistogram,
-)
+from koordinator.model.decaying_histogram import CPU_BUCKETS, MEMORY_BUCKETS, CheckpointError, DecayingHistogram
 from koordinator.model.kept_histograms import ahead, moved, restore
 
 NODE_MODEL: Final = "__node__"
@@ -68,7 +63,6 @@ class Models:
         return self._models.keys()
 
     def peak(self, name: str) -> Peak | None:
-        """The forecast of one thing; None if it has no model."""
         model = self._models.get(name)
         return None if model is None else model.peak
 

@@ -15,12 +15,7 @@ from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.observe.prediction.checkpoints import CheckpointFolder, CheckpointFolderError
-from koordinator.koordlet.observe.prediction.forecast import (
-    MIN_PREDICTOR,
-    Amount,
-    Forecast,
-    forecast_prod,
-)
+from koordinator.koordlet.observe.prediction.forecast import MIN_PREDICTOR, Amount, Forecast, forecast_prod
 from koordinator.koordlet.observe.prediction.models import NODE_MODELS, Models, observe
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.model.decaying_histogram import CheckpointError
@@ -57,7 +52,6 @@ class PredictionServer:
         self._export(context.metrics)
 
     def loops(self) -> Sequence[Loop]:
-        """What is to run, beside each other, as long as the agent does."""
         return (
             Loop("prediction training", self.train_when_due, _TICK, _DEADLINE),
             Loop("prediction checkpoints", self.keep, _EVERY, _DEADLINE),
@@ -71,7 +65,6 @@ class PredictionServer:
             await self.train()
 
     async def train(self) -> None:
-        """Learn what was used in the last interval."""
         if self._states.node is None or not self._states.has_synced_pods:
             return
         if not self._has_restored:
@@ -125,7 +118,6 @@ class PredictionServer:
         return forecast
 
     def _export(self, metrics: AgentMetrics) -> None:
-        """Show the latest forecast."""
         labels = ("predictor", "resource", "unit")
         metrics.latest(
             "node_predicted_resource_reclaimable",

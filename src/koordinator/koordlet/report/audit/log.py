@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from koordinator.base.clock import Clock
+from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.options import AuditOptions
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class AuditLog:
         self._size = 0
         self._flushed_at = clock.monotonic() - _FLUSH_SECONDS
         self._failing = False
+        self._said = SaidOnce(logger, over=self._over)
         self.lost_events = 0
         """Events that were dropped for newer ones, since the start."""
 
@@ -90,22 +92,19 @@ class AuditLog:
     def flush(self) -> None:
         """Write what waits, as far as the disk takes it. Call it every few seconds."""
         self._flushed_at = self._clock.monotonic()
-        try:
-            while self._waiting:
-                self._write_some()
-        except OSError as error:
-            if not self._failing:
-                logger.warning("audit log in %s: %s; events wait in memory", self.folder, error)
-            self._failing = True
-            return
-        if self._failing:
-            logger.info(
-                "audit log in %s: written again; events lost since the start: %d", self.folder, self.lost_events
-            )
-            self._failing = False
+        self._failing = False
+        with self._said.round():
+            try:
+                while self._waiting:
+                    self._write_some()
+            except OSError as error:
+                self._failing = True
+                self._said.say(f"audit log in {self.folder}: {error}; events wait in memory", about=self.folder)
+
+    def _over(self, _: object) -> str:
+        return f"audit log in {self.folder}: written again; events lost since the start: {self.lost_events}"
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
         self.flush()
         self._close_file()
 

@@ -31,9 +31,6 @@ _LINE_BYTES: Final = 1 << 20
 class PageTokenError(KoordinatorError):
     """The token is unknown, or has expired."""
 
-    def __init__(self, token: str) -> None:
-        super().__init__(f"invalid pageToken {token}")
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -75,7 +72,7 @@ class AuditPages:
         if token:
             reader = self._readers.get(token)
             if reader is None:
-                raise PageTokenError(token)
+                raise PageTokenError(f"invalid pageToken {token}")
         else:
             token, reader = self._make_token(), self._open()
             self._readers[token] = reader
@@ -93,7 +90,6 @@ class AuditPages:
             self._readers.pop(token).close()
 
     def close(self) -> None:
-        """Close everybody's files."""
         while self._readers:
             self._readers.popitem()[1].close()
 

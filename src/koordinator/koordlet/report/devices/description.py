@@ -89,9 +89,8 @@ def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
         ]
         labels, annotations = _gpu_labels(inventory), {}
     devices += [_rdma(card) for card in inventory.rdma]
-    devices = _distinct(devices, problems)
-    devices.sort(key=lambda device: (device.type, device.minor or 0, device.id))
-    return DeviceReport(tuple(devices), labels, annotations, tuple(problems))
+    ordered = _in_order(_distinct(devices, problems))
+    return DeviceReport(tuple(ordered), labels, annotations, tuple(problems))
 
 
 def _distinct(devices: Iterable[DeviceInfo], problems: list[str]) -> list[DeviceInfo]:

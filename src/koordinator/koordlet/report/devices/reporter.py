@@ -35,7 +35,6 @@ class DeviceSources:
     only_files: bool = False
 
     def take(self) -> Inventory:
-        """All that is there now."""
         xpus = self.files.read()
         gpus = self.nvml.gpus if self.nvml is not None and not (xpus or self.only_files) else ()
         return Inventory(

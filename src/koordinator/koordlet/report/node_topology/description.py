@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode, decode_any, encode, to_document
+from koordinator.api.codec import DecodeError, decode_any, encode, to_document
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.labels import ENABLE_NUMA_RESERVATION, MANAGED_BY
@@ -22,7 +22,7 @@ from koordinator.api.node_reservation import NodeReservation, SystemQoSResource
 from koordinator.api.node_resource_topology import NodeResourceTopology, Zone
 from koordinator.api.resource_names import CPU
 from koordinator.base.errors import KoordinatorError
-from koordinator.koordlet.enforce.strategies.snapshot import cpu_list_or_none, node_reservation
+from koordinator.koordlet.enforce.strategies.snapshot import node_reservation, read_annotation, reserved_cpus
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_object import Document, differing, node_object
 from koordinator.koordlet.report.node_topology.cpu_pools import CPUShares, share_cpus
@@ -57,7 +57,6 @@ class NodeTopology:
     cpus: CPUTopology
     shares: CPUShares
     kubelet: KubeletCPUs
-    topology_policy: str
     zones: tuple[Zone, ...]
     annotations: Mapping[str, Any]
     labels: Mapping[str, str | None]
@@ -75,14 +74,13 @@ def describe(facts: TopologyFacts) -> NodeTopology:
     """NodeTopologyError if an annotation of the Node cannot be read."""
     reservation = _reservation(facts.node, facts.cpus)
     system = _system_qos(facts.node)
-    kept = _kept(reservation, system) | facts.kubelet.kept
+    kept = parse_cpu_list(reservation.reserved_cpus) | reserved_cpus(facts.node) | facts.kubelet.kept
     shares = share_cpus(facts.cpus, facts.pods, facts.of_kubelet, kept)
     label = facts.node.metadata.labels.get(ENABLE_NUMA_RESERVATION) or None
     return NodeTopology(
         cpus=facts.cpus,
         shares=shares,
         kubelet=facts.kubelet,
-        topology_policy=facts.kubelet.topology_policy,
         zones=zones_of(facts.cpus, facts.memory, facts.node, deduct_reserved=label == "true"),
         annotations=_annotations(facts, shares, reservation, system),
         labels={ENABLE_NUMA_RESERVATION: label},
@@ -142,33 +140,23 @@ def _system_qos(node: Node) -> SystemQoSResource | None:
     """None where the Node has no annotations at all, as in the original."""
     if not node.metadata.annotations:
         return None
-    text = node.metadata.annotations.get(annotation_keys.SYSTEM_QOS_RESOURCE)
-    if text is None:
-        return SystemQoSResource()
+    key = annotation_keys.SYSTEM_QOS_RESOURCE
     try:
-        return decode(text, SystemQoSResource)
+        return read_annotation(node.metadata.annotations, key, SystemQoSResource) or SystemQoSResource()
     except DecodeError as error:
-        where = f"metadata.annotations[{annotation_keys.SYSTEM_QOS_RESOURCE}] of the Node"
-        raise NodeTopologyError(f"{where}: {error}") from error
-
-
-def _kept(reservation: NodeReservation, system: SystemQoSResource | None) -> frozenset[int]:
-    """Those of ``kept_cpus`` of a NodeTopology that the Node's annotations name."""
-    exclusive = "" if system is None or system.cpuset_exclusive is False else system.cpuset
-    return parse_cpu_list(reservation.reserved_cpus) | cpu_list_or_none(exclusive)
+        raise NodeTopologyError(f"the Node's {error}") from error
 
 
 _MANAGER: Final = "Koordinator"
 
 
 def new_topology(node: Node, wanted: NodeTopology) -> Document:
-    """The object to create."""
     return node_object(
         NODE_RESOURCE_TOPOLOGIES,
         node,
         {MANAGED_BY: _MANAGER, **wanted.labels},
         {name: _text(document) for name, document in wanted.annotations.items()},
-        topologyPolicies=[wanted.topology_policy],
+        topologyPolicies=[wanted.kubelet.topology_policy],
         zones=to_document(wanted.zones),
     )
 
@@ -190,8 +178,8 @@ def topology_patch(present: NodeResourceTopology, wanted: NodeTopology) -> Docum
         metadata["annotations"] = annotations
     if labels := differing(wanted.labels, present.metadata.labels):
         metadata["labels"] = labels
-    if present.topology_policies != [wanted.topology_policy]:
-        patch["topologyPolicies"] = [wanted.topology_policy]
+    if present.topology_policies != [wanted.kubelet.topology_policy]:
+        patch["topologyPolicies"] = [wanted.kubelet.topology_policy]
     if _own_parts(present.zones) != _own_parts(wanted.zones):
         patch["zones"] = to_document(merged_zones(present.zones, wanted.zones))
         metadata["resourceVersion"] = present.metadata.resource_version
