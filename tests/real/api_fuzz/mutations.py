@@ -47,7 +47,12 @@ class Mutation:
         for step in self.path[:-1]:
             holder = holder[step]
         _CHANGES[self.name](holder, self.path[-1], self.value)
-        return json.dumps(changed, ensure_ascii=False).replace(_TWICE, "").encode()
+        return encoded(changed).replace(_TWICE.encode(), b"")
+
+
+def encoded(value: Any) -> bytes:
+    """As Go clients write it, compact and in the order of the names: the real server compares raw data as text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def _at(holder: Any, step: Any) -> Any:
