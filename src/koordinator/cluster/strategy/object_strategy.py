@@ -118,6 +118,9 @@ class ObjectStrategy:
         labels.update((label, read(obj)) for label, read in self._field_labels.items())
         return labels
 
+    def convert(self, obj: Document) -> None:
+        """What the real server reads further when it converts from the client's version. Raises WrongType."""
+
     def admit(self, obj: Document, context: RequestContext) -> None:
         """What the real server's built-in admission plugins do to a new object."""
 
@@ -146,6 +149,7 @@ class ObjectStrategy:
     def _canonicalize(self, obj: Document) -> None:
         try:
             canonicalize(obj, self._type)
+            self.convert(obj)
         except WrongType as error:
             version = self._api_version.rpartition("/")[2]
             message = f'{self._kind} in version "{version}" cannot be handled as a {self._kind}: {error}'
