@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.schema_values import unknown_members
 from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
 from koordinator.cluster.resource import Cause
 
@@ -97,6 +98,8 @@ def find_unknown(document: Document, of: ObjectType, path: str) -> list[Unknown]
 def _value(value: Any, of: Type, path: str) -> list[Unknown]:
     if of.shape is Shape.OBJECT and isinstance(value, dict):
         return find_unknown(value, of.members, path)
+    if of.name == "Schema":
+        return [Unknown(*found) for found in unknown_members(value, path)]
     if of.shape is Shape.LIST and isinstance(value, list):
         return [found for index, item in enumerate(value) for found in _value(item, of.of, f"{path}[{index}]")]
     if of.shape is Shape.MAP and isinstance(value, dict):
