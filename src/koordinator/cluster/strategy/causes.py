@@ -9,7 +9,7 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.schema_values import unknown_members
-from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
+from koordinator.api.kubernetes_types.table import TYPE_META, ObjectType, Shape, Type
 from koordinator.cluster.resource import Cause
 
 
@@ -87,8 +87,7 @@ def find_unknown(document: Document, of: ObjectType, path: str) -> list[Unknown]
         at = f"{path}.{name}" if path else name
         field = of.fields.get(name)
         if field is None:
-            # An embedded object, such as a claim template, names its own kind.
-            if name not in ("apiVersion", "kind") or "metadata" not in of.fields:
+            if not (of.is_kind and name in TYPE_META):
                 unknown.append(Unknown(document, name, at))
         else:
             unknown += _value(value, field.type, at)
