@@ -105,7 +105,7 @@ def _constraint(constraint: Document, names: set[str], field: str) -> list[Cause
         return causes
     attribute = constraint.get("matchAttribute")
     at = f"{field}.matchAttribute"
-    return causes + (_fully_qualified(attribute, at) if attribute else [required(at)])
+    return causes + (_fully_qualified(attribute, at) if attribute is not None else [required(at)])
 
 
 def _fully_qualified(text: str, field: str) -> list[Cause]:

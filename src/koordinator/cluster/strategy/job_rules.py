@@ -11,7 +11,7 @@ from koordinator.cluster.cron_schedule import ScheduleError, parse_schedule, tim
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import go_quoted, invalid, not_supported, required
 from koordinator.cluster.strategy.metadata import validate_label_selector
-from koordinator.cluster.strategy.rules import IMMUTABLE, Rules, choice, not_negative, one_of, optional
+from koordinator.cluster.strategy.rules import IMMUTABLE, Rules, choice, not_negative, one_of, one_of_if_set, optional
 from koordinator.cluster.strategy.workload_rules import check_template, matches
 
 _PODS_LIMIT: Final = 100_000
@@ -31,7 +31,7 @@ def _counts(spec: str) -> Rules:
                 "backoffLimitPerIndex", "maxFailedIndexes",
             )
         ),
-        (f"{spec}.completionMode", optional("NonIndexed", "Indexed")),
+        (f"{spec}.completionMode", one_of_if_set("NonIndexed", "Indexed")),
     )  # fmt: skip
 
 

@@ -33,10 +33,10 @@ def check_volume(volume: Document, spec: Document, field: str) -> list[Cause]:
 def check_own_claims(pod: str, spec: Document, field: str) -> list[Cause]:
     """The claims that ephemeral volumes make are named after the pod, which may make their names too long."""
     return [
-        invalid(f"{field}[{index}].name", volume.get("name") or "", f"PVC name {go_quoted(claimed)}: {detail}")
+        invalid(f"{field}[{index}].name", volume["name"], f"PVC name {go_quoted(claimed)}: {detail}")
         for index, volume in enumerate(spec.get("volumes") or ())
-        if pod and volume.get("ephemeral") is not None
-        for claimed in (f"{pod}-{volume.get('name') or ''}",)
+        if pod and volume.get("name") and volume.get("ephemeral") is not None
+        for claimed in (f"{pod}-{volume['name']}",)
         for detail in dns_subdomain(claimed)
     ]
 

@@ -248,9 +248,7 @@ def stateful_set(obj: Document, old: Document | None) -> list[Cause]:
         causes.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
     causes += _stateful_strategy(spec["updateStrategy"], "spec.updateStrategy") + _STATEFUL.check(obj)
     causes += _stateful_template(spec)
-    if old is None:
-        causes += not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
-    if name := spec.get("serviceName"):
+    if old is None and (name := spec.get("serviceName")):
         causes += [invalid("spec.serviceName", name, detail) for detail in dns_label(name)]
     for index, claim in enumerate((spec.get("volumeClaimTemplates") or ()) if old is None else ()):
         causes += claim_spec.check(claim["spec"], f"spec.volumeClaimTemplates[{index}].spec")
