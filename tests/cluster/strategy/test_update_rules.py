@@ -124,7 +124,7 @@ def test_job(path: list[str], value: Any, causes: list[tuple[str, str]]) -> None
 
 @pytest.mark.parametrize(
     ("status", "size", "is_refused"),
-    [(_BOUND, "1Gi", True), (_BOUND, "1025Mi", False), (_BOUND, "3Gi", False), ({"phase": "Bound"}, "1", False)],
+    [(_BOUND, "1Gi", True), (_BOUND, "1025Mi", False), ({"phase": "Bound"}, "1", False)],
 )
 def test_a_claim_shrinks_to_no_less_than_it_has_got(status: Document, size: str, is_refused: bool) -> None:
     refusal = ("spec.resources.requests.storage", "Forbidden: field can not be less than status.capacity")
@@ -146,6 +146,16 @@ def test_a_scope_that_is_there_twice_counts_once() -> None:
 def test_stateful_set_keeps_its_claims_as_they_are(status: Document, is_refused: bool) -> None:
     found = _refused(_stored(_STATEFUL), ["spec", "volumeClaimTemplates", 0, "status"], status)
     assert [field for field, _ in found] == (["spec"] if is_refused else [])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "is_refused"), [("revisionHistoryLimit", -1, False), ("serviceName", "?", True)]
+)
+def test_stateful_set_says_of_a_change_that_it_is_one(field: str, value: Any, is_refused: bool) -> None:
+    """Nothing else: neither whether the name is good, nor that no history has less than no revisions."""
+    assert [where for where, _ in _refused(_stored(_STATEFUL), ["spec", field], value)] == (
+        ["spec"] if is_refused else []
+    )
 
 
 def test_the_name_of_a_definition_is_looked_at_once() -> None:
