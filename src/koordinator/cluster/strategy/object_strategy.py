@@ -21,6 +21,7 @@ from koordinator.cluster.strategy.metadata import (
     validate_metadata,
 )
 from koordinator.cluster.strategy.rules import Check
+from koordinator.cluster.strategy.status_rules import check_counts
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 
 FieldLabels = Mapping[str, Callable[[Document], str]]
@@ -99,7 +100,7 @@ class ObjectStrategy:
         return causes + self.check(obj, old)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
-        return self.validate(obj, old)
+        return self.validate(obj, old) + check_counts(self._kind, obj, old)
 
     def unknown_fields(self, obj: Document) -> list[str]:
         return unknown_fields(obj, self._type)
