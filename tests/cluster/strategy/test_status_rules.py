@@ -16,6 +16,16 @@ _TOO_MANY = "cannot be greater than"
         ("Deployment", {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 1}, {}),
         ("Deployment", {"unavailableReplicas": -1}, {"unavailableReplicas": "must be greater than or equal to 0"}),
         ("ReplicaSet", {"replicas": 1, "readyReplicas": 2}, {"readyReplicas": f"{_TOO_MANY} status.replicas"}),
+        (
+            "ReplicaSet",
+            {"replicas": -1},
+            {
+                "replicas": "must be greater than or equal to 0",
+                **dict.fromkeys(
+                    ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), f"{_TOO_MANY} status.replicas"
+                ),
+            },
+        ),
         ("ReplicaSet", {"replicas": 1, "availableReplicas": 1}, {"availableReplicas": f"{_TOO_MANY} readyReplicas"}),
         (
             "StatefulSet",

@@ -14,6 +14,15 @@ KNOWN: Final[tuple[tuple[str, str], ...]] = (
     (r"Pod spec\.containers\[\]\.resources\..*", "amounts of more than 63 bits are not whole numbers"),
     (r"Pod spec\.activeDeadlineSeconds", "two rules of an update in one"),
     (r"Pod spec\.serviceAccountName", "no account is filled in, so that its absence is no fault"),
+    (
+        r"CustomResourceDefinition .*\.openAPIV3Schema\.properties\..*",
+        "a null in a list that a strategic merge patch replaces is dropped",
+    ),
+    (r"LimitRange spec\.limits\[\]\.\w+\.\w+", "a null in a list that a strategic merge patch replaces is dropped"),
+    (
+        r"ResourceSlice spec\.devices\[\]\.(attributes|capacity)\.\w+",
+        "a null in a list that a strategic merge patch replaces is dropped",
+    ),
     (r"Namespace status\.phase", "is stored as it is sent"),
     (r"Pod status\.(podIPs?|qosClass)(\[\])?(\..*)?", "addresses are not counted by family, and the class is kept"),
     (r"PodDisruptionBudget status\.conditions(\[\])?(\..*)?", "conditions are stored as they are sent"),

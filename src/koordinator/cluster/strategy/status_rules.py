@@ -62,7 +62,7 @@ def check_counts(kind: str, obj: Document, old: Document) -> list[Cause]:
     status, before = obj.get("status") or {}, old.get("status") or {}
     causes = [cause for name in counts.names for cause in not_negative(status.get(name), f"status.{name}")]
     causes += [
-        invalid(f"status.{name}", status[name], "cannot be greater than status.replicas")
+        invalid(f"status.{name}", status.get(name) or 0, "cannot be greater than status.replicas")
         for name in counts.parts
         if (status.get(name) or 0) > (status.get("replicas") or 0)
     ]
