@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -47,12 +47,12 @@ class ServiceAddresses:
     def __init__(self, storage: Storage, services: Resource, random: Random) -> None:
         self._random = random
         self._prefix = services.storage_prefix()
-        self._stored: dict[str, frozenset[Claim]] = {}
+        self._stored: dict[str, _Holding] = {}
         """By the keys of the Services."""
         self._holders: Counter[Claim] = Counter()
         self._held: list[set[Claim]] = []
         for stored in storage.list(self._prefix).items:
-            self._set(stored.key, _stored_claims(stored))
+            self._set(stored.key, _holding_of(stored))
         storage.observe(self._follow)
 
     def holding(self, target: Target) -> AbstractContextManager[Allocate]:
@@ -72,7 +72,10 @@ class ServiceAddresses:
 
     def _allocate(self, target: Target, service: Document, held: set[Claim]) -> None:
         spec = service["spec"]
-        own = self._stored.get(target.key, frozenset()) if target.name else frozenset()
+        before = self._stored.get(target.key, _NOTHING) if target.name else _NOTHING
+        # A port for health checks may not change, which is for the rules of the kind to say.
+        health = spec.get("healthCheckNodePort") if before.has_health_port else None
+        own = before.claims | _all_claims((), (health,))
         if not _lacks(spec) and _claims(spec) <= own:
             return
 
@@ -88,16 +91,26 @@ class ServiceAddresses:
         for change in changes:
             if change.key.startswith(self._prefix):
                 is_gone = change.type == "deleted"
-                self._set(change.key, frozenset() if is_gone else _stored_claims(change.current))
+                self._set(change.key, _NOTHING if is_gone else _holding_of(change.current))
 
-    def _set(self, key: str, claims: frozenset[Claim]) -> None:
-        for claim in self._stored.pop(key, ()):
+    def _set(self, key: str, holding: _Holding) -> None:
+        for claim in self._stored.pop(key, _NOTHING).claims:
             self._holders[claim] -= 1
             if not self._holders[claim]:
                 del self._holders[claim]
-        self._holders.update(claims)
-        if claims:
-            self._stored[key] = claims
+        self._holders.update(holding.claims)
+        if holding.claims:
+            self._stored[key] = holding
+
+
+class _Holding(NamedTuple):
+    """What a stored Service has."""
+
+    claims: frozenset[Claim] = frozenset()
+    has_health_port: bool = False
+
+
+_NOTHING: Final = _Holding()
 
 
 class _Port(msgspec.Struct, rename="camel"):
@@ -118,16 +131,15 @@ class _Service(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Service).decode
 
 
-def _stored_claims(stored: Stored) -> frozenset[Claim]:
-    """None of what cannot be read, which only a damaged store has."""
+def _holding_of(stored: Stored) -> _Holding:
+    """Nothing where it cannot be read, which only a damaged store has."""
     try:
         spec = _decode(stored.value).spec
     except msgspec.DecodeError:
-        return frozenset()
-    return _all_claims(
-        [spec.cluster_ip, *(spec.cluster_ips or ())],
-        [spec.health_check_node_port, *(port.node_port for port in spec.ports or ())],
-    )
+        return _NOTHING
+    addresses = [spec.cluster_ip, *(spec.cluster_ips or ())]
+    ports = [spec.health_check_node_port, *(port.node_port for port in spec.ports or ())]
+    return _Holding(_all_claims(addresses, ports), bool(spec.health_check_node_port))
 
 
 def _all_claims(addresses: Iterable[str | None], ports: Iterable[int | None]) -> frozenset[Claim]:

@@ -93,6 +93,20 @@ async def test_an_update_keeps_what_it_does_not_mention_and_drops_what_the_type_
 
 
 @asynchronous
+async def test_the_port_for_health_checks_stays() -> None:
+    """Another one is refused as a change, before anybody asks whether it is free."""
+    client = InMemoryApi().client()
+    await _create(client, "web", type="LoadBalancer", externalTrafficPolicy="Local")
+    immutable = ("spec.healthCheckNodePort", "Forbidden: field is immutable")
+    out_of_range = ("spec.healthCheckNodePort", "Invalid value: 70000: must be between 1 and 65535, inclusive")
+    for port, causes in ((40, [immutable]), (70_000, [out_of_range, immutable])):
+        patch = {"spec": {"healthCheckNodePort": port}}
+        with pytest.raises(ApiStatusError) as refused:
+            await client.patch(SERVICES, "web", patch, PatchType.MERGE, "default")
+        assert [(each.field, each.message) for each in refused.value.details.causes] == causes
+
+
+@asynchronous
 async def test_what_cannot_be_read_takes_nothing_and_what_others_stored_is_taken() -> None:
     api = InMemoryApi()
     for name, spec in (("odd", {"clusterIP": 5}), ("old", {"clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10"]})):

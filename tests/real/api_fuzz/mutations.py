@@ -47,7 +47,30 @@ class Mutation:
         for step in self.path[:-1]:
             holder = holder[step]
         _CHANGES[self.name](holder, self.path[-1], self.value)
-        return json.dumps(changed, ensure_ascii=False).replace(_TWICE, "").encode()
+        return encoded(changed).replace(_TWICE.encode(), b"")
+
+
+def json_patch(mutation: Mutation, document: Document) -> bytes:
+    """The change as RFC 6902 has it; what cannot be there twice is removed twice."""
+    value: Any = document
+    for step in mutation.path:
+        value = value[step]
+    path = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in mutation.path)
+    remove = {"op": "remove", "path": path}
+    operations: dict[str, Any] = {
+        "set": [{"op": "replace", "path": path, "value": mutation.value}],
+        "delete": [remove],
+        "unknown": [{"op": "add", "path": f"{path}/unknownField", "value": mutation.value}],
+        "twice": [remove, remove],
+    }
+    if mutation.name == "repeat":
+        return encoded([{"op": "add", "path": f"{path}/-", "value": value[0]}])
+    return encoded(operations[mutation.name])
+
+
+def encoded(value: Any) -> bytes:
+    """As Go clients write it, compact and in the order of the names: the real server compares raw data as text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def _at(holder: Any, step: Any) -> Any:
@@ -82,9 +105,10 @@ def shown(path: Path) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
-def choose(document: Document, random: Random) -> Mutation:
-    """A change of one place; each place of the object is as likely as any other."""
-    path, value = random.choice([(p, v) for p, v in _places(document, ()) if p[0] not in ("apiVersion", "kind")])
+def choose(document: Document, random: Random, root: str = "") -> Mutation:
+    """A change of one place; each place of the object, or of what ``root`` names in it, is as likely as any other."""
+    places = [(p, v) for p, v in _places(document, ()) if p[0] not in ("apiVersion", "kind")]
+    path, value = random.choice([(p, v) for p, v in places if root in ("", p[0])])
     return random.choice(list(_mutations(path, value)))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from koordinator.api.base64_text import Base64Error, decode_base64, encode_base64
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.schema_values import check_schema
-from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, go_names
+from koordinator.api.kubernetes_types.table import TYPE_META, Field, ObjectType, Shape, Type, go_names
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.base.errors import KoordinatorError
@@ -101,9 +101,11 @@ def _object(value: Document, of: ObjectType, struct: str, path: str) -> None:
     # A type has far more fields than an object of it: what is given leads, not what could be.
     for name in list(value):
         field = of.fields.get(name)
-        if field is None:
-            continue
         given = value[name]
+        if field is None:
+            if name in TYPE_META and of.is_kind and given is not None and type(given) is not str:
+                raise _mismatch(given, struct, f"{path}.TypeMeta.{name}".lstrip("."), "string")
+            continue
         if given is None:
             del value[name]
             continue

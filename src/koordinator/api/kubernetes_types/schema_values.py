@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from koordinator.api.document import Document
@@ -34,6 +34,32 @@ _SCALARS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
         (bool, "bool"),
     ),
 }  # fmt: skip
+
+_OTHERS: Final = (
+    "additionalItems", "additionalProperties", "default", "dependencies", "enum", "example", "externalDocs", "items",
+    "not", "required", "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+)  # fmt: skip
+MEMBERS: Final = frozenset((*_MAPS, *_LISTS, *_SCALARS, *_OTHERS))
+"""All that a schema may say."""
+
+
+def unknown_members(schema: Any, path: str) -> Iterator[tuple[Document, str, str]]:
+    """(holder, name, path) of what is none of its members; not below ``items`` and the like, where Go does not look
+    for it either, since their types read themselves."""
+    if not isinstance(schema, dict):
+        return
+    for key, member in schema.items():
+        at = f"{path}.{key}"
+        if key not in MEMBERS:
+            yield schema, key, at
+        elif key in _MAPS and isinstance(member, dict):
+            for name, inner in member.items():
+                yield from unknown_members(inner, f"{at}.{name}")
+        elif key in _LISTS and isinstance(member, list):
+            for index, inner in enumerate(member):
+                yield from unknown_members(inner, f"{at}[{index}]")
+        elif key == "not":
+            yield from unknown_members(member, at)
 
 
 def check_schema(value: Any, struct: str, path: str, refuse: Refuse) -> Any:

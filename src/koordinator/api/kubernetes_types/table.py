@@ -77,6 +77,10 @@ class Field:
     """The Go struct, such as ``VolumeSource``, whose field it is, where that is embedded in the type."""
 
 
+TYPE_META: Final = ("apiVersion", "kind")
+"""What the table leaves out of all kinds."""
+
+
 @dataclass(frozen=True, eq=False)
 class ObjectType:
     name: str
@@ -85,6 +89,11 @@ class ObjectType:
     """Protobuf number -> type whose fields appear in this one's JSON."""
     atomic: bool = False
     """Server-side apply owns it as a whole."""
+
+    @cached_property
+    def is_kind(self) -> bool:
+        """Whether its objects say which kind they are of, wherever they stand: claims in a StatefulSet do, too."""
+        return self.name in _table().kinds.values()
 
     @cached_property
     def by_number(self) -> dict[int, Field]:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
+from koordinator.api.kubernetes_types.schema_values import unknown_members
+from koordinator.api.kubernetes_types.table import TYPE_META, ObjectType, Shape, Type
 from koordinator.cluster.resource import Cause
 
 
@@ -86,8 +87,7 @@ def find_unknown(document: Document, of: ObjectType, path: str) -> list[Unknown]
         at = f"{path}.{name}" if path else name
         field = of.fields.get(name)
         if field is None:
-            # An embedded object, such as a claim template, names its own kind.
-            if name not in ("apiVersion", "kind") or "metadata" not in of.fields:
+            if not (of.is_kind and name in TYPE_META):
                 unknown.append(Unknown(document, name, at))
         else:
             unknown += _value(value, field.type, at)
@@ -97,6 +97,8 @@ def find_unknown(document: Document, of: ObjectType, path: str) -> list[Unknown]
 def _value(value: Any, of: Type, path: str) -> list[Unknown]:
     if of.shape is Shape.OBJECT and isinstance(value, dict):
         return find_unknown(value, of.members, path)
+    if of.name == "Schema":
+        return [Unknown(*found) for found in unknown_members(value, path)]
     if of.shape is Shape.LIST and isinstance(value, list):
         return [found for index, item in enumerate(value) for found in _value(item, of.of, f"{path}[{index}]")]
     if of.shape is Shape.MAP and isinstance(value, dict):

@@ -8,7 +8,7 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.names import data_key, dns_subdomain, port_name
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import forbidden, invalid, not_found, not_supported, required
+from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
 from koordinator.cluster.strategy.field_reference import environment_fields, field_reference, resource_reference
 from koordinator.cluster.strategy.rules import (
     Rules,
@@ -269,10 +269,10 @@ def _security(context: Document, field: str) -> list[Cause]:
 def _resize(policies: list[Document], field: str) -> list[Cause]:
     causes: list[Cause] = []
     seen: set[str] = set()
-    for policy in policies:
+    for index, policy in enumerate(policies):
         resource, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if resource in seen:
-            causes.append(Cause("FieldValueDuplicate", field, f'Duplicate value: "{resource}"'))
+            causes.append(duplicate(f"{field}[{index}]", resource))
         seen.add(resource)
         for value, allowed in ((resource, ("cpu", "memory")), (restart, ("NotRequired", "RestartContainer"))):
             if not value:

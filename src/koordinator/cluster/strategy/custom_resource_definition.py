@@ -44,13 +44,13 @@ def check_group_and_scope(spec: Document) -> list[Cause]:
 def check_names(names: Document) -> list[Cause]:
     causes = [required(f"spec.names.{name}") for name in _REQUIRED if not names.get(name)]
     for name in ("plural", "singular"):
-        causes += _label(f"spec.names.{name}", names.get(name) or "")
+        causes += _label(f"spec.names.{name}", names[name]) if names.get(name) else []
     for name in ("kind", "listKind"):
         if errors := dns_1035_label(names[name].lower()) if names.get(name) else []:
             causes.append(invalid(f"spec.names.{name}", names[name], _MIXED + ",".join(errors)))
     for name in ("shortNames", "categories"):
         for index, value in enumerate(names.get(name) or ()):
-            causes += _label(f"spec.names.{name}[{index}]", value)
+            causes += _label(f"spec.names.{name}[{index}]", value or "")
     if names.get("kind") and names["kind"] == names.get("listKind"):
         causes.append(invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same"))
     return causes
@@ -94,7 +94,7 @@ def _check_review_versions(versions: list[str], field: str) -> list[Cause]:
 
 
 def _label(field: str, value: str) -> list[Cause]:
-    errors = dns_1035_label(value) if value else []
+    errors = dns_1035_label(value)
     return [invalid(field, value, ",".join(errors))] if errors else []
 
 
@@ -121,8 +121,7 @@ def schema_of(version: Document) -> Document | None:
     return schema
 
 
-def check_versions(versions: list[Document], old: list[Document]) -> list[Cause]:
-    """``old`` are the versions as they were: a schema is checked when it is new."""
+def check_versions(versions: list[Document]) -> list[Cause]:
     causes: list[Cause] = []
     names = [version.get("name") or "" for version in versions]
     if len(set(names)) < len(names):
@@ -132,22 +131,31 @@ def check_versions(versions: list[Document], old: list[Document]) -> list[Cause]
     for index, version in enumerate(versions):
         if errors := dns_1035_label(names[index]):
             causes.append(invalid(f"spec.versions[{index}].name", names[index], ",".join(errors)))
-            # The first version lies beside the others, too.
-            causes += [] if index else [invalid("spec.version", names[index], ",".join(errors))]
-        if not schema_of(version):
+            # The first version lies beside the others, too, if it has a name.
+            if names[index] and not index:
+                causes.append(invalid("spec.version", names[index], ",".join(errors)))
+        if schema_of(version) is None:
             causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
         causes += _check_deprecation(version, f"spec.versions[{index}].deprecationWarning")
-    return causes + _check_schemas(versions, old) + _check_columns(versions) + _check_scales(versions)
+    return causes
+
+
+def check_parts(versions: list[Document], old: list[Document]) -> list[Cause]:
+    """What the versions say of schemas, columns and scales. ``old`` are the versions as they were: a schema is checked
+    when it is new."""
+    return _check_schemas(versions, old) + _check_columns(versions) + _check_scales(versions)
 
 
 def check_stored_versions(stored: list[str], versions: list[Document]) -> list[Cause]:
     """No version may go that there might be objects of."""
     if not stored:
         return [invalid(_STORED, None, "must have at least one stored version")]
+    names = [version.get("name") for version in versions]
+    # A second version of the same name finds the stored one taken.
     causes = [
-        invalid(_STORED, stored, f"must have the storage version {version.get('name')}")
-        for version in versions
-        if version.get("storage") and version.get("name") not in stored
+        invalid(_STORED, stored, f"must have the storage version {name}")
+        for index, (name, version) in enumerate(zip(names, versions, strict=True))
+        if version.get("storage") and (name not in stored or name in names[:index])
     ]
     served = {version.get("name") for version in versions}
     for index, name in enumerate(stored):
@@ -186,7 +194,7 @@ def _check_schemas(versions: list[Document], old: list[Document]) -> list[Cause]
         schema = said.get("openAPIV3Schema")
         status = _has_status(version) or (path == "spec.validation" and any(map(_has_status, versions)))
         found = [version.get("name"), schema, _has_status(version)]
-        if schema and not any(same(found, former) for former in known):
+        if schema is not None and not any(same(found, former) for former in known):
             causes += definition_causes(schema, f"{path}.openAPIV3Schema", status=status)
     return causes
 
@@ -273,7 +281,8 @@ _ACCEPTED: Final = (
 def _definition(spec: Document) -> None:
     names = spec["names"]
     default_each(names, "singular", (names.get("kind") or "").lower())
-    default_each(names, "listKind", f"{names.get('kind') or ''}List")
+    if names.get("kind"):
+        default_each(names, "listKind", f"{names['kind']}List")
     conversion = spec.setdefault("conversion", {"strategy": "None"})
     service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service:
@@ -323,12 +332,11 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
         spec, before = obj["spec"], old["spec"] if old is not None else {}
         names, group, versions = spec["names"], spec.get("group") or "", spec.get("versions") or []
         causes: list[Cause] = []
-        if obj["metadata"].get("name") != f"{names.get('plural')}.{group}":
-            detail = 'must be spec.names.plural+"."+spec.group'
-            causes.append(invalid("metadata.name", obj["metadata"].get("name"), detail))
+        name = obj["metadata"].get("name")
+        if old is None and name and name != f"{names.get('plural') or ''}.{group}":
+            causes.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
         causes += check_group_and_scope(spec)
-        causes += check_versions(versions, before.get("versions") or [])
-        causes += check_names(names)
+        causes += check_versions(versions) + check_names(names) + check_parts(versions, before.get("versions") or [])
         causes += check_conversion(spec["conversion"], before.get("conversion") or {}) if spec.get("conversion") else []
         causes += check_stored_versions((obj.get("status") or {}).get("storedVersions") or [], versions)
         if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):

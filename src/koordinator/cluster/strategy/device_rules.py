@@ -9,7 +9,7 @@ from koordinator.api.names import c_identifier, dns_label, dns_subdomain
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, invalid, not_supported, required, too_long
 from koordinator.cluster.strategy.metadata import validate_labels
-from koordinator.cluster.strategy.rules import IMMUTABLE, immutable, required_name
+from koordinator.cluster.strategy.rules import IMMUTABLE, immutable, longest, required_name
 from koordinator.cluster.strategy.storage_rules import driver_name
 
 _ALLOCATION_MODES: Final = ("All", "ExactCount")
@@ -19,6 +19,7 @@ _UNKNOWN_REQUEST: Final = (
 )
 _ONE_NODE: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _POOL_NAME_LIMIT: Final = 253
+_IDENTIFIER_LIMIT: Final = 32
 
 
 # Claims.
@@ -104,16 +105,20 @@ def _constraint(constraint: Document, names: set[str], field: str) -> list[Cause
         return causes
     attribute = constraint.get("matchAttribute")
     at = f"{field}.matchAttribute"
-    return causes + (_fully_qualified(attribute, at) if attribute else [required(at)])
+    return causes + (_fully_qualified(attribute, at) if attribute is not None else [required(at)])
 
 
 def _fully_qualified(text: str, field: str) -> list[Cause]:
     domain, slash, name = text.partition("/")
     if not slash:
         detail = "a fully qualified name must be a domain and a name separated by a slash"
-        return [*(invalid(field, text, wrong) for wrong in c_identifier(text)), invalid(field, text, detail)]
+        return [*_identifier(text, field), invalid(field, text, detail)]
     causes = [invalid(field, domain, wrong) for wrong in dns_subdomain(domain)] if domain else [required(field)]
-    return causes + ([invalid(field, name, wrong) for wrong in c_identifier(name)] if name else [required(field)])
+    return causes + (_identifier(name, field) if name else [required(field)])
+
+
+def _identifier(text: str, field: str) -> list[Cause]:
+    return longest(_IDENTIFIER_LIMIT)(text, field) + [invalid(field, text, wrong) for wrong in c_identifier(text)]
 
 
 # Slices.
@@ -174,8 +179,10 @@ def _node(spec: Document) -> list[Cause]:
 
 
 def _attributes(attributes: dict[str, Any], field: str) -> list[Cause]:
-    return [
-        invalid(f"{field}[{name}]", value or {}, "exactly one value must be specified")
-        for name, value in attributes.items()
-        if sum((value or {}).get(kind) is not None for kind in ("int", "bool", "string", "version")) != 1
-    ]
+    causes: list[Cause] = []
+    for name, value in attributes.items():
+        given = [kind for kind in ("int", "bool", "string", "version") if (value or {}).get(kind) is not None]
+        if len(given) != 1:
+            shown = value if given else ""
+            causes.append(invalid(f"{field}[{name}]", shown, "exactly one value must be specified"))
+    return causes

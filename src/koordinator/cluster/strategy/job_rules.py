@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from koordinator.api.document import Document, same
 from koordinator.api.names import dns_label, label_key
 from koordinator.cluster.cron_schedule import ScheduleError, parse_schedule, time_zone
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import invalid, not_supported, required
-from koordinator.cluster.strategy.rules import IMMUTABLE, Rules, choice, not_negative, one_of, optional
+from koordinator.cluster.strategy.causes import go_quoted, invalid, not_supported, required
+from koordinator.cluster.strategy.metadata import validate_label_selector
+from koordinator.cluster.strategy.rules import IMMUTABLE, Rules, choice, not_negative, one_of, one_of_if_set, optional
 from koordinator.cluster.strategy.workload_rules import check_template, matches
 
 _PODS_LIMIT: Final = 100_000
 """Of an indexed Job, which keeps the state of each index."""
+_PREFIXES: Final = ("", "batch.kubernetes.io/")
+"""Of the labels of a Job's pods; those without one are older."""
 _NAME_LIMIT: Final = 52
 """Of a CronJob, whose Jobs append eleven characters."""
 
@@ -27,7 +31,7 @@ def _counts(spec: str) -> Rules:
                 "backoffLimitPerIndex", "maxFailedIndexes",
             )
         ),
-        (f"{spec}.completionMode", optional("NonIndexed", "Indexed")),
+        (f"{spec}.completionMode", one_of_if_set("NonIndexed", "Indexed")),
     )  # fmt: skip
 
 
@@ -46,31 +50,35 @@ _FROZEN: Final = (
 
 def job(obj: Document, old: Document | None) -> list[Cause]:
     spec = obj["spec"]
-    causes = _JOB.check(obj) + _job_spec(spec, "spec") + _selector(obj, spec)
-    if spec.get("completionMode") == "Indexed" and old is None:
-        causes += _pod_name(obj["metadata"].get("name") or "", spec.get("completions"))
+    causes = _generated(obj["metadata"], spec) + _JOB.check(obj) + _job_spec(spec, "spec") + _selector(spec)
+    if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
+        causes += _pod_name(obj["metadata"].get("name") or "", spec["completions"])
     return causes if old is None else causes + _job_update(spec, old)
 
 
-def _pod_name(name: str, completions: Any) -> list[Cause]:
+def _pod_name(name: str, completions: int) -> list[Cause]:
     """The name of the last pod must be a host name."""
-    longest = f"{name}-{completions - 1}" if completions else name
+    longest = f"{name}-{completions - 1}"
     detail = "will not able to create pod with invalid DNS label: "
     return [invalid("metadata.name", name, f"{detail}{longest}")] if dns_label(longest) else []
 
 
 def _job_update(spec: Document, before: Document) -> list[Cause]:
-    causes: list[Cause] = []
     old = before["spec"]
     is_new = bool(old.get("suspend")) and not (before.get("status") or {}).get("startTime")
     frozen = [name for name in _FROZEN if name != "template" or not (is_new and _differ_in_placement(spec, old))]
-    if spec.get("completions") != old.get("completions"):
-        together = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-        if not together:
-            causes.append(invalid("spec.completions", spec.get("completions"), IMMUTABLE))
-    return causes + [
+    return _completions_update(spec, old) + [
         invalid(f"spec.{name}", spec.get(name), IMMUTABLE) for name in frozen if not same(spec.get(name), old.get(name))
     ]
+
+
+def _completions_update(spec: Document, old: Document) -> list[Cause]:
+    """Indexed Jobs grow and shrink; whether they have completions at all is asked elsewhere."""
+    completions, is_indexed = spec.get("completions"), spec.get("completionMode") == "Indexed"
+    if completions == old.get("completions") or (is_indexed and completions in (None, spec.get("parallelism"))):
+        return []
+    detail = "can only be modified in tandem with spec.parallelism" if is_indexed else IMMUTABLE
+    return [invalid("spec.completions", completions, detail)]
 
 
 def _differ_in_placement(spec: Document, old: Document) -> bool:
@@ -84,26 +92,38 @@ def _differ_in_placement(spec: Document, old: Document) -> bool:
     return same(*trimmed)
 
 
-def _selector(obj: Document, spec: Document) -> list[Cause]:
-    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    causes = [] if spec.get("selector") is not None else [required("spec.selector")]
-    if not spec.get("manualSelector"):
-        causes += _generated_labels(obj["metadata"], labels or {})
-    if not matches(spec.get("selector"), labels or {}):
+def _labels(spec: Document) -> Document | None:
+    found: Document | None = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    return found
+
+
+def _selector(spec: Document) -> list[Cause]:
+    selector, labels = spec.get("selector"), _labels(spec)
+    wrong = validate_label_selector(selector or {}, "spec.selector")
+    causes = wrong if selector is not None else [required("spec.selector")]
+    if not wrong and not matches(selector, labels or {}):
         causes.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
     return causes
 
 
-def _generated_labels(metadata: Document, labels: Document) -> list[Cause]:
+def _generated(metadata: Document, spec: Document) -> list[Cause]:
+    """Whether the selector and the labels are those that the server gives to a Job."""
+    selector, labels = spec.get("selector"), _labels(spec) or {}
+    if spec.get("manualSelector") or selector is None:
+        return []
+    uid, name = metadata.get("uid") or "", metadata.get("name") or ""
+    given = {
+        f"{prefix}{key}": value for prefix in _PREFIXES for key, value in (("controller-uid", uid), ("job-name", name))
+    }
     causes: list[Cause] = []
-    for prefix in ("", "batch.kubernetes.io/"):
-        for key, wanted in (("controller-uid", metadata.get("uid")), ("job-name", metadata.get("name"))):
-            name = f"{prefix}{key}"
-            field, detail = f"spec.template.metadata.labels[{name}]", f"must be '{wanted or ''}'"
-            if name not in labels:
-                causes.append(required(field, detail))
-            elif labels[name] != (wanted or ""):
-                causes.append(invalid(field, labels, detail))
+    for key, wanted in given.items():
+        field, detail = f"spec.template.metadata.labels[{key}]", f"must be '{wanted}'"
+        if key not in labels:
+            causes.append(required(field, detail))
+        elif labels[key] != wanted:
+            causes.append(invalid(field, labels, detail))
+    if not validate_label_selector(selector, "spec.selector") and not matches(selector, given):
+        causes.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
     return causes
 
 
@@ -113,22 +133,20 @@ def _job_spec(spec: Document, field: str) -> list[Cause]:
     at = f"{field}.template.spec.restartPolicy"
     causes = _indexed(spec, field)
     if spec.get("podFailurePolicy") is not None:
-        causes += _failure_policy(spec["podFailurePolicy"], template, f"{field}.podFailurePolicy")
-        if policy != "Never":
-            detail = 'only "Never" is supported when podFailurePolicy is specified'
-            causes.append(invalid(at, policy, detail))
+        causes += _failure_policy(spec, template, f"{field}.podFailurePolicy")
         if spec.get("podReplacementPolicy") not in (None, "Failed"):
             causes.append(not_supported(f"{field}.podReplacementPolicy", spec["podReplacementPolicy"], ("Failed",)))
     else:
         policies = ("Failed", "TerminatingOrFailed")
         causes += optional(*policies)(spec.get("podReplacementPolicy"), f"{field}.podReplacementPolicy")
-    if spec.get("successPolicy") is not None:
-        causes += _success_policy(spec["successPolicy"], f"{field}.successPolicy")
+    causes += _success_policy(spec, f"{field}.successPolicy")
     causes += check_template(template, f"{field}.template")
     if policy in ("", "Always"):
         causes.append(required(at, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         causes.append(not_supported(at, policy, ("OnFailure", "Never")))
+    elif policy != "Never" and spec.get("podFailurePolicy") is not None:
+        causes.append(invalid(at, policy, 'only "Never" is supported when podFailurePolicy is specified'))
     return causes
 
 
@@ -139,11 +157,10 @@ def _indexed(spec: Document, field: str) -> list[Cause]:
     if failed is not None and spec.get("backoffLimitPerIndex") is None:
         causes.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if spec.get("completionMode") != "Indexed":
-        detail = "requires indexed completion mode"
         return causes + [
-            invalid(f"{field}.{name}", spec[name], detail)
-            for name in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
-            if spec.get(name) is not None and spec.get("completionMode") == "NonIndexed"
+            invalid(f"{field}.{name}", spec[name], _NEEDS_INDEXES)
+            for name in ("backoffLimitPerIndex", "maxFailedIndexes")
+            if spec.get(name) is not None and spec.get("completionMode") in (None, "NonIndexed")
         ]
     if completions is None:
         causes.append(required(f"{field}.completions", "when completion mode is Indexed"))
@@ -175,20 +192,23 @@ def _named_choice(value: str, field: str, allowed: tuple[str, ...]) -> list[Caus
     return [] if value in allowed else [not_supported(field, value, allowed)]
 
 
-def _failure_policy(policy: Document, template: Document, field: str) -> list[Cause]:
-    spec = template.get("spec") or {}
-    containers = {c.get("name") for group in ("containers", "initContainers") for c in spec.get(group) or ()}
+def _failure_policy(spec: Document, template: Document, field: str) -> list[Cause]:
+    pod = template.get("spec") or {}
+    containers = {c.get("name") for group in ("containers", "initContainers") for c in pod.get(group) or ()}
     causes: list[Cause] = []
-    for index, rule in enumerate(policy.get("rules") or ()):
+    for index, rule in enumerate(spec["podFailurePolicy"].get("rules") or ()):
         at = f"{field}.rules[{index}]"
         causes += _named_choice(rule.get("action") or "", f"{at}.action", _ACTIONS)
+        if rule.get("action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            causes.append(invalid(f"{at}.action", "FailIndex", "requires the backoffLimitPerIndex to be set"))
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or ()
         if codes is not None:
             causes += _exit_codes(codes, containers, f"{at}.onExitCodes")
         for position, condition in enumerate(conditions):
             causes += _condition(condition, f"{at}.onPodConditions[{position}]")
-        if codes is None and not conditions:
-            text = "Invalid value: specifying one of OnExitCodes and OnPodConditions is required"
+        if (codes is None) == (not conditions):
+            one, wish = ("one of", "required") if codes is None else ("both", "not supported")
+            text = f"Invalid value: specifying {one} OnExitCodes and OnPodConditions is {wish}"
             causes.append(Cause("FieldValueInvalid", at, text))
     return causes
 
@@ -217,17 +237,79 @@ def _condition(condition: Document, field: str) -> list[Cause]:
     return causes + one_of("False", "True", "Unknown")(condition.get("status"), f"{field}.status")
 
 
-def _success_policy(policy: Document, field: str) -> list[Cause]:
+# Policies for success.
+
+
+_NEEDS_INDEXES: Final = "requires indexed completion mode"
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def _success_policy(spec: Document, field: str) -> list[Cause]:
+    policy = spec.get("successPolicy")
+    if policy is None:
+        return []
+    if spec.get("completionMode") != "Indexed":
+        return [invalid(field, policy, _NEEDS_INDEXES)]
     rules = policy.get("rules") or ()
     if not rules:
         detail = "at least one rules must be specified when the successPolicy is specified"
         return [required(f"{field}.rules", detail)]
-    detail = "at least one of succeededCount or succeededIndexes must be specified"
-    return [
-        required(f"{field}.rules[{index}]", detail)
-        for index, rule in enumerate(rules)
-        if rule.get("succeededCount") is None and rule.get("succeededIndexes") is None
-    ]
+    # Without completions there is another error, and nothing to compare with.
+    completions = spec.get("completions") or 0
+    return [c for index, rule in enumerate(rules) for c in _success_rule(rule, completions, f"{field}.rules[{index}]")]
+
+
+def _success_rule(rule: Document, completions: int, field: str) -> list[Cause]:
+    count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
+    if count is None and indexes is None:
+        return [required(field, "at least one of succeededCount or succeededIndexes must be specified")]
+    causes: list[Cause] = []
+    limits = [(completions, "the number of specified completions")]
+    if indexes is not None:
+        total = 0
+        try:
+            total = _count_indexes(indexes, completions)
+        except ValueError as error:
+            causes.append(invalid(f"{field}.succeededIndexes", indexes, f"error parsing succeededIndexes: {error}"))
+        limits.append((total, "the number of indexes in the specified succeededIndexes field"))
+    if count is None:
+        return causes
+    at = f"{field}.succeededCount"
+    return (
+        causes
+        + not_negative(count, at)
+        + [invalid(at, count, f"must be less than or equal to {limit} ({of})") for limit, of in limits if count > limit]
+    )
+
+
+def _count_indexes(text: str, completions: int) -> int:
+    """How many indexes ``1,3-5`` names; raises ValueError in the real server's words."""
+    total, last = 0, -1
+    for interval in text.split(",") if text else ():
+        ends = interval.split("-")
+        if len(ends) > 2:
+            why = "violates the requirement that an index interval can have at most two parts separated by '-'"
+            raise ValueError(f"the fragment {go_quoted(interval)} {why}")
+        first, final = _index(ends[0], completions), _index(ends[-1], completions)
+        if len(ends) > 1:
+            _ascend(first, final)
+        if total:
+            _ascend(last, first)
+        total, last = total + final - first + 1, final
+    return total
+
+
+def _index(text: str, completions: int) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"cannot convert string to integer for index: {go_quoted(text)}")
+    if int(text) >= completions:
+        raise ValueError(f"too large index: {go_quoted(text)}")
+    return int(text)
+
+
+def _ascend(before: int, now: int) -> None:
+    if before >= now:
+        raise ValueError(f"non-increasing order, previous: {before}, current: {now}")
 
 
 # CronJobs.
@@ -245,11 +327,22 @@ def cron_job(obj: Document, old: Document | None) -> list[Cause]:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     before = (old or {}).get("spec") or {}
     causes = _schedule(spec.get("schedule") or "", before.get("schedule") or "", "spec.schedule")
-    causes += _time_zone(spec.get("timeZone"), "spec.timeZone")
+    if old is None or spec.get("timeZone") != before.get("timeZone"):
+        causes += _time_zone(spec.get("timeZone"), "spec.timeZone")
     causes += _CRON.check(obj) + _TEMPLATE.check(obj)
-    causes += _job_spec(spec["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+    causes += _job_template(spec["jobTemplate"]["spec"], "spec.jobTemplate.spec")
     if old is None and len(name) > _NAME_LIMIT:
         causes.append(invalid("metadata.name", name, f"must be no more than {_NAME_LIMIT} characters"))
+    return causes
+
+
+def _job_template(spec: Document, field: str) -> list[Cause]:
+    """Its Jobs get selectors of their own."""
+    causes = _job_spec(spec, field)
+    if spec.get("selector") is not None:
+        causes.append(invalid(f"{field}.selector", spec["selector"], "`selector` will be auto-generated"))
+    if spec.get("manualSelector"):
+        causes.append(not_supported(f"{field}.manualSelector", True, ("nil", "false")))
     return causes
 
 

@@ -127,7 +127,7 @@ def service(obj: Document, old: Document | None) -> list[Cause]:
     causes += _service_ports(ports, external) + _SERVICE.check(obj) + _affinity_seconds(spec) + _cluster_ips(spec)
     causes += _type_rules(spec)
     if old is not None:
-        causes += _kept_cluster_ip(spec, old["spec"]) + _kept_class(spec, old["spec"])
+        causes += _kept_cluster_ip(spec, old["spec"]) + _kept_class(spec, old["spec"]) + _kept_health(spec, old["spec"])
     # What it is to be is looked at when all else is right.
     return causes or _families(spec)
 
@@ -158,6 +158,8 @@ def _port_name(text: str, field: str, seen: set[str], *, needed: bool) -> list[C
 
 
 _BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
+_LOCAL: Final = ("LoadBalancer", "Local")
+"""The type and the traffic policy of a Service with a port for health checks."""
 _OF_BALANCERS: Final = {
     # The real server writes the first one like this.
     "loadBalancerSourceRanges": "LoadBalancerSourceRanges",
@@ -189,9 +191,11 @@ def _type_rules(spec: Document) -> list[Cause]:
     if policy and not is_external and not spec.get("externalIPs"):
         detail = "may only be set for externally-accessible services"
         causes.append(invalid("spec.externalTrafficPolicy", policy, detail))
-    if health and (kind, policy) != ("LoadBalancer", "Local"):
+    if health and (kind, policy) != _LOCAL:
         detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         causes.append(invalid("spec.healthCheckNodePort", health, detail))
+    elif health:
+        causes += port(health, "spec.healthCheckNodePort")
     return causes
 
 
@@ -238,6 +242,15 @@ def _kept_class(spec: Document, before: Document) -> list[Cause]:
         return []
     is_kept = given == before.get("loadBalancerClass")
     return [] if is_kept else [invalid("spec.loadBalancerClass", given, "may not change once set")]
+
+
+def _kept_health(spec: Document, before: Document) -> list[Cause]:
+    (given, local), (old, was_local) = (
+        (each.get("healthCheckNodePort"), (each.get("type"), each.get("externalTrafficPolicy")) == _LOCAL)
+        for each in (spec, before)
+    )
+    is_kept = given == old or not (local and was_local)
+    return [] if is_kept else [forbidden("spec.healthCheckNodePort", IMMUTABLE)]
 
 
 def _kept_cluster_ip(spec: Document, before: Document) -> list[Cause]:

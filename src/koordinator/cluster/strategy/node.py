@@ -9,7 +9,7 @@ from koordinator.api.names import label_key, label_value
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.containers import defaults_of, round_up_resources
-from koordinator.cluster.strategy.network_rules import cidr
+from koordinator.cluster.strategy.network_rules import cidr, read_block
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_amount, check_name
 from koordinator.cluster.strategy.table import AGE, NAME, Table, computed, lookup, table
@@ -48,8 +48,7 @@ class NodeStrategy(ObjectStrategy):
             for name, text in (status.get(group) or {}).items():
                 causes += check_name(name, f"status.{group}.{name}")
                 causes += check_amount(name, text, f"status.{group}.{name}")
-        for index, block in enumerate(obj["spec"].get("podCIDRs") or ()):
-            causes += cidr(block, f"spec.podCIDRs[{index}]")
+        causes += _check_pod_cidrs(obj["spec"].get("podCIDRs") or [], "spec.podCIDRs")
         if old is None:
             return causes
         before, now = old["spec"], obj["spec"]
@@ -69,6 +68,14 @@ def _pair_pod_cidrs(spec: Document) -> None:
         spec["podCIDRs"] = [spec["podCIDR"]]
     elif blocks:
         spec["podCIDR"] = blocks[0]
+
+
+def _check_pod_cidrs(blocks: list[str], field: str) -> list[Cause]:
+    causes = [cause for index, block in enumerate(blocks) for cause in cidr(block, f"{field}[{index}]")]
+    versions = [network.version for block in blocks if (network := read_block(block)) is not None]
+    if len(blocks) > 1 and sorted(versions) != [4, 6]:
+        causes.append(invalid(field, blocks, "may specify no more than one CIDR for each IP family"))
+    return causes
 
 
 def check_taints(taints: list[Document], field: str) -> list[Cause]:

@@ -23,6 +23,7 @@ from koordinator.cluster.strategy.metadata import (
     validate_metadata,
 )
 from koordinator.cluster.strategy.rules import Check
+from koordinator.cluster.strategy.status_rules import check_counts
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 
 FieldLabels = Mapping[str, Callable[[Document], str]]
@@ -95,7 +96,7 @@ class ObjectStrategy:
         return causes + self.check(obj, old)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
-        return self.validate(obj, old)
+        return self.validate(obj, old) + check_counts(self._kind, obj, old)
 
     def unknown_fields(self, obj: Document) -> list[str]:
         return unknown_fields(obj, self._type)
@@ -113,6 +114,9 @@ class ObjectStrategy:
             labels["metadata.namespace"] = metadata.get("namespace") or ""
         labels.update((label, read(obj)) for label, read in self._field_labels.items())
         return labels
+
+    def convert(self, obj: Document) -> None:
+        """What the real server reads further when it converts from the client's version. Raises WrongType."""
 
     def admit(self, obj: Document, context: RequestContext) -> None:
         """What the real server's built-in admission plugins do to a new object."""
@@ -151,6 +155,7 @@ class ObjectStrategy:
     def _canonicalize(self, obj: Document) -> None:
         try:
             canonicalize(obj, self._type)
+            self.convert(obj)
         except WrongType as error:
             version = self._api_version.rpartition("/")[2]
             message = f'{self._kind} in version "{version}" cannot be handled as a {self._kind}: {error}'

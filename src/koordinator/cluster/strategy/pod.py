@@ -21,6 +21,7 @@ from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
 from koordinator.cluster.strategy.priority_class import add_default_tolerations, resolve_priority
 from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
+from koordinator.cluster.strategy.volume_rules import check_own_claims
 
 # ``status.qosClass`` of a pod, as Kubernetes derives it from requests and limits of cpu and memory.
 
@@ -361,6 +362,7 @@ class PodStrategy(ObjectStrategy):
         if old is not None and obj["spec"] == old["spec"]:
             return finalizers  # was checked when it was stored; most updates are of a pod's status or labels
         causes = finalizers + check_pod_spec(obj["spec"], "spec", obj["metadata"].get("labels") or {})
+        causes += check_own_claims(obj["metadata"].get("name") or "", obj["spec"], "spec.volumes")
         return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_label, dns_subdomain, environment_name, label_key, label_value
+from koordinator.api.names import dns_label, dns_subdomain, environment_name, label_key, label_value, port_name
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
@@ -203,7 +203,9 @@ def _check_container(container: Document, at: str, host_network: bool) -> list[C
 
 def _check_ports(ports: list[Document], field: str, host_network: bool) -> list[Cause]:
     causes = []
+    named: set[str] = set()
     for index, port in enumerate(ports):
+        causes += _check_port_name(port.get("name") or "", f"{field}[{index}].name", named)
         for name in ("containerPort", "hostPort"):
             number = port.get(name)
             if name == "containerPort" and not number:
@@ -215,6 +217,17 @@ def _check_ports(ports: list[Document], field: str, host_network: bool) -> list[
             detail = "must match `containerPort` when `hostNetwork` is true"
             causes.append(invalid(f"{field}[{index}].hostPort", port["hostPort"], detail))
         causes += _check_choice(port.get("protocol"), ("SCTP", "TCP", "UDP"), f"{field}[{index}].protocol")
+    return causes
+
+
+def _check_port_name(text: str, field: str, seen: set[str]) -> list[Cause]:
+    """One name is that of one port of the container."""
+    if not text:
+        return []
+    if wrong := port_name(text):
+        return [invalid(field, text, detail) for detail in wrong]
+    causes = [duplicate(field, text)] if text in seen else []
+    seen.add(text)
     return causes
 
 

@@ -31,14 +31,15 @@ _COUNTS: Final = frozenset(
 _UNQUALIFIED: Final = "must be a standard resource type or fully qualified"
 
 
-def _resource_name(name: str, field: str, allowed: frozenset[str], what: str) -> list[Cause]:
+def _resource_name(name: str, field: str, allowed: frozenset[str] = frozenset(), what: str = "") -> list[Cause]:
+    """``what``: of which kind only the ``allowed`` ones are."""
     causes = [invalid(field, name, detail) for detail in label_key(name)]
     if causes or "/" in name:
         return causes
     if name in allowed or name.startswith(("hugepages-", "requests.hugepages-")):
         return []
     unknown = [] if name in _QUOTA else [invalid(field, name, _UNQUALIFIED)]
-    return [*unknown, invalid(field, name, f"must be a standard resource for {what}")]
+    return [*unknown, invalid(field, name, f"must be a standard resource for {what}")] if what else unknown
 
 
 def _amount(name: str, text: str, field: str) -> list[Cause]:
@@ -75,7 +76,7 @@ def resource_quota(obj: Document, old: Document | None) -> list[Cause]:
     causes += _scopes(spec) + _scope_selector(spec)
     if old is None:
         return causes
-    before, now = sorted(old["spec"].get("scopes") or ()), sorted(spec.get("scopes") or ())
+    before, now = set(old["spec"].get("scopes") or ()), set(spec.get("scopes") or ())
     return causes if before == now else [*causes, invalid("spec.scopes", spec.get("scopes"), IMMUTABLE)]
 
 
@@ -168,11 +169,9 @@ def _limit(limit: Document, kind: str, field: str) -> list[Cause]:
 
 
 def _names(limit: Document, kind: str, group: str, field: str) -> list[Cause]:
-    allowed = _CONTAINER if kind in ("Container", "Pod") else _QUOTA
+    of_kind = (_CONTAINER, "containers") if kind in ("Container", "Pod") else ()
     return [
-        cause
-        for name in limit.get(group) or ()
-        for cause in _resource_name(name, f"{field}.{group}[{name}]", allowed, "containers")
+        cause for name in limit.get(group) or () for cause in _resource_name(name, f"{field}.{group}[{name}]", *of_kind)
     ]
 
 
@@ -199,15 +198,21 @@ _SHOWN: Final = {"min": "min", "max": "max", "default": "default", "defaultReque
 def _order(amounts: dict[str, Quantity | None], name: str, field: str) -> list[Cause]:
     """Each amount must be no greater than the next."""
     causes: list[Cause] = []
+    # Which field is to blame, and which amount is shown for it.
     pairs = (
-        ("min", "max", "min"), ("min", "defaultRequest", "defaultRequest"), ("defaultRequest", "max", "defaultRequest"),
-        ("defaultRequest", "default", "defaultRequest"), ("min", "default", "default"), ("default", "max", "default"),
-    )  # fmt: skip
-    for low, high, blamed in pairs:
-        smaller, larger, shown = amounts[low], amounts[high], amounts[blamed]
+        ("min", "max", "min", "min"),
+        ("min", "defaultRequest", "defaultRequest", "defaultRequest"),
+        ("defaultRequest", "max", "defaultRequest", "defaultRequest"),
+        ("defaultRequest", "default", "defaultRequest", "defaultRequest"),
+        ("min", "default", "default", "min"),
+        ("default", "max", "default", "max"),
+    )
+    for low, high, blamed, shown in pairs:
+        smaller, larger = amounts[low], amounts[high]
         if smaller is not None and larger is not None and larger < smaller:
-            detail = f"{_SHOWN[low]} value {smaller} is greater than {_SHOWN[high]} value {larger}"
-            causes.append(invalid(f"{field}.{blamed}[{name}]", str(shown), detail))
+            of = "default limit" if (low, high) == ("defaultRequest", "default") else _SHOWN[high]
+            detail = f"{_SHOWN[low]} value {smaller} is greater than {of} value {larger}"
+            causes.append(invalid(f"{field}.{blamed}[{name}]", str(amounts[shown]), detail))
     return causes + _ratio(amounts, f"{field}.maxLimitRequestRatio[{name}]")
 
 

@@ -84,7 +84,7 @@ claim_spec: Final = Rules(
 
 def claim(obj: Document, old: Document | None) -> list[Cause]:
     causes = _CLAIM.check(obj)
-    return causes if old is None else causes + _claim_update(obj, old)
+    return causes if old is None else causes + _claim_update(obj, old) + _claim_size(obj, old)
 
 
 def _claim_update(obj: Document, old: Document) -> list[Cause]:
@@ -98,10 +98,28 @@ def _claim_update(obj: Document, old: Document) -> list[Cause]:
     if (old.get("status") or {}).get("phase") == "Bound":
         spec["resources"] = {**spec["resources"], "requests": before["resources"].get("requests")}
     kept = {name: value for name, value in before.items() if name != "volumeAttributesClassName"}
-    if same(spec, kept):
-        return []
     detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-    return [forbidden("spec", detail)]
+    return ([] if same(spec, kept) else [forbidden("spec", detail)]) + _kept_mode(obj, old)
+
+
+def _kept_mode(obj: Document, old: Document) -> list[Cause]:
+    mode = obj["spec"].get("volumeMode")
+    return [] if mode == old["spec"].get("volumeMode") else [invalid("volumeMode", mode, IMMUTABLE)]
+
+
+def _claim_size(obj: Document, old: Document) -> list[Cause]:
+    """A request shrinks at most to more than the claim has got."""
+    requested, before, capacity = (
+        Quantity.parse((amounts or {}).get("storage") or "0").nanos
+        for amounts in (
+            obj["spec"]["resources"].get("requests"),
+            old["spec"]["resources"].get("requests"),
+            (old.get("status") or {}).get("capacity"),
+        )
+    )
+    is_too_little = requested < before and requested <= capacity
+    why = "field can not be less than status.capacity"
+    return [forbidden("spec.resources.requests.storage", why)] if is_too_little else []
 
 
 def _capacity(amounts: Any, field: str) -> list[Cause]:
@@ -162,8 +180,7 @@ def volume(obj: Document, old: Document | None) -> list[Cause]:
     if not same(sources, _sources(old["spec"])):
         field = "spec.persistentvolumesource"
         causes.append(forbidden(field, f"{field} is immutable after creation"))
-    if obj["spec"].get("volumeMode") != old["spec"].get("volumeMode"):
-        causes.append(invalid("volumeMode", obj["spec"].get("volumeMode"), IMMUTABLE))
+    causes += _kept_mode(obj, old)
     affinity, before = obj["spec"].get("nodeAffinity"), old["spec"].get("nodeAffinity")
     if before is not None and not same(affinity, before):
         causes.append(invalid("nodeAffinity", affinity, f"{IMMUTABLE}, except for updating from beta label to GA"))

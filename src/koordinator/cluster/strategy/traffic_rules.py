@@ -135,15 +135,13 @@ def network_policy(obj: Document, old: Document | None) -> list[Cause]:
 def _policy_port(item: Document, field: str) -> list[Cause]:
     causes = one_of_if_set(*_POLICY_PROTOCOLS)(item.get("protocol"), f"{field}.protocol")
     number, end = item.get("port"), item.get("endPort")
-    if number is None:
-        return (
-            causes if end is None else [*causes, required(f"{field}.port", "must be specified when `endPort` is set")]
-        )
-    causes += port_or_name(number, f"{field}.port")
+    if number is not None:
+        causes += port_or_name(number, f"{field}.port")
     if end is None:
         return causes
-    if isinstance(number, str):
-        return [*causes, invalid(f"{field}.port", number, "must not be specified when `endPort` is set")]
+    if not isinstance(number, int):
+        why = "not specified" if number is None else "non-numeric"
+        return [*causes, invalid(f"{field}.endPort", end, f"may not be specified when `port` is {why}")]
     if end < number:
         # The real server shows the other one of the two.
         causes.append(invalid(f"{field}.endPort", number, "must be greater than or equal to `port`"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.names import dns_subdomain
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.causes import go_quoted, invalid, required
 from koordinator.cluster.strategy.field_reference import downward_fields, field_reference, resource_reference
 from koordinator.cluster.strategy.rules import name
 from koordinator.cluster.strategy.storage_rules import claim_spec, driver_name, host_path
@@ -28,6 +28,17 @@ def check_volume(volume: Document, spec: Document, field: str) -> list[Cause]:
         if found is not None:
             causes += check(found, spec, f"{field}.{source}")
     return causes
+
+
+def check_own_claims(pod: str, spec: Document, field: str) -> list[Cause]:
+    """The claims that ephemeral volumes make are named after the pod, which may make their names too long."""
+    return [
+        invalid(f"{field}[{index}].name", volume["name"], f"PVC name {go_quoted(claimed)}: {detail}")
+        for index, volume in enumerate(spec.get("volumes") or ())
+        if pod and volume.get("name") and volume.get("ephemeral") is not None
+        for claimed in (f"{pod}-{volume['name']}",)
+        for detail in dns_subdomain(claimed)
+    ]
 
 
 def _mode(value: Any, field: str) -> list[Cause]:

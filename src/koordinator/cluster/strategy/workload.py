@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
+from koordinator.cluster.strategy.causes import go_quoted
 from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.job_rules import job
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
@@ -87,6 +90,11 @@ def _job(job: Document) -> None:
     spec.setdefault("manualSelector", False)
 
 
+@defaults_of(f"{_BATCH}PodFailurePolicyOnPodConditionsPattern")
+def _pod_condition(pattern: Document) -> None:
+    default_each(pattern, "status", "True")
+
+
 @defaults_of(f"{_BATCH}CronJobSpec")
 def _cron_job(spec: Document) -> None:
     default_each(spec, "concurrencyPolicy", "Allow")
@@ -105,13 +113,26 @@ class WorkloadStrategy(ObjectStrategy):
 class DaemonSetStrategy(WorkloadStrategy):
     """DaemonSets count their templates in an annotation, which old controllers read."""
 
+    def convert(self, obj: Document) -> None:
+        if _TEMPLATE_GENERATION in (obj["metadata"].get("annotations") or {}):
+            _count_template(obj, _counted_template(obj))
+
     def initialize(self, obj: Document, context: RequestContext) -> None:
-        _count_template(obj, 1)
+        _count_template(obj, max(1, _counted_template(obj)))
 
     def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "1"
         changed = obj["spec"]["template"] != old["spec"]["template"]
-        _count_template(obj, (int(before) if before.isdigit() else 1) + changed)
+        _count_template(obj, _counted_template(old) + changed)
+
+
+def _counted_template(obj: Document) -> int:
+    """The generation that the annotation tells, 1 without one. Raises WrongType in the words of Go's ParseInt."""
+    text: str = (obj["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "1")
+    if not re.fullmatch("[+-]?[0-9]+", text):
+        raise WrongType(f"strconv.ParseInt: parsing {go_quoted(text)}: invalid syntax")
+    if not -(2**63) <= int(text) < 2**63:
+        raise WrongType(f"strconv.ParseInt: parsing {go_quoted(text)}: value out of range")
+    return int(text)
 
 
 def _count_template(obj: Document, generation: int) -> None:

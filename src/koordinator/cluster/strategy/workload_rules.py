@@ -89,7 +89,8 @@ def _selected(spec: Document, kind: str) -> tuple[list[Cause], bool]:
     if _is_empty(selector):
         wrong.append(invalid(field, selector, f"empty selector is invalid for {kind}"))
         return wrong, True
-    return ([*wrong, invalid(field, selector, "invalid label selector")], False) if wrong else ([], True)
+    detail = "" if kind == "statefulset" else "invalid label selector"
+    return ([*wrong, invalid(field, selector, detail)], False) if wrong else ([], True)
 
 
 def _mismatch(spec: Document) -> list[Cause]:
@@ -118,7 +119,8 @@ def _share(value: Any, field: str) -> list[Cause]:
 
 
 def _is_zero(value: Any) -> bool:
-    return value in (None, 0) or bool(isinstance(value, str) and re.fullmatch("0+%", value))
+    """A text that is no share counts as nothing."""
+    return value in (None, 0) or (isinstance(value, str) and not re.fullmatch("[0-9]*[1-9][0-9]*%", value))
 
 
 # Deployments and ReplicaSets.
@@ -246,21 +248,15 @@ def stateful_set(obj: Document, old: Document | None) -> list[Cause]:
         causes.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
     causes += _stateful_strategy(spec["updateStrategy"], "spec.updateStrategy") + _STATEFUL.check(obj)
     causes += _stateful_template(spec)
-    if old is None:
-        causes += not_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
-    if name := spec.get("serviceName"):
+    if old is None and (name := spec.get("serviceName")):
         causes += [invalid("spec.serviceName", name, detail) for detail in dns_label(name)]
     for index, claim in enumerate((spec.get("volumeClaimTemplates") or ()) if old is None else ()):
         causes += claim_spec.check(claim["spec"], f"spec.volumeClaimTemplates[{index}].spec")
-    if old is not None and not same(_fixed(spec), _fixed(old["spec"])):
+    before = {} if old is None else old["spec"]
+    fixed = (set(spec) | set(before)) - _MAY_CHANGE
+    if old is not None and not all(same(spec.get(name), before.get(name)) for name in fixed):
         causes.append(forbidden("spec", _STATEFUL_UPDATE))
     return causes
-
-
-def _fixed(spec: Document) -> Document:
-    fixed = {name: value for name, value in spec.items() if name not in _MAY_CHANGE}
-    claims = [{**claim, "status": None} for claim in fixed.get("volumeClaimTemplates") or ()]
-    return {**fixed, "volumeClaimTemplates": claims}
 
 
 def _stateful_strategy(strategy: Document, field: str) -> list[Cause]:

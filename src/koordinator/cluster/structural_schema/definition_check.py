@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.schema_values import MEMBERS
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported, required
 from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata, check, coerce, walker
@@ -223,7 +224,9 @@ def _at_root(schema: Document, path: str) -> list[Cause]:
     if schema.get("type") and schema["type"] != "object":
         why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         return [Cause("FieldValueInvalid", f"{path}.type", f"Invalid value: {shown(schema['type'])}: {why}")]
-    said = {_GO_NAMES.get(name, name[0].upper() + name[1:]) for name, value in schema.items() if value}
+    said = {
+        _GO_NAMES.get(name, name[0].upper() + name[1:]) for name, value in schema.items() if value and name in MEMBERS
+    }
     if said <= set(_AT_ROOT.split()):
         return []
     why = f"only [{_AT_ROOT}] fields are allowed at the root of the schema if the status subresource is enabled"
