@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.real.kubectl.checks import Check
+from tests.real.kubectl.runner import Check
 
 NODE = """
 apiVersion: v1
