@@ -21,6 +21,8 @@ _REPLACED: Final = tuple(
         (r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
         (r"(?<![\w.])\d+ (?:years?|months?|weeks?|days?|hours?|minutes?|seconds?) ago", "AGO"),
         (rf"-{_HASH}-{_LETTERS}{{5}}\b", "-HASH-RANDOM"),
+        (rf"-{_LETTERS}{{5}}\b", "-RANDOM"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \+0000", "TIME"),
         (rf"(-|hash[=:] ?\"?|hash\":\")({_HASH})(?=\b|\")", r"\1HASH"),
         (r'(resourceVersion"?: ?"?)\d+', r"\1N"),
         (r"Resource Version: +\d+", "Resource Version: N"),
@@ -40,6 +42,9 @@ _REPLACED: Final = tuple(
 own kind of warning, of kinds on which nothing in it acts."""
 
 
+_LEFT_OUT: Final = ("managedFields", "storageVersionHash")
+
+
 def normal_form(output: str) -> str:
     """What two servers that do the same make kubectl print, letter for letter."""
     text = _without_field_managers(output)
@@ -56,7 +61,7 @@ def _without_field_managers(output: str) -> str:
         document, end = json.JSONDecoder().raw_decode(output)
     except ValueError:
         return output
-    return json.dumps(_pruned(document), indent=1, sort_keys=True) + output[end:]
+    return json.dumps(_pruned(document), indent=1, sort_keys=True) + output[end:].strip()
 
 
 def _pruned(value: Any) -> Any:
@@ -64,5 +69,5 @@ def _pruned(value: Any) -> Any:
         return [_pruned(each) for each in value]
     if not isinstance(value, dict):
         return value
-    kept: Document = {key: _pruned(each) for key, each in value.items() if key != "managedFields"}
+    kept: Document = {key: _pruned(each) for key, each in value.items() if key not in _LEFT_OUT}
     return kept

@@ -53,6 +53,8 @@ class Scenario:
     lines: tuple[Line, ...]
     files: dict[str, str]
     """Name -> contents, beside which the lines are run."""
+    cluster_wide: bool
+    """It writes or shows what is in no namespace, or depends on it: it is played beside no other such scenario."""
 
 
 def read_scenarios() -> dict[str, Scenario]:
@@ -63,4 +65,4 @@ def read_scenarios() -> dict[str, Scenario]:
 def _scenario(path: Path) -> Scenario:
     document: dict[str, Any] = yaml.safe_load(path.read_text())
     lines = tuple(Line(each) if isinstance(each, str) else Line(**each) for each in document["lines"])
-    return Scenario(path.stem, lines, document.get("files", {}))
+    return Scenario(path.stem, lines, document.get("files", {}), document.get("cluster_wide", False))

@@ -30,6 +30,9 @@ _OF_THE_SERVER: Final = (
     "namespace-controller", "resourcequota-controller",
 )  # fmt: skip
 """What the embedded server does itself, by the names of kube-controller-manager."""
+_OURS_ALONE: Final = frozenset(("job-orphaned-pod-controller", "simulated-volume-provisioner"))
+"""The first is a part of the real job-controller; no real controller provisions simulated volumes."""
+_ACCOUNTS: Final = "serviceaccount-controller"
 _START_SECONDS: Final = 60.0
 _AGREE_SECONDS: Final = 8.0
 _PAUSE_SECONDS: Final = 0.4
@@ -38,14 +41,19 @@ _PAUSE_SECONDS: Final = 0.4
 @contextmanager
 def two_clusters(programs: RealPrograms, folder: Path) -> Iterator[TwoClusters]:
     with ExitStack() as stack:
-        plane = ControlPlane(programs.kubernetes, folder / "real", authorization_mode="RBAC")
+        # Without this controller no pod has an account to run as.
+        disabled = () if _ACCOUNTS in CONTROLLERS else ("ServiceAccount",)
+        plane = ControlPlane(
+            programs.kubernetes, folder / "real", authorization_mode="RBAC",
+            disabled_admission=(*disabled, "TaintNodesByCondition"),
+        )  # fmt: skip
         stack.callback(plane.stop)
         plane.begin()
         embedded = stack.enter_context(_embedded(folder))
         plane.wait_ready()
         stack.enter_context(our_controllers(embedded, folder / "our-controllers.log", tuple(CONTROLLERS)))
         manager = programs.kubernetes / "kube-controller-manager"
-        names = (*CONTROLLERS, *_OF_THE_SERVER)
+        names = (*(name for name in CONTROLLERS if name not in _OURS_ALONE), *_OF_THE_SERVER)
         stack.enter_context(controller_manager(manager, plane.kubeconfig, folder / "controller-manager.log", names))
         yield TwoClusters(plane.kubeconfig, embedded, folder)
 
@@ -128,13 +136,9 @@ class _Played:
         while outputs["real"] != outputs["embedded"] and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
             outputs = self.run(line)
-        same = outputs["real"] == outputs["embedded"]
-        if same or line.differs:
-            return f"kubectl {line.text}: is listed as {line.differs!r}, and is the same" if same and line.differs else ""
-        lines = difflib.unified_diff(
-            outputs["real"].splitlines(), outputs["embedded"].splitlines(), "real", "embedded", lineterm="", n=1
-        )
-        return "\n".join((f"kubectl {line.text}", *lines))
+        if outputs["real"] == outputs["embedded"]:
+            return f"kubectl {line.text}: is listed as {line.differs!r}, and is the same" if line.differs else ""
+        return "" if line.differs else "\n".join((f"kubectl {line.text}", *_compared(outputs)))
 
     def run(self, line: Line) -> dict[str, str]:
         """What each prints, and the status that it ends with."""
@@ -145,3 +149,8 @@ class _Played:
     def _output(kubectl: Kubectl, line: Line) -> str:
         status, output = kubectl.run(*line.arguments, variables=line.variables)
         return f"{normal_form(output)}\nends with status {status}"
+
+
+def _compared(outputs: dict[str, str]) -> Iterator[str]:
+    real, embedded = (outputs[who].splitlines() for who in ("real", "embedded"))
+    return difflib.unified_diff(real, embedded, "real", "embedded", lineterm="", n=1)
