@@ -47,7 +47,7 @@ from koordinator.cluster.strategy.service import ServiceStrategy
 from koordinator.cluster.strategy.storage_rules import claim
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
-from koordinator.cluster.strategy.workload import DaemonSetStrategy, DeploymentStrategy, JobStrategy, WorkloadStrategy
+from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
 from koordinator.cluster.strategy.workload_rules import controller_revision, pod_template, replication_controller
 
 _ALL: Final = ("all",)
@@ -175,7 +175,7 @@ def _workloads() -> list[Resource]:
     return [
         _resource(
             apps, "deployments", "Deployment", "deploy",
-            strategy=DeploymentStrategy(apps, "Deployment", table=workload_tables.DEPLOYMENT),
+            strategy=WorkloadStrategy(apps, "Deployment", table=workload_tables.DEPLOYMENT),
             categories=_ALL, subresources=_SCALED,
         ),
         _resource(

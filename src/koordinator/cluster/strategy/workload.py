@@ -102,13 +102,6 @@ class WorkloadStrategy(ObjectStrategy):
         super().__init__(api_version, kind, generation=True, status=True, check=WORKLOADS[kind], **options)
 
 
-class DeploymentStrategy(WorkloadStrategy):
-    """A Deployment's annotations are copied to its ReplicaSets, so that they count as a part of what is desired."""
-
-    def desired(self, obj: Document) -> Any:
-        return super().desired(obj), obj["metadata"].get("annotations") or {}
-
-
 class DaemonSetStrategy(WorkloadStrategy):
     """DaemonSets count their templates in an annotation, which old controllers read."""
 
