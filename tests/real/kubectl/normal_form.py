@@ -17,6 +17,7 @@ _REPLACED: Final = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+        (r"/tmp/kubectl-edit-\d+", "EDITED"),
         (_TIME, "TIME"),
         (r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
         (r"(?<![\w.])\d+ (?:years?|months?|weeks?|days?|hours?|minutes?|seconds?) ago", "AGO"),
