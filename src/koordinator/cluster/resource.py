@@ -235,7 +235,9 @@ class Registry:
         return {group: sorted(versions, key=_version_rank) for group, versions in groups.items()}
 
     def in_version(self, group: str, version: str) -> list[Resource]:
-        return [r for r in self._resources.values() if r.group == group and r.version == version]
+        """By name, as the real server lists them; kubectl prints several kinds in this order."""
+        found = [r for r in self._resources.values() if r.group == group and r.version == version]
+        return sorted(found, key=lambda resource: resource.plural)
 
     def _changed(self) -> None:
         self._stored.clear()

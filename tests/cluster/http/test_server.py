@@ -65,7 +65,9 @@ def test_classic_discovery_lists_groups_and_resources() -> None:
 
     groups, resources = _run(scenario)
     assert "apps" in [group["name"] for group in groups["groups"]]
-    assert "deployments/status" in [entry["name"] for entry in resources["resources"]]
+    names = [entry["name"] for entry in resources["resources"]]
+    assert "deployments/status" in names
+    assert names == sorted(names)
 
 
 def test_the_preferred_version_of_autoscalers_is_the_second() -> None:

@@ -70,6 +70,10 @@ def test_a_pod_without_a_node_is_refused_as_by_the_real_server() -> None:
     assert (response.status, response.body["message"]) == (400, "pod p does not have a host assigned")
 
 
+def test_the_log_of_a_pod_without_a_node_is_empty() -> None:
+    assert _response("GET", f"{PODS}/p/log", bound=False).status == 200
+
+
 @pytest.mark.parametrize("subresource", ["log", "exec", "ephemeralcontainers", "proxy"])
 def test_a_missing_pod_is_not_found(subresource: str) -> None:
     response = _response("GET", f"{PODS}/missing/{subresource}")

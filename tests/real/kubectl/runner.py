@@ -1,29 +1,48 @@
-"""Runs kubectl with a cache of its own, so that one server's discovery never responses for another's."""
+"""Runs kubectl with a cache of its own, so that one server's discovery never responds for another's."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from tests.real.kubectl.checks import Check
+_SECONDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``command`` is split at spaces. ``fails``: kubectl must end with a status other than zero."""
+
+    command: str
+    shows: tuple[str, ...] = ()
+    """Patterns (multi-line) that standard output and error together must contain."""
+    hides: tuple[str, ...] = ()
+    stdin: str = ""
+    fails: bool = False
 
 
 class Kubectl:
-    """kubectl against one API server."""
+    """kubectl against one API server, in a folder where one is named."""
 
-    def __init__(self, kubeconfig: Path, cache: Path) -> None:
+    def __init__(self, kubeconfig: Path, cache: Path, folder: Path | None = None) -> None:
         program = shutil.which("kubectl")
         if program is None:
             raise FileNotFoundError("kubectl is not on PATH")
-        self._command = [program, f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
+        # The variable, unlike the flag, leaves `kubectl config` what a user sees.
+        self._command, self._folder = [program, f"--cache-dir={cache}"], folder
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
 
-    def run(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
+    def run(self, *arguments: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> tuple[int, str]:
         """The exit status, and standard output followed by standard error."""
         done = subprocess.run(
-            [*self._command, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False
-        )
+            [*self._command, *arguments], input=stdin, capture_output=True, text=True, timeout=_SECONDS, check=False,
+            cwd=self._folder, env={**self._environment, **(variables or {})},
+        )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
 
     def problems(self, check: Check) -> list[str]:

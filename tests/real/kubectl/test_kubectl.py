@@ -1,64 +1,43 @@
-"""kubectl works the same on the embedded API and on the real kube-apiserver: one list of checks for both."""
+"""kubectl gives the same on the embedded API as on the real one: the same text, the same exit status, line by line.
+
+The list is in the folder ``scenarios``. What differs there on purpose is marked with the reason.
+"""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tests.real.kubectl.checks import CHECKS, NAMESPACE, reset
-from tests.real.kubectl.runner import Kubectl
+from tests.real.kubectl.scenario import read_scenarios
+from tests.real.kubectl.two_clusters import two_clusters
+from tests.real.programs import RealPrograms
 
+_SCENARIOS = read_scenarios()
 pytestmark = pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="kubectl is not on PATH; install a kubectl of version 1.30 or newer"
 )
+Playing = dict[str, Future[list[str]]]
 
 
 @pytest.fixture(scope="module")
-def embedded_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The embedded API as a process of its own."""
-    folder = tmp_path_factory.mktemp("embedded")
-    kubeconfig = folder / "kubeconfig"
-    command = [
-        sys.executable,
-        "-m",
-        "koordinator.cluster",
-        f"--data={folder}",
-        "--port=0",
-        f"--kubeconfig={kubeconfig}",
-    ]
-    with subprocess.Popen(command) as server:
+def playing(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
+    """The differences of each scenario. They mostly wait, so that two are played at the same time."""
+    with two_clusters(real_programs, tmp_path_factory.mktemp("clusters")) as clusters:
+        lanes = {cluster_wide: ThreadPoolExecutor(1) for cluster_wide in (True, False)}
         try:
-            deadline = time.monotonic() + 30
-            while not kubeconfig.exists():
-                assert server.poll() is None, "the embedded API ended early"
-                assert time.monotonic() < deadline, "the embedded API did not start"
-                time.sleep(0.05)
-            yield kubeconfig
+            yield {
+                name: lanes[scenario.cluster_wide].submit(clusters.differences, scenario)
+                for name, scenario in _SCENARIOS.items()
+            }
         finally:
-            server.terminate()
-            server.wait(20)
+            for lane in lanes.values():
+                lane.shutdown(cancel_futures=True)
 
 
-@pytest.fixture(scope="module", params=["real", "embedded"])
-def kubectl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    if request.param == "real":
-        kubeconfig: Path = request.getfixturevalue("real_cluster")
-    else:
-        kubeconfig = request.getfixturevalue("embedded_kubeconfig")
-    kubectl = Kubectl(kubeconfig, tmp_path_factory.mktemp("kubectl-cache"))
-    for check in reset():
-        assert kubectl.problems(check) == []
-    yield kubectl
-    kubectl.run("delete", "namespace", NAMESPACE, "--wait=false")
-
-
-@pytest.mark.parametrize("group", CHECKS)
-def test_kubectl(kubectl: Kubectl, group: str) -> None:
-    problems = [problem for check in CHECKS[group] for problem in kubectl.problems(check)]
-    assert not problems, "\n".join(problems)
+@pytest.mark.parametrize("name", _SCENARIOS)
+def test_kubectl(playing: Playing, name: str) -> None:
+    differences = playing[name].result()
+    assert not differences, "\n\n".join(differences)

@@ -87,11 +87,13 @@ class PodControl(Generic[O]):
 
 def pod_of(kind: Kind[Any], owner: Object, template: Document, *, name: str = "") -> Document:
     """A pod made of ``template``, a PodTemplateSpec, that ``owner`` controls; without ``name``, the server chooses a
-    name that begins with that of the owner."""
+    name that begins with that of the owner. The real controllers request both."""
     given = template.get("metadata") or {}
     metadata = {field: copied(given[field]) for field in ("labels", "annotations", "finalizers") if given.get(field)}
     metadata["ownerReferences"] = [controller_reference(kind, owner)]
-    metadata |= {"name": name} if name else {"generateName": f"{owner.metadata.name}-"}
+    metadata["generateName"] = f"{owner.metadata.name}-"
+    if name:
+        metadata["name"] = name
     return {"metadata": metadata, "spec": copied(template.get("spec") or {})}
 
 

@@ -54,7 +54,7 @@ from koordinator.cluster.verbs.subresources import (
     update_scale,
 )
 from koordinator.cluster.verbs.target import Target
-from koordinator.cluster.verbs.unavailable import explain_unavailable
+from koordinator.cluster.verbs.unavailable import explain_unavailable, has_empty_log
 from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
@@ -180,6 +180,8 @@ class ResourceHandler:
         resource = target.resource
         action = CREATED_SUBRESOURCES.get((resource.group, resource.plural, target.subresource))
         if action is None or target.subresource not in resource.subresources:
+            if request.method == "GET" and has_empty_log(self._environment, target):
+                return web.Response(text="")
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()

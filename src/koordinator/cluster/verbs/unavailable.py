@@ -46,6 +46,14 @@ def explain_unavailable(environment: Environment, target: Target) -> ApiError | 
     return error
 
 
+def has_empty_log(environment: Environment, target: Target) -> bool:
+    """Whether the request is for the log of a pod that has no node yet: it is there, and has no line."""
+    if (target.resource.group, target.resource.plural, target.subresource) != ("", "pods", "log"):
+        return False
+    pod = environment.lookup("", "pods", target.namespace, target.name)
+    return pod is not None and not pod["spec"].get("nodeName")
+
+
 def _of_pod(environment: Environment, target: Target, pod: Document) -> str:
     node_name = pod["spec"].get("nodeName")
     consequence, request = _KUBELET_NEEDED[target.subresource]

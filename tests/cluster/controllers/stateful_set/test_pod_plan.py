@@ -146,7 +146,7 @@ def test_the_pod() -> None:
     stateful_set = stateful_set_with(2, volume_claim_templates=[CLAIM])
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [], "volumes": [{"name": "tmp"}]}}
     pod = new_pod(stateful_set, template, 1, "web-abc")
-    assert pod["metadata"]["name"] == "web-1"
+    assert (pod["metadata"]["name"], pod["metadata"]["generateName"]) == ("web-1", "web-")
     assert pod["metadata"]["labels"] == {
         "app": "web",
         "statefulset.kubernetes.io/pod-name": "web-1",

@@ -84,9 +84,9 @@ class ClaimControl:
             except ApiStatusError as error:
                 if error.is_already_exists:
                     continue
-                record("FailedCreate", f"create {what} failed error: {error.message}")
+                record("FailedCreate", f"Create {what} failed error: {error.message}")
                 raise
-            record("SuccessfulCreate", f"create {what} success")
+            record("SuccessfulCreate", f"Create {what} success")
 
     async def see_to_owners(self, stateful_set: StatefulSet, pods: Sequence[tuple[int, Pod]]) -> None:
         """Give the claims of these pods the owners that the retention policy says. Raises KubeError."""

@@ -142,10 +142,10 @@ class StatefulSetController:
             pod = await self._client.create(PODS, new_pod(stateful_set, template, ordinal, revision), namespace)
         except ApiStatusError as error:
             if not is_namespace_terminating(error):
-                self._record(stateful_set, "FailedCreate", f"create {what} failed error: {error.message}")
+                self._record(stateful_set, "FailedCreate", f"Create {what} failed error: {error.message}")
             raise
         self._expectations.written(stateful_set.metadata.uid, pod)
-        self._record(stateful_set, "SuccessfulCreate", f"create {what} successful")
+        self._record(stateful_set, "SuccessfulCreate", f"Create {what} successful")
 
     async def _delete(self, stateful_set: StatefulSet, pod: Pod, *, has_ended: bool) -> None:
         metadata = pod.metadata
@@ -159,10 +159,10 @@ class StatefulSetController:
             await self._client.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid)
         except ApiStatusError as error:
             if not (error.is_not_found or error.is_conflict):
-                self._record(stateful_set, "FailedDelete", f"delete {what} failed error: {error.message}")
+                self._record(stateful_set, "FailedDelete", f"Delete {what} failed error: {error.message}")
                 raise
         self._expectations.deleted(stateful_set.metadata.uid, pod)
-        self._record(stateful_set, "SuccessfulDelete", f"delete {what} successful")
+        self._record(stateful_set, "SuccessfulDelete", f"Delete {what} successful")
 
     async def _mend(self, state: PodsOfSet) -> None:
         """Give the pods the labels of their identity back, and their claims the right owners."""
