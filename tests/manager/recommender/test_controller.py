@@ -26,7 +26,7 @@ from tests.manager.controller_bench import ControllerBench, controller_bench
 from tests.waiting import wait_for
 
 T = TypeVar("T", bound=Object)
-OPTIONS = Options(recommender=RecommenderOptions(checkpoint_interval=timedelta(seconds=1)))
+OPTIONS = Options(recommender=RecommenderOptions(source="nodemetric", checkpoint_interval=timedelta(seconds=1)))
 LABELS = {"app": "web"}
 REQUESTS = {"cpu": "1", "memory": "1Gi"}
 
