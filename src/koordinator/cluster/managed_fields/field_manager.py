@@ -10,7 +10,7 @@ import msgspec
 
 from koordinator.api.document import Document, copied, same
 from koordinator.cluster.errors import ApiError, bad_request
-from koordinator.cluster.managed_fields.conflict_error import conflict_error
+from koordinator.cluster.managed_fields.elements import path_text
 from koordinator.cluster.managed_fields.field_set import (
     EMPTY,
     FieldSet,
@@ -34,7 +34,7 @@ from koordinator.cluster.managed_fields.managers import (
 )
 from koordinator.cluster.managed_fields.schema import Atom
 from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
-from koordinator.cluster.managed_fields.updater import Conflicts, Updater
+from koordinator.cluster.managed_fields.updater import Conflicts, Updater, conflicting_paths
 from koordinator.cluster.managed_fields.versions import (
     STATUS,
     ServedVersions,
@@ -47,6 +47,7 @@ from koordinator.cluster.resource import Registry, Resource
 
 MANAGED_FIELDS: Final = "managedFields"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_CONFLICT: Final = "FieldManagerConflict"
 _UNKNOWN: Final = "unknown"
 _UNREADABLE: Final = (
     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "
@@ -195,7 +196,7 @@ class FieldManager:
         try:
             obj, owners = self._merged(old, config, managers, force=force)
         except Conflicts as conflicts:
-            raise conflict_error(conflicts) from conflicts
+            raise _conflict_error(conflicts) from conflicts
         except TypedError as error:
             raise ApiError(500, "", f"failed to merge config: {error}") from error
         if self.manager == _KUBECTL:
@@ -339,3 +340,25 @@ def _group_version_kind(config: Document) -> tuple[str, str, str]:
 
 def _shown(group: str, version: str, kind: str) -> str:
     return f"{group}/{version}, Kind={kind}"
+
+
+def _conflict_error(conflicts: Conflicts) -> ApiError:
+    """409, with one cause for each field."""
+    found = [(who, path_text(path)) for who, path in conflicting_paths(conflicts)]
+    causes = [{"reason": _CONFLICT, "message": f"conflict with {who.shown()}", "field": field} for who, field in found]
+    return ApiError(409, "Conflict", _conflict_text(found), {"causes": causes})
+
+
+def _conflict_text(found: list[tuple[Identity, str]]) -> str:
+    if len(found) == 1:
+        who, field = found[0]
+        return f"Apply failed with 1 conflict: conflict with {who.shown()}: {field}"
+    fields: dict[Identity, list[str]] = {}
+    for who, field in found:
+        fields.setdefault(who, []).append(field)
+    lines = [
+        line
+        for who, owned in fields.items()
+        for line in (f"conflicts with {who.shown()}:", *(f"- {field}" for field in owned))
+    ]
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)

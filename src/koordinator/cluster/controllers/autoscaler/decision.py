@@ -10,16 +10,40 @@ from typing import Final, Literal
 import msgspec
 
 from koordinator.api.document import Document
+from koordinator.api.meta import Condition
 from koordinator.api.pod import Pod
-from koordinator.cluster.controllers.autoscaler.conditions import ABLE, ACTIVE, LIMITED, Conditions, copied
 from koordinator.cluster.controllers.autoscaler.metrics import Measured, MetricResult, propose
-from koordinator.cluster.controllers.autoscaler.scaling_rules import History, Moment, normalize
+from koordinator.cluster.controllers.autoscaler.scaling_rules import History, Moment, Reason, normalize
 from koordinator.cluster.controllers.autoscaler.types import Autoscaler, AutoscalerStatus, PodMetrics, Scale
-from koordinator.cluster.controllers.conditions import whole_seconds
+from koordinator.cluster.controllers.conditions import find_condition, whole_seconds
 
+_ABLE: Final = "AbleToScale"
+_ACTIVE: Final = "ScalingActive"
+_LIMITED: Final = "ScalingLimited"
 _GOT_SCALE: Final = ("SucceededGetScale", "the HPA controller was able to get the target's current scale")
 _DISABLED: Final = ("ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
 _UNABLE: Final = "the HPA was unable to compute the replica count: "
+
+
+@dataclass(slots=True)
+class _Conditions:
+    """As they are set one after the other. Each keeps the time at which its status last changed."""
+
+    now: datetime
+    items: list[Condition] = field(default_factory=list)
+
+    def set(self, type_: str, is_so: bool, reason: Reason) -> None:
+        old, status = find_condition(self.items, type_), "True" if is_so else "False"
+        since = old.last_transition_time if old is not None and old.status == status else whole_seconds(self.now)
+        made = Condition(type=type_, status=status, reason=reason[0], message=reason[1], last_transition_time=since)
+        if old is None:
+            self.items = [*self.items, made]
+        else:
+            self.items = [made if each is old else each for each in self.items]
+
+
+def _copied(conditions: list[Condition], now: datetime) -> _Conditions:
+    return _Conditions(now, [msgspec.structs.replace(each) for each in conditions])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +81,9 @@ class Decision:
     def rescaled(self, autoscaler: Autoscaler, before: int, now: datetime) -> Decision:
         """Once the target has the new number."""
         assert self.replicas is not None
-        conditions = copied(self.status.conditions, now)
+        conditions = _copied(self.status.conditions, now)
         text = f"the HPA controller was able to update the target scale to {self.replicas}"
-        conditions.set(ABLE, True, ("SucceededRescale", text))
+        conditions.set(_ABLE, True, ("SucceededRescale", text))
         status = msgspec.structs.replace(
             self.status,
             conditions=conditions.items,
@@ -72,9 +96,9 @@ class Decision:
 
     def not_rescaled(self, autoscaler: Autoscaler, error: str, now: datetime) -> Decision:
         """Once the target has refused it."""
-        conditions = copied(self.status.conditions, now)
+        conditions = _copied(self.status.conditions, now)
         text = f"the HPA controller was unable to update the target scale: {error}"
-        conditions.set(ABLE, False, ("FailedUpdateScale", text))
+        conditions.set(_ABLE, False, ("FailedUpdateScale", text))
         status = msgspec.structs.replace(
             self.status, conditions=conditions.items, desired_replicas=autoscaler.status.desired_replicas
         )
@@ -84,9 +108,9 @@ class Decision:
 
 def without_scale(autoscaler: Autoscaler, error: str, history: History, now: datetime) -> Decision:
     """Of an autoscaler whose target has no scale."""
-    conditions = copied(autoscaler.status.conditions, now)
+    conditions = _copied(autoscaler.status.conditions, now)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
-    conditions.set(ABLE, False, ("FailedGetScale", text))
+    conditions.set(_ABLE, False, ("FailedGetScale", text))
     status = msgspec.structs.replace(autoscaler.status, conditions=conditions.items)
     return Decision(status, [Note("FailedGetScale", error)], history)
 
@@ -100,11 +124,11 @@ def reads_metrics(autoscaler: Autoscaler, scale: Scale) -> bool:
 def decide(situation: Situation, history: History, now: datetime) -> Decision:
     autoscaler, current = situation.autoscaler, situation.scale.spec.replicas
     spec = autoscaler.spec
-    conditions = copied(autoscaler.status.conditions, now)
-    conditions.set(ABLE, True, _GOT_SCALE)
+    conditions = _copied(autoscaler.status.conditions, now)
+    conditions.set(_ABLE, True, _GOT_SCALE)
     history = history if history.recommended else replace(history, recommended=(Moment(now, current),))
     if current == 0 and spec.least != 0:
-        conditions.set(ACTIVE, False, _DISABLED)
+        conditions.set(_ACTIVE, False, _DISABLED)
         return Decision(_status(autoscaler, conditions, current, current, None), history=history)
     if reads_metrics(autoscaler, situation.scale):
         return _by_metrics(situation, conditions, history, now)
@@ -114,13 +138,13 @@ def decide(situation: Situation, history: History, now: datetime) -> Decision:
     return Decision(_status(autoscaler, conditions, current, wanted, None), [], history, wanted, why)
 
 
-def _by_metrics(situation: Situation, conditions: Conditions, history: History, now: datetime) -> Decision:
+def _by_metrics(situation: Situation, conditions: _Conditions, history: History, now: datetime) -> Decision:
     autoscaler, current = situation.autoscaler, situation.scale.spec.replicas
     refusal = _refusal(situation)
     if refusal is not None:
         note, text = refusal
         reason = note.reason if note.reason != "SelectorRequired" else "InvalidSelector"
-        conditions.set(ACTIVE, False, (reason, text))
+        conditions.set(_ACTIVE, False, (reason, text))
         return _failed(autoscaler, conditions, current, None, [note], note.message, history)
     measured = Measured(situation.pods, situation.metrics, current, now)
     results = [propose(autoscaler, metric, measured) for metric in autoscaler.spec.metrics]
@@ -130,13 +154,13 @@ def _by_metrics(situation: Situation, conditions: Conditions, history: History, 
     # Metrics that are not known might ask for more.
     if best is None or (failures and best.replicas < current):
         notes = [Note(each.reason, each.failure) for each in failures]
-        conditions.set(ACTIVE, False, _condition_of(failures))
+        conditions.set(_ACTIVE, False, _condition_of(failures))
         return _failed(autoscaler, conditions, current, shown, notes, _summary(failures, len(results)), history)
     found = f"the HPA was able to successfully calculate a replica count from {best.name}"
-    conditions.set(ACTIVE, True, ("ValidMetricFound", found))
+    conditions.set(_ACTIVE, True, ("ValidMetricFound", found))
     normal = normalize(autoscaler.spec, current, best.replicas, history, now)
-    conditions.set(ABLE, True, normal.able)
-    conditions.set(LIMITED, normal.is_limited, normal.limited)
+    conditions.set(_ABLE, True, normal.able)
+    conditions.set(_LIMITED, normal.is_limited, normal.limited)
     why = f"{best.name} above target" if best.replicas > current else ""
     why = "All metrics below target" if best.replicas < current else why
     status = _status(autoscaler, conditions, current, normal.replicas, shown)
@@ -173,7 +197,7 @@ def _summary(failures: Sequence[MetricResult], count: int) -> str:
 
 def _failed(
     autoscaler: Autoscaler,
-    conditions: Conditions,
+    conditions: _Conditions,
     current: int,
     shown: list[Document] | None,
     notes: list[Note],
@@ -185,7 +209,7 @@ def _failed(
 
 
 def _status(
-    autoscaler: Autoscaler, conditions: Conditions, current: int, desired: int, shown: list[Document] | None
+    autoscaler: Autoscaler, conditions: _Conditions, current: int, desired: int, shown: list[Document] | None
 ) -> AutoscalerStatus:
     return AutoscalerStatus(
         last_scale_time=autoscaler.status.last_scale_time,
