@@ -12,9 +12,9 @@ import pytest
 from koordinator.api.protobuf import nri_pb2 as nri
 from koordinator.api.protobuf.runtime_hooks_pb2 import ContainerResourceHookRequest
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
+from koordinator.koordlet.enforce.hooks.hook_server import respond
 from koordinator.koordlet.enforce.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.enforce.hooks.options import NRIOptions
-from koordinator.koordlet.enforce.hooks.proxy_messages import respond
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.strategies import cpu_burst
 from koordinator.node.kernel_files import CPU_BURST, Target
@@ -56,7 +56,7 @@ class BurstingPod:
             request = ContainerResourceHookRequest(pod_cgroup_parent=f"/{POD}")
             request.container_meta.id = container
             request.container_resources.cpu_quota, request.container_resources.cpu_period = quota, 100_000
-            respond(hooks, Stage.PRE_UPDATE_CONTAINER_RESOURCES, request.SerializeToString())
+            await respond(hooks, Stage.PRE_UPDATE_CONTAINER_RESOURCES, request.SerializeToString())
         else:
             update = nri.UpdateContainerRequest(container=nri.Container(id=container))
             update.pod.linux.cgroup_parent = f"/{POD}"

@@ -1,7 +1,9 @@
 """Serves runtime proxies, which call the hooks before they let a pod or a container start.
 
 They find the server by a file in their folder, and call one method for each stage (pkg/koordlet/runtimehooks/
-proxyserver, config.go).
+proxyserver, config.go). A response is the request with the changes of the hooks; the message types are those of
+apis/runtime/v1alpha1/api.proto. They are loaded with the first request: the library of protocol buffers takes 3 MiB,
+which a node without a runtime proxy does not need.
 """
 
 from __future__ import annotations
@@ -12,14 +14,21 @@ import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from koordinator.api.cpu_list import format_cpu_list
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.agent_context import AgentContext
+from koordinator.koordlet.enforce.hooks.contexts import Change, starting_container, starting_pod
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
+from koordinator.node import grpc_messages
+from koordinator.node.grpc_messages import GrpcError
 from koordinator.node.grpc_server import GrpcServer, Handler
+
+if TYPE_CHECKING:
+    from koordinator.api.protobuf.runtime_hooks_pb2 import LinuxContainerResources
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +39,7 @@ _RETRY: Final = 10.0
 _PATIENCE: Final = 30.0
 """Seconds that proxies are not served because it is not known which CPUs pods share."""
 _LOOK_AGAIN: Final = 0.2
+_OF_PODS: Final = frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.POST_STOP_POD_SANDBOX})
 
 
 class RegistrationError(KoordinatorError):
@@ -74,14 +84,70 @@ class HookServer:
 
 def handlers(hooks: StartingHooks) -> dict[str, Handler]:
     """One for each method, by its path."""
-    return {f"/{_SERVICE}/{stage}Hook": partial(_respond, hooks, stage) for stage in Stage}
+    return {f"/{_SERVICE}/{stage}Hook": partial(respond, hooks, stage) for stage in Stage}
 
 
-async def _respond(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
-    # With the library of protocol buffers, 3 MiB that a node without a runtime proxy does not need.
-    from koordinator.koordlet.enforce.hooks.proxy_messages import respond
+async def respond(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
+    """The response to the request of a stage. GrpcError for what is no such request, or if a hook fails whose failures
+    count."""
+    from google.protobuf.message import DecodeError
 
-    return respond(hooks, stage, message)
+    try:
+        return (_respond_for_pod if stage in _OF_PODS else _respond_for_container)(hooks, stage, message)
+    except DecodeError as error:
+        raise GrpcError(grpc_messages.INTERNAL, f"the request is not what {stage} has: {error}") from error
+
+
+def _respond_for_pod(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
+    from koordinator.api.protobuf.runtime_hooks_pb2 import PodSandboxHookRequest, PodSandboxHookResponse
+
+    request = PodSandboxHookRequest.FromString(message)
+    meta = request.pod_meta
+    pod = starting_pod(
+        meta.namespace, meta.name, meta.uid, dict(request.labels), dict(request.annotations), request.cgroup_parent
+    )
+    change = hooks.pod(stage, pod)
+    response = PodSandboxHookResponse(
+        labels=request.labels, annotations=request.annotations, cgroup_parent=request.cgroup_parent
+    )
+    if request.HasField("resources"):
+        response.resources.CopyFrom(request.resources)
+    if change is not None:
+        _set_resources(response.resources, change)
+    return response.SerializeToString()
+
+
+def _respond_for_container(hooks: StartingHooks, stage: Stage, message: bytes) -> bytes:
+    from koordinator.api.protobuf.runtime_hooks_pb2 import ContainerResourceHookRequest, ContainerResourceHookResponse
+
+    request = ContainerResourceHookRequest.FromString(message)
+    meta, labels, annotations = request.pod_meta, dict(request.pod_labels), dict(request.pod_annotations)
+    pod = starting_pod(meta.namespace, meta.name, meta.uid, labels, annotations, request.pod_cgroup_parent)
+    given, of = request.container_resources, request.container_meta
+    container = starting_container(pod, of.name, given.cpu_quota, given.cpu_period, of.id)
+    change = hooks.container(stage, pod, container)
+    response = ContainerResourceHookResponse(
+        container_annotations=request.container_annotations,
+        pod_cgroup_parent=request.pod_cgroup_parent,
+        container_envs=request.container_envs,
+    )
+    if request.HasField("container_resources"):
+        response.container_resources.CopyFrom(request.container_resources)
+    if change is not None:
+        _set_resources(response.container_resources, change)
+        response.container_envs.update(change.environment)
+    return response.SerializeToString()
+
+
+def _set_resources(resources: LinuxContainerResources, change: Change) -> None:
+    if change.cpuset is not None:
+        resources.cpuset_cpus = format_cpu_list(change.cpuset)
+    if change.cpu_quota is not None:
+        resources.cpu_quota = change.cpu_quota
+    if change.cpu_shares is not None:
+        resources.cpu_shares = change.cpu_shares
+    if change.memory_limit is not None:
+        resources.memory_limit_in_bytes = change.memory_limit
 
 
 def register(options: HookOptions, stages: Iterable[Stage]) -> None:
