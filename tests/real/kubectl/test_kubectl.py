@@ -12,32 +12,47 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from tests.real.kubectl.scenario import read_scenarios
-from tests.real.kubectl.two_clusters import two_clusters
+from tests.real.kubectl.two_clusters import TwoClusters, two_clusters
 from tests.real.programs import RealPrograms
 
 _SCENARIOS = read_scenarios()
 pytestmark = pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="kubectl is not on PATH; install a kubectl of version 1.30 or newer"
 )
-Playing = dict[str, Future[list[str]]]
+
+
+class Playing:
+    """The scenarios are played before their tests ask for them: they mostly wait, so that two are played at a time."""
+
+    def __init__(self, clusters: TwoClusters) -> None:
+        self._clusters = clusters
+        self._lanes = {cluster_wide: ThreadPoolExecutor(1) for cluster_wide in (True, False)}
+        self._begun = {name: self._begin(name) for name in _SCENARIOS}
+
+    def differences(self, name: str) -> list[str]:
+        """Of a play that no test has asked for yet: a test that is run again has the scenario played again."""
+        return (self._begun.pop(name, None) or self._begin(name)).result()
+
+    def end(self) -> None:
+        for lane in self._lanes.values():
+            lane.shutdown(cancel_futures=True)
+
+    def _begin(self, name: str) -> Future[list[str]]:
+        scenario = _SCENARIOS[name]
+        return self._lanes[scenario.cluster_wide].submit(self._clusters.differences, scenario)
 
 
 @pytest.fixture(scope="module")
 def playing(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
-    """The differences of each scenario. They mostly wait, so that two are played at the same time."""
     with two_clusters(real_programs, tmp_path_factory.mktemp("clusters")) as clusters:
-        lanes = {cluster_wide: ThreadPoolExecutor(1) for cluster_wide in (True, False)}
+        playing = Playing(clusters)
         try:
-            yield {
-                name: lanes[scenario.cluster_wide].submit(clusters.differences, scenario)
-                for name, scenario in _SCENARIOS.items()
-            }
+            yield playing
         finally:
-            for lane in lanes.values():
-                lane.shutdown(cancel_futures=True)
+            playing.end()
 
 
 @pytest.mark.parametrize("name", _SCENARIOS)
 def test_kubectl(playing: Playing, name: str) -> None:
-    differences = playing[name].result()
+    differences = playing.differences(name)
     assert not differences, "\n\n".join(differences)
