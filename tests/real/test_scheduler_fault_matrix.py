@@ -10,12 +10,14 @@ taken, and not one more: what a binding left behind would show.
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import pytest
@@ -42,6 +44,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 NODE_COUNT: Final = 60
 GOOD: Final = 100
+GOOD_BATCH: Final = 300
+_BATCHES: Final = 5
 PODS_OF_A_CELL: Final = 2
 _TOO_MUCH: Final = "1000"
 _RESERVED: Final = 100_000_000
@@ -275,6 +279,50 @@ def test_whatever_fails_nothing_is_bound_twice_and_nothing_stays_behind(
                     await ends_well(matrix)
 
     asyncio.run(story())
+
+
+@pytest.mark.slow
+def test_what_fails_costs_the_others_a_fifth_of_their_throughput_at_most(cluster: ControlPlane, tmp_path: Path) -> None:
+    """In pods that are bound a second, while every cell of the matrix fails, and after the last fault; in one cluster,
+    through one relay. A time is the median of several batches, each of which is there whole before it is scheduled."""
+
+    async def story() -> dict[str, float]:
+        faults = Faults(*(cell.rule for cell in CELLS))
+        rules = dict(zip(CELLS, faults.rules, strict=True))
+        certificates = cluster.kubeconfig.parent / "certificates"
+        async with connected(cluster) as client:
+            await populate(client, NODE_COUNT, 0)
+        async with (
+            matrix_on(cluster) as matrix,
+            relay(faults, cluster.kubeconfig, certificates, tmp_path) as kubeconfig,
+        ):
+            await together(lambda n: matrix.fill(CELLS[n]), len(CELLS))
+            with scheduler(cluster, kubeconfig, tmp_path) as process:
+                await until_all_have_failed(rules)
+                await batch_seconds(matrix, process)
+                seconds = {"failing": median([await batch_seconds(matrix, process) for _ in range(_BATCHES)])}
+                # As many rules as before: the relay looks at each of them, whether it applies or not.
+                faults.rules[:] = [replace(rule, namespace="nobody") for rule in faults.rules]
+                assert await matrix.until(lambda: all(map(matrix.is_placed, CELLS)), _BOUND_SECONDS)
+                seconds["none"] = median([await batch_seconds(matrix, process) for _ in range(_BATCHES)])
+        return seconds
+
+    seconds = asyncio.run(story())
+    assert seconds["failing"] <= 1.25 * seconds["none"], seconds
+
+
+async def batch_seconds(matrix: Matrix, process: subprocess.Popen[bytes]) -> float:
+    """From when koord-scheduler may look at pods that fit until the last of them is seen bound; they leave then."""
+    process.send_signal(signal.SIGSTOP)
+    await together(lambda n: matrix.client.create(PODS, pod(f"good-{n:03}"), "default"), GOOD_BATCH)
+    process.send_signal(signal.SIGCONT)
+    begin = asyncio.get_running_loop().time()
+    assert await matrix.until(lambda: matrix.are_bound("default", GOOD_BATCH), _BOUND_SECONDS)
+    seconds = asyncio.get_running_loop().time() - begin
+    names = [each.metadata.name for each in matrix.pods("default")]
+    await together(lambda n: matrix.client.delete(PODS, names[n], "default", grace_period_seconds=0), len(names))
+    assert await matrix.until(lambda: not matrix.pods("default"), _BOUND_SECONDS)
+    return seconds
 
 
 async def until_all_have_failed(rules: Mapping[Cell, Rule]) -> None:
