@@ -266,9 +266,24 @@ def test_the_coarse_model_reports_what_koordlet_measures(reported: InMemoryApi, 
         assert amount == pytest.approx(modelled[name], rel=0.05 if name == "job memory" else 0.03), name
 
 
-def test_koordlet_reports_the_topology_of_its_node_alone(reported: InMemoryApi) -> None:
-    """The coarse model reports none: what the other test compares with it came from koordlet."""
-    assert reported.names(NODE_RESOURCE_TOPOLOGIES) == ["small-0"]
+def test_koordlet_finds_the_topology_that_its_node_was_registered_with(tmp_path: Path) -> None:
+    """It makes what was deleted again; the coarse model does not."""
+    registered: list[Document] = []
+
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(5)
+        registered.append(api.document(NODE_RESOURCE_TOPOLOGIES, "small-0"))
+        for name in api.names(NODE_RESOURCE_TOPOLOGIES):
+            api.remove(NODE_RESOURCE_TOPOLOGIES, name)
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(65)
+
+    api = _play(tmp_path, script, 1)
+    assert api.names(NODE_RESOURCE_TOPOLOGIES) == ["small-0"]
+    remade = api.document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    (before,) = registered
+    assert remade["metadata"]["annotations"] == before["metadata"]["annotations"]
+    assert (remade["zones"], remade["topologyPolicies"]) == (before["zones"], before["topologyPolicies"])
 
 
 def test_a_fault_stops_the_agent_and_its_end_starts_it_again(tmp_path: Path) -> None:

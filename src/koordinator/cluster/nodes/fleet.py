@@ -160,7 +160,7 @@ class Fleet:
             )  # fmt: skip
             await registration.run(self._wanted, self._node_informer.list())
             await self._all_seen()
-            await self._write_devices()
+            group.create_task(self._write_hardware(), name="hardware")
             for node in self._wanted:
                 self._join(node)
                 if (found := self._node_informer.get(node.name)) is not None:
@@ -205,14 +205,15 @@ class Fleet:
         while missing := {name for name in missing if self._node_informer.get(name) is None}:
             await self._clock.sleep(_LEAST_SAMPLING_PAUSE)
 
-    async def _write_devices(self) -> None:
-        if not any(node.group.gpus.count for node in self._wanted):
-            return
-        # Not loaded where no node has any.
-        from koordinator.cluster.nodes.devices import SimulatedDevices
+    async def _write_hardware(self) -> None:
+        # Not loaded before the nodes are registered and have reported.
+        from koordinator.cluster.nodes.hardware import SimulatedHardware
 
-        devices = SimulatedDevices(self._client, self._node_informer.get, clock=self._clock, random=self._random)
-        await devices.write(self._wanted)
+        hardware = SimulatedHardware(
+            self._client, self._node_informer.get,
+            clock=self._clock, random=self._random, concurrency=self._concurrency,
+        )  # fmt: skip
+        await hardware.write(self._wanted)
 
     def _make_agents(self, kernels: Path) -> NodeAgents:
         # Not loaded before the nodes are registered and have reported, nor where no node runs koordlet.

@@ -22,6 +22,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.cluster.nodes.faults import Faults
+from koordinator.cluster.nodes.hardware import KUBELET_CPU_POLICY
 from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
@@ -43,9 +44,7 @@ logger = logging.getLogger(__name__)
 
 _COLLECT_SECONDS: Final = 5.0
 _ENFORCE_SECONDS: Final = 5
-_CONFIGURATION: Final = codec.encode(
-    {"kubeletconfig": {"cgroupDriver": CgroupDriver.SYSTEMD, "cpuManagerPolicy": "none"}}
-)
+_CONFIGURATION: Final = codec.encode({"kubeletconfig": {"cgroupDriver": CgroupDriver.SYSTEMD, **KUBELET_CPU_POLICY}})
 _TICK: Final = 1.0
 _RETRY: Final = 30.0
 """Seconds until an agent that has failed starts again."""

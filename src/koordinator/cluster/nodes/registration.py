@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Final
 
-from koordinator.api.kinds import DEVICES, LEASES, NAMESPACES, NODES, Kind
+from koordinator.api.kinds import LEASES, NAMESPACES, NODES
 from koordinator.api.node import LEASE_NAMESPACE, Node
 from koordinator.api.priority import PriorityClass
 from koordinator.api.resource_names import priority_of_extended
@@ -85,14 +85,11 @@ class Registration:
 
     async def _remove(self, name: str) -> None:
         async with self._slots:
-            # The embedded API has no garbage collector, which would remove the Device of a node that has GPUs.
-            kinds: tuple[Kind[Any], ...] = (NODES, DEVICES)
-            for kind in kinds:
-                try:
-                    await self._client.delete(kind, name)
-                except ApiStatusError as error:
-                    if not error.is_not_found:
-                        raise
+            try:
+                await self._client.delete(NODES, name)
+            except ApiStatusError as error:
+                if not error.is_not_found:
+                    raise
             logger.info("removed node %s: the scenario no longer has it", name)
 
     async def _register(self, node: SimulatedNode, existing: Node | None, total: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -42,7 +42,8 @@ POOLS = "node.koordinator.sh/cpu-shared-pools"
 class Bench:
     """A machine of two CPUs, its kubelet and its API server; ``rounds`` lets the reporter work."""
 
-    def __init__(self, root: Path, *, writes: bool, queries_kubelet: bool) -> None:
+    def __init__(self, root: Path, *, writes: bool, queries_kubelet: bool, pods: Sequence[str]) -> None:
+        self._pods = pods
         self.machine = FakeMachine(root)
         self.machine.write_cpus([(0, 0, 0), (0, 0, 0)])
         self.machine.write_numa_memory(0, 1 << 20)
@@ -98,15 +99,17 @@ class Bench:
 
     async def _get(self, path: str) -> bytes:
         assert path == "/pods/"
-        return json.dumps({"items": [{"metadata": {"name": "a", "uid": "a"}}]}).encode()
+        return json.dumps({"items": [{"metadata": {"name": name, "uid": name}} for name in self._pods]}).encode()
 
 
 Story = Callable[[Bench], Awaitable[None]]
 
 
-def play(root: Path, story: Story, *, writes: bool = True, queries_kubelet: bool = True) -> Bench:
+def play(
+    root: Path, story: Story, *, writes: bool = True, queries_kubelet: bool = True, pods: Sequence[str] = ("a",)
+) -> Bench:
     async def run() -> Bench:
-        bench = Bench(root, writes=writes, queries_kubelet=queries_kubelet)
+        bench = Bench(root, writes=writes, queries_kubelet=queries_kubelet, pods=pods)
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(bench.states.run())
             try:
@@ -145,6 +148,22 @@ def test_the_object_is_made_once_and_belongs_to_its_node(tmp_path: Path) -> None
     assert [zone["name"] for zone in bench.document["zones"]] == ["node-0"]
     assert bench.annotation(POOLS) == [{"socket": 0, "node": 0, "cpuset": "0-1"}]
     assert len(bench.reported) == 1
+
+
+def test_the_object_is_made_before_the_first_pod_and_left_alone_until_then(tmp_path: Path) -> None:
+    """Pods that need CPUs of their own cannot come before: a scheduler gives none of a node that it does not know. An
+    agent that starts later than they knows nothing of them at first."""
+
+    async def story(bench: Bench) -> None:
+        await bench.rounds(2)
+        assert bench.writes == {"create": 1}
+        bench.machine.write_cpus([(0, 0, 0)] * 4)
+        bench.info.refresh()
+        await bench.rounds(2)
+
+    bench = play(tmp_path, story, pods=())
+    assert bench.writes == {"create": 1}
+    assert bench.reported == []
 
 
 def test_an_object_that_says_it_already_is_not_written(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def topology_patch(present: NodeResourceTopology, wanted: NodeTopology) -> Docum
     annotations = {
         name: _text(document)
         for name, document in wanted.annotations.items()
-        if not _says(present.metadata.annotations.get(name), document)
+        if not says(present.metadata.annotations.get(name), document)
     }
     metadata: Document = {}
     patch: Document = {}
@@ -199,7 +199,8 @@ def _own_parts(zones: Sequence[Zone]) -> list[tuple[str, str, Document]]:
     ]
 
 
-def _says(text: str | None, document: Any) -> bool:
+def says(text: str | None, document: Any) -> bool:
+    """Whether an annotation means the document; one that cannot be read means nothing."""
     if text is None:
         return False
     try:

@@ -66,7 +66,11 @@ class TopologyReporter:
         """One round; an error of the node, of kubelet or of the API server ends it."""
         cpus, memory = self._info.topology, self._info.numa_memory
         node = self._states.node
-        if cpus is None or memory is None or node is None or not self._states.has_synced_pods:
+        present = self._states.node_resource_topology
+        is_new = self._writes and present is None
+        # Before the first pod nothing has CPUs of its own. An object that is there knows of pods that this agent does
+        # not know yet.
+        if cpus is None or memory is None or node is None or not (self._states.has_synced_pods or is_new):
             return
         kubelet = self._kubelet_cpus(cpus)
         if kubelet is None:
@@ -81,13 +85,11 @@ class TopologyReporter:
             of_kubelet=self._allocated_by_kubelet() if kubelet.policy == STATIC else {},
         )
         topology = describe(facts)
-        self._states.set_topology(topology)
-        present = self._states.node_resource_topology
-        if not self._writes:
-            return
-        if present is None:
+        if self._states.has_synced_pods:
+            self._states.set_topology(topology)
+        if is_new:
             await self._object.create(new_topology(node, topology))
-        else:
+        elif present is not None and self._writes:
             await self._object.patch(present.metadata, topology_patch(present, topology))
 
     def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:

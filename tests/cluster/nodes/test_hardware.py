@@ -1,15 +1,21 @@
-"""Nodes with GPUs: their Devices, from which koord-manager computes what the nodes have."""
+"""What nodes are made of: Devices, from which koord-manager computes what the nodes have, and topologies."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from koordinator.api.annotations import CPU_SHARED_POOLS, CPU_TOPOLOGY
 from koordinator.api.codec import convert
 from koordinator.api.device import Device
-from koordinator.api.kinds import DEVICES, NODES
+from koordinator.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
+from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from koordinator.base.clock import ManualClock
 from koordinator.base.errors import ConfigurationError
+from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.main import main
 from koordinator.cluster.nodes.scenario import Scenario, default_scenario, parse_scenario, scale, with_gpu_nodes
 from koordinator.kube.errors import ApiStatusError
@@ -80,10 +86,51 @@ def test_a_garbage_collector_may_remove_the_earlier_device_first() -> None:
     assert len(after["metadata"]["ownerReferences"]) == 1
 
 
-def test_the_device_goes_with_a_node_that_the_scenario_no_longer_has() -> None:
-    api = play(nothing, scenario=scenario(2))
-    assert play(nothing, api, scenario(1)).names(DEVICES) == ["gpu-0"]
-    assert play(nothing, api, scenario(0)).names(DEVICES) == []
+def test_every_node_has_its_cpus_described_before_its_first_pod() -> None:
+    api = play(nothing, scenario=scenario())
+    found = convert(api.document(NODE_RESOURCE_TOPOLOGIES, "small-0"), NodeResourceTopology)
+    cores = round(float(api.document(NODES, "small-0")["status"]["capacity"]["cpu"]))
+    assert len(json.loads(found.metadata.annotations[CPU_TOPOLOGY])["detail"]) == cores
+    assert [zone.name for zone in found.zones] == ["node-0"]
+    (owner,) = found.metadata.owner_references
+    assert owner.uid == api.document(NODES, "small-0")["metadata"]["uid"]
+    assert "gpu-0" in api.names(NODE_RESOURCE_TOPOLOGIES)
+
+
+def test_what_koordlet_has_written_of_the_cpus_stays_at_a_second_start() -> None:
+    api = play(nothing, scenario=scenario())
+    before = api.document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    before["metadata"]["annotations"][CPU_SHARED_POOLS] = "[]"
+    api.put(NODE_RESOURCE_TOPOLOGIES, before)
+    after = play(nothing, api, scenario()).document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    assert after["metadata"]["annotations"][CPU_SHARED_POOLS] == "[]"
+
+
+def test_a_node_that_has_got_other_cpus_is_described_anew() -> None:
+    api = play(nothing, scenario=scenario())
+    before = api.document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    one_cpu = {"detail": [{"id": 0, "core": 0, "socket": 0, "node": 0}]}
+    smaller = {**before["metadata"]["annotations"], CPU_TOPOLOGY: json.dumps(one_cpu)}
+    api.put(NODE_RESOURCE_TOPOLOGIES, {**before, "metadata": {**before["metadata"], "annotations": smaller}})
+    after = play(nothing, api, scenario()).document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
+
+
+def test_a_topology_that_is_refused_or_unreadable_costs_its_node_alone(caplog: pytest.LogCaptureFixture) -> None:
+    api = play(nothing, scenario=scenario())
+    before = api.document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    before["metadata"]["annotations"][CPU_TOPOLOGY] = "{bad"
+    api.put(NODE_RESOURCE_TOPOLOGIES, before)
+    api.remove(NODE_RESOURCE_TOPOLOGIES, "gpu-0")
+
+    def refused(request: ApiRequest, done: bool) -> Exception | None:
+        is_it = request == ApiRequest("create", NODE_RESOURCE_TOPOLOGIES.plural, "gpu-0") and not done
+        return ApiStatusError(403, "Forbidden", "not this one") if is_it else None
+
+    api.fault = refused
+    after = play(nothing, api, scenario()).document(NODE_RESOURCE_TOPOLOGIES, "small-0")
+    assert "detail" in json.loads(after["metadata"]["annotations"][CPU_TOPOLOGY])
+    assert "the NodeResourceTopology of gpu-0 is refused: not this one" in caplog.text
 
 
 def test_without_the_definition_nodes_have_no_gpus_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +153,11 @@ def test_a_server_that_is_not_well_is_waited_for() -> None:
         return failures.pop() if request.plural == "devices" and not done and failures else None
 
     api.fault = fail
-    assert play(nothing, api, scenario()).names(DEVICES) == ["gpu-0"]
+
+    async def a_while(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(10)
+
+    assert play(a_while, api, scenario()).names(DEVICES) == ["gpu-0"]
     assert failures == []
 
 
