@@ -147,8 +147,8 @@ class DrainController:
     def _add_handlers(self) -> None:
         self._drains.add_handlers(
             name="drain",
-            on_add=lambda drain, _: self._reconciler.add(drain.metadata.name),
-            on_update=lambda _, drain: self._reconciler.add(drain.metadata.name),
+            on_add=lambda drain, _: self._see(drain),
+            on_update=lambda _, drain: self._see(drain),
             on_delete=self._forget,
         )
         for informer in (self._cluster.reservations, self._cluster.job_informer):
@@ -161,6 +161,11 @@ class DrainController:
     def _add_drain_of(self, owned: Object) -> None:
         for name in _drain_node_of(owned):
             self._reconciler.add(name)
+
+    def _see(self, drain: DrainNode) -> None:
+        for phase, count in drain.status.pod_migration_summary.items():
+            self._pods_gauge.labels(drain.metadata.name, phase).set(count)
+        self._reconciler.add(drain.metadata.name)
 
     def _forget(self, drain: DrainNode) -> None:
         for phase in drains.POD_PHASES:
@@ -202,8 +207,6 @@ class DrainController:
             self._record_event(drain, event)
 
     def _count(self, drain: DrainNode, plan: DrainPlan) -> None:
-        for phase, count in plan.status.pod_migration_summary.items():
-            self._pods_gauge.labels(drain.metadata.name, phase).set(count)
         phase = plan.status.phase
         if phase != drain.status.phase and phase in (drains.COMPLETE, drains.ABORTED):
             self._results.labels(phase).inc()

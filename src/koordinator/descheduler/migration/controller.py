@@ -22,6 +22,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
+from koordinator.base.durations import has_passed
 from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
@@ -221,7 +222,7 @@ class JobController:
         found = await self._reservation(self._reservation_of(job))
         owners = found.status.current_owners if found is not None else ()
         bound = await self._pod(owners[0].namespace, owners[0].name) if owners else None
-        limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.now()))
+        limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.monotonic()))
         return Snapshot(pod, found, bound, limited)
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
@@ -348,7 +349,7 @@ class JobController:
         controller = controller_of(pod.metadata)
         self._cool_down.track(controller.uid if controller is not None else "", before)
         await self._workloads.refresh([pod])
-        self._limiter.track(EvictedPod.of(pod, self._replicas(pod)), self._clock.now())
+        self._limiter.track(EvictedPod.of(pod, self._replicas(pod)), self._clock.monotonic())
 
     def _replicas(self, pod: Pod) -> int | None:
         try:
@@ -360,7 +361,8 @@ class JobController:
 
     def _count_recent_evictions(self) -> None:
         """What a predecessor has evicted counts too, as far as its jobs still show it."""
-        oldest_limited = self._clock.now() - self._limiter.longest_memory
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        memory = self._limiter.longest_memory
         evictions = []
         for job in self._cluster.jobs():
             condition, reference = condition_of(job.status, jobs.EVICTION), job.spec.pod_ref
@@ -370,11 +372,10 @@ class JobController:
             controller = job.metadata.annotations.get(EVICTED_POD_CONTROLLER, "")
             # The condition has the time when the pod was gone, which is after its replacement was created.
             self._cool_down.track(controller, job.metadata.creation_timestamp or at)
-            if at > oldest_limited:
+            if not has_passed(memory, at, now):
                 others = self._cluster.pods_owned_by(controller)
-                self._limiter.track(
-                    EvictedPod(namespace, controller, self._replicas(others[0]) if others else None), at
-                )
+                evicted = EvictedPod(namespace, controller, self._replicas(others[0]) if others else None)
+                self._limiter.track(evicted, monotonic - max((now - at).total_seconds(), 0.0))
 
     async def _read_again(self, name: str) -> PodMigrationJob | None:
         try:

@@ -156,7 +156,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         if self.args.dry_run:
             logger.info("%s would evict %s because of %s", plugin, pod.metadata.key, reason)
             return EvictionResult(True, "dry run")
-        refusals = self._filters.refusals(pod) or self._limiter.refusals(pod, self.handle.clock.now())
+        refusals = self._filters.refusals(pod) or self._limiter.refusals(pod, self.handle.clock.monotonic())
         if refusals:
             return EvictionResult(False, "; ".join(refusals))
         try:

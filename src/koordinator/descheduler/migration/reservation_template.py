@@ -10,6 +10,7 @@ from koordinator.api import labels
 from koordinator.api.codec import to_document
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
+from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
@@ -125,8 +126,10 @@ def _owners(pod: Pod) -> list[Document]:
     if is_unschedulable(pod):
         owner = {"kind": "Pod", "namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
         return [{"object": owner}]
-    controllers = (reference for reference in metadata.owner_references if reference.controller)
-    return [{"controller": {**to_document(each), "namespace": metadata.namespace}} for each in controllers][:1]
+    controller = controller_of(metadata)
+    if controller is None:
+        return []
+    return [{"controller": {**to_document(controller), "namespace": metadata.namespace}}]
 
 
 def _keep_off(node: str, spec: Document, *, without_claims: bool) -> None:

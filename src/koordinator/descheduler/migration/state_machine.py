@@ -24,6 +24,7 @@ from koordinator.api.pod_migration_job import (
     PodMigrationJobCondition,
 )
 from koordinator.api.reservation import Reservation, ReservationCondition
+from koordinator.base.durations import has_passed
 from koordinator.descheduler.migration.arguments import SOFT_EVICTION, MigrationControllerArgs
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD,
@@ -72,6 +73,7 @@ from koordinator.descheduler.migration.reservation_template import template_prob
 
 REQUEUE: Final = 3.0
 """Seconds between two reconciliations of a job that waits for another program."""
+_ENDED: Final = frozenset((reservation.FAILED, reservation.SUCCEEDED))
 _DEFAULT_GRACE: Final = 30
 _LONGEST_GRACE: Final = 100 * 365 * 86400
 """Seconds; the API server takes grace periods that no point in time is as far away as."""
@@ -278,7 +280,8 @@ def _must_evict_again(migration: Migration, pod: Pod, policy: str, last: PodMigr
     else:
         grace = _grace_period(migration, pod)
     since = max((each for each in (last.last_probe_time, last.last_transition_time) if each), default=None)
-    return since is None or migration.now - since >= timedelta(seconds=min(grace, _LONGEST_GRACE)) + _EVICTION_MARGIN
+    pause = timedelta(seconds=min(grace, _LONGEST_GRACE)) + _EVICTION_MARGIN
+    return since is None or has_passed(pause, since, migration.now)
 
 
 def _grace_period(migration: Migration, pod: Pod) -> int:
@@ -345,11 +348,24 @@ def _schedule_pending_pod(migration: Migration, found: Reservation) -> Plan:
 
 
 def _clean_up(job: PodMigrationJob, snapshot: Snapshot) -> Plan:
-    """A job that did not succeed reserves nothing on any node."""
+    """A job that did not succeed reserves nothing on any node, unless its pod has left: then the replacement may come
+    as long as the Reservation lives."""
     found = snapshot.reservation
     if job.status.phase == jobs.SUCCEEDED or found is None or not is_own_reservation(found):
         return Plan()
+    if found.status.phase not in _ENDED and _has_been_evicted(job, snapshot.pod):
+        return Plan()
     return Plan((DeleteReservation(found.metadata.name, found.metadata.uid),), final=True)
+
+
+def _has_been_evicted(job: PodMigrationJob, pod: Pod | None) -> bool:
+    """Whether the pod has been told to go, also where the program ended before the job said so."""
+    if condition_of(job.status, jobs.EVICTION) is not None:
+        return True
+    begun = job.metadata.annotations.get(EVICTED_POD)
+    return begun is not None and (
+        pod is None or pod.metadata.uid != begun or pod.metadata.deletion_timestamp is not None
+    )
 
 
 def _time_left(job: PodMigrationJob, now: datetime) -> float | None:
