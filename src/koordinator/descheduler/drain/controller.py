@@ -36,7 +36,7 @@ from koordinator.descheduler.drain.plan import (
     PatchDrainNode,
     ReservePlace,
 )
-from koordinator.descheduler.drain.pod_rules import PodRules, Refuse
+from koordinator.descheduler.drain.pod_rules import MakePolicy, PodRules
 from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.descheduler.migration.lister import MigrationLister
@@ -65,7 +65,7 @@ class DrainController:
         client: Client,
         informers: InformerSet,
         cluster: MigrationLister,
-        refuse: Refuse,
+        make_policy: MakePolicy,
         scheduler_names: Sequence[str],
         recorder: EventRecorder,
         reconcilers: Reconcilers,
@@ -73,10 +73,10 @@ class DrainController:
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        """``refuse`` returns why MigrationController would not move a pod under a DrainNode's spec."""
+        """``make_policy`` gives why MigrationController would not move a pod under a DrainNode's spec."""
         self._client = client
         self._cluster = cluster
-        self._refuse = refuse
+        self._make_policy = make_policy
         self._scheduler_names = scheduler_names
         self._recorder = recorder
         self._clock = clock
@@ -138,7 +138,7 @@ class DrainController:
         drain = _as_begun(found)
         is_renamed = found.spec.node_name != drain.spec.node_name
         facts = self._facts(drain, renamed_to=found.spec.node_name if is_renamed else "")
-        rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
+        rules = PodRules(drain.spec, self._scheduler_names, self._make_policy)
         return drain, decide(drain, facts, rules, self._clock.now())
 
     def _names(self) -> Iterable[str]:

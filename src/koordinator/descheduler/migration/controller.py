@@ -42,10 +42,10 @@ from koordinator.descheduler.migration.plan import (
     CreateReservation,
     DeleteReservation,
     EvictPod,
+    JobFacts,
+    JobPlan,
     OrderReservation,
     PatchJob,
-    Plan,
-    Snapshot,
     Step,
     WriteStatus,
 )
@@ -167,8 +167,8 @@ class JobController:
 
         return await intentions_for(job, next_plan)
 
-    async def _decide(self, job: PodMigrationJob) -> Plan:
-        return decide(job, await self._snapshot(job), self._args, self._clock.now())
+    async def _decide(self, job: PodMigrationJob) -> JobPlan:
+        return decide(job, await self._facts(job), self._args, self._clock.now())
 
     def _names(self) -> Iterable[str]:
         return [job.metadata.name for job in self._cluster.jobs()]
@@ -216,14 +216,14 @@ class JobController:
                 await self._delete_reservation(found.metadata.name, found.metadata.uid)
             del self._orphaned[name]
 
-    async def _snapshot(self, job: PodMigrationJob) -> Snapshot:
+    async def _facts(self, job: PodMigrationJob) -> JobFacts:
         reference = job.spec.pod_ref
         pod = await self._pod(reference.namespace, reference.name) if reference is not None else None
         found = await self._reservation(self._reservation_of(job))
         owners = found.status.current_owners if found is not None else ()
         bound = await self._pod(owners[0].namespace, owners[0].name) if owners else None
         limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.monotonic()))
-        return Snapshot(pod, found, bound, limited)
+        return JobFacts(pod, found, bound, limited)
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         """From the cache; a pod that it does not have is read from the API, so that none counts as gone too early."""
@@ -259,7 +259,7 @@ class JobController:
                 raise
             return None
 
-    async def _carry_out(self, plan: Plan, job: PodMigrationJob) -> PodMigrationJob:
+    async def _carry_out(self, plan: JobPlan, job: PodMigrationJob) -> PodMigrationJob:
         for step in plan.steps:
             job = await self._take(step, job)
         for event in plan.events:

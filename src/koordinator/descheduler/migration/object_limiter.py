@@ -101,7 +101,9 @@ class ObjectLimiter:
     def _forget(self, now: float) -> None:
         memories = {kind: _memory(each.duration) for kind, each in self._limiters.items()}
         self._buckets = {
-            key: bucket for key, bucket in self._buckets.items() if now - bucket.last_eviction < memories[key[0]].total_seconds()
+            key: bucket
+            for key, bucket in self._buckets.items()
+            if now - bucket.last_eviction < memories[key[0]].total_seconds()
         }
 
 

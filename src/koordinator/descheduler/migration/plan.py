@@ -11,7 +11,7 @@ from koordinator.api.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class JobFacts:
     """The cluster around one job."""
 
     pod: Pod | None = None
@@ -92,7 +92,7 @@ class JobEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """Steps to take in this order, each only once the one before it has succeeded.
 
     After all of them ``events`` are recorded and the job is reconciled again at once. Without steps, it is reconciled

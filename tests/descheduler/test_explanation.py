@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from koordinator.api.pod import Pod
+from koordinator.descheduler.cycle import Cycle
+from koordinator.descheduler.eviction_pipeline import EvictionLimiter, ProfileEvictor
+from koordinator.descheduler.executors import Live
+from koordinator.descheduler.explanation import NOT_CHOSEN, explain
 from koordinator.descheduler.framework import BalancePlugin, Cordon, DeletionCost, Eviction, Remark, Snapshot, Step
 from koordinator.descheduler.plugins.low_node_load.plugin import LowNodeLoad
-from koordinator.descheduler.rehearsal import NOT_CHOSEN, Rehearsal
-from koordinator.descheduler.runtime import EvictionLimiter, EvictorProxy, Profile
+from koordinator.descheduler.profiles import Profile
 from koordinator.model.label_selector import CompiledSelector, parse_selector
 from tests.descheduler.clusters import make_handle, make_metric, make_node, make_pod, make_snapshot
 from tests.descheduler.test_cycle import NODES_THERE, WEB, Proposing, Recorder
+from tests.in_memory_api import InMemoryApi
 
 
 def rehearse(
@@ -24,12 +28,13 @@ def rehearse(
     selector: CompiledSelector | None = None,
 ) -> dict[str, Any]:
     recorder = Recorder(refused)
-    evictor = EvictorProxy(EvictionLimiter(), dry_run=False)
+    evictor = ProfileEvictor()
     evictor.connect([recorder], recorder)
     profile = Profile("test", selector, evictor, {each.name: each for each in plugins}, [], plugins)
     taken = snapshot or make_snapshot(NODES_THERE, WEB)
-    rehearsal = Rehearsal([profile], lambda: EvictionLimiter(*limits), lambda: taken)
-    document = asyncio.run(rehearsal.run())
+    live = {pod.metadata.key: pod for pods in taken.pods_by_node.values() for pod in pods}
+    cycle = Cycle([profile], lambda: EvictionLimiter(*limits), lambda: taken, live.get, Live(InMemoryApi().client()))
+    document = asyncio.run(explain(cycle))
     assert recorder.evicted == [], "nothing is carried out"
     return document
 
@@ -79,12 +84,13 @@ def test_limits_hold_and_say_so() -> None:
 def test_what_is_proposed_twice_leaves_once() -> None:
     document = rehearse(Proposing(evict(WEB[0], WEB[0])))
     assert names(document["evictions"]) == ["web-0"]
-    assert document["refused"][0]["why"] == "it would have been evicted already"
+    assert document["refused"][0]["why"] == "it has been evicted in this cycle"
 
 
 def test_a_pod_that_is_terminating_is_refused() -> None:
     leaving = make_pod("web-0", "b", deletionTimestamp="2026-01-01T12:00:00Z")
-    assert rehearse(Proposing(evict(leaving)))["refused"][0]["why"] == "the pod is terminating"
+    document = rehearse(Proposing(evict(leaving)), snapshot=make_snapshot(NODES_THERE, [leaving]))
+    assert document["refused"][0]["why"] == "the pod is terminating"
 
 
 def test_other_steps_and_remarks() -> None:
