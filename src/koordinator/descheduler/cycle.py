@@ -131,7 +131,6 @@ class _Run:
         self._plugin = plugin.name
         self._limiter = limiter
         self._report = report
-        self._may_leave = EvictionPipeline(profile.evictor.filter, self._has_left)
 
     async def run(self, begin: Callable[[], Plan]) -> None:
         plan = begin()
@@ -161,23 +160,22 @@ class _Run:
 
     async def _evict(self, step: Eviction) -> EvictionResult:
         """The pod as it is now, if the plan still holds for it."""
+        if step.pod.metadata.uid in self._report.evicted:
+            return EvictionResult(False, "it has been evicted in this cycle")
         pod = self._find_pod(step.pod.metadata.key)
         if pod is None or pod.metadata.uid != step.pod.metadata.uid:
             return EvictionResult(False, "the pod is gone")
-        refusals = _what_changed(step.pod, pod) or self._may_leave.evaluate(pod)
-        if not refusals and step.dry_run:
-            return EvictionResult(True)
-        refusals = refusals or self._limiter.refusals(pod)
-        if refusals:
+        limits = [] if step.dry_run else [self._limiter.refusals]
+        may_leave = EvictionPipeline(partial(_what_changed, step.pod), self._profile.evictor.filter, *limits)
+        if refusals := may_leave.evaluate(pod):
             return EvictionResult(False, "; ".join(refusals))
+        if step.dry_run:
+            return EvictionResult(True)
         result = await self._executor.evict(self._profile, self._plugin, pod, step)
         if result.evicted:
             self._limiter.done(pod)
             self._report.evicted[pod.metadata.uid] = pod.metadata.key
         return result
-
-    def _has_left(self, pod: Pod) -> Refusals:
-        return ["it has been evicted in this cycle"] if pod.metadata.uid in self._report.evicted else NOTHING_REFUSED
 
 
 def is_ready(node: Node) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -154,6 +156,48 @@ def test_the_workload_that_is_gone_forbids() -> None:
     bench.cluster.remove(DEPLOYMENTS, "default/web")
     bench.arbitrate()
     assert bench.cluster.status("web-0")["reason"] == "ForbiddenMigratePod"
+
+
+def _calls_of_a_round(jobs: int) -> tuple[int, int]:
+    """How many functions a round calls that lets no job through, and how often others get the processor meanwhile."""
+    bench = Bench(jobs, replicas=40 * jobs, maxMigratingGlobally=1, maxMigratingPerNamespace=1, maxMigratingPerNode=1)
+    scene.pod(bench.cluster, "moved")
+    scene.job(bench.cluster, "moved", "moved")
+    bench.cluster.change(POD_MIGRATION_JOBS, "moved", phase="Running")
+    bench.cluster.deliver()
+    calls = others = 0
+    # A tenth of a millisecond passes between two looks at the clock.
+    bench.cluster.clock.monotonic = itertools.count(0, 1e-4).__next__  # type: ignore[method-assign]
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        working = asyncio.create_task(other())
+        await asyncio.sleep(0)
+        sys.setprofile(count)
+        try:
+            await bench.plugin.arbitrator.arbitrate()
+        finally:
+            sys.setprofile(None)
+            working.cancel()
+
+    asyncio.run(scenario())
+    assert bench.passed() == ["moved"]
+    return calls, others
+
+
+def test_a_round_costs_as_much_for_each_job_however_many_wait() -> None:
+    (few, _), (many, others) = _calls_of_a_round(50), _calls_of_a_round(200)
+    assert many < 4.5 * few
+    assert others > 20, "the event loop is never kept for long"
 
 
 def _job(name: str, second: int) -> PodMigrationJob:

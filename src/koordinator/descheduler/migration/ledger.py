@@ -13,6 +13,7 @@ from koordinator.api import pod_migration_job as jobs
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_ready
 from koordinator.descheduler.migration.lister import MigrationLister
 
@@ -172,9 +173,16 @@ class PlannedMigrations:
     def __init__(self, ledger: MigrationLedger) -> None:
         self._ledger = ledger
         self._planned: dict[Scope, Counts] = {}
+        self._uids: set[str] = set()
+
+    def refusals(self, pod: Pod) -> Refusals:
+        """A pod that is planned to migrate is not planned once more."""
+        is_planned = pod.metadata.uid in self._uids
+        return ["filterExistingPodMigrationJob: one is planned for this pod"] if is_planned else NOTHING_REFUSED
 
     def add(self, pod: Pod) -> None:
         """Count the pod as if a job had been made for it."""
+        self._uids.add(pod.metadata.uid)
         controller = controller_of(pod.metadata)
         scopes = [CLUSTER, of_namespace(pod), of_node(pod)]
         scopes += [of_owner(controller.uid)] if controller is not None else []

@@ -162,7 +162,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._planned = PlannedMigrations(self._ledger)
         policies = MigrationPolicies(self.args, self._rules, self._cluster, self._planned, self._workloads)
         may_migrate = policies.for_new_job.evaluate
-        self._candidates = EvictionPipeline(may_migrate, self._is_cooling_down, self._node_fit.pre_eviction_filter)
+        self._candidates = EvictionPipeline(
+            self._planned.refusals, may_migrate, self._is_cooling_down, self._node_fit.pre_eviction_filter
+        )
         self._evictable = EvictionPipeline(may_migrate, self._is_limited)
 
     def _is_cooling_down(self, pod: Pod) -> Refusals:
