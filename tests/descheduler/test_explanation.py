@@ -11,7 +11,17 @@ from koordinator.descheduler.cycle import Cycle
 from koordinator.descheduler.eviction_pipeline import EvictionLimiter, ProfileEvictor
 from koordinator.descheduler.executors import Live
 from koordinator.descheduler.explanation import NOT_CHOSEN, explain
-from koordinator.descheduler.framework import BalancePlugin, Cordon, DeletionCost, Eviction, Remark, Snapshot, Step
+from koordinator.descheduler.framework import (
+    BalancePlugin,
+    Cordon,
+    DeletionCost,
+    Eviction,
+    FilterPlugin,
+    Plan,
+    Remark,
+    Snapshot,
+    Step,
+)
 from koordinator.descheduler.plugins.low_node_load.plugin import LowNodeLoad
 from koordinator.descheduler.profiles import Profile
 from koordinator.model.label_selector import CompiledSelector, parse_selector
@@ -141,6 +151,64 @@ def test_asking_does_not_count_as_a_hot_cycle() -> None:
     requested = [bool(rehearse(plugin, snapshot=snapshot)["evictions"]) for _ in range(3)]
     assert requested == [True, True, True], "each says what the third cycle would do"
     assert cycle()
+
+
+def test_hot_nodes_are_named_with_what_they_use_and_for_how_long() -> None:
+    args = LowNodeLoad.args_type(
+        high_thresholds={"cpu": 60, "memory": 95},
+        low_thresholds={"cpu": 30, "memory": 90},
+        anomaly_condition=condition(),
+        node_fit=False,
+    ).completed("")
+    plugin = LowNodeLoad(args, make_handle())
+    pods = [make_pod(f"p{number}", "hot") for number in range(4)]
+    metrics = [make_metric("hot", {f"p{number}": "900m" for number in range(4)}), make_metric("cold", {})]
+    snapshot = make_snapshot([make_node("hot"), make_node("cold")], pods, metrics)
+    found = []
+    for _ in range(4):
+        (hot,) = rehearse(plugin, snapshot=snapshot)["hot"]
+        found.append((hot["cycles"], hot["needed"], hot["confirmed"]))
+        for _ in plugin.balance(snapshot):
+            pass
+    assert found == [(1, 3, False), (2, 3, False), (3, 3, True), (1, 3, True)]
+    assert {name: hot[name] for name in ("node", "pods", "usage", "thresholds")} == {
+        "node": "hot",
+        "pods": "all",
+        "usage": {"cpu": 90.0},
+        "thresholds": {"cpu": 60.0},
+    }
+
+
+def test_a_plugin_that_only_says_what_it_would_do_evicts_nothing_in_the_plan_either() -> None:
+    document = rehearse(Proposing([Eviction(WEB[0], "too many", dry_run=True)]), limits=(None, None, 0))
+    assert document["evictions"] == []
+    assert [each["what"] for each in document["others"]] == [
+        "say that it would evict pod default/web-0, by its argument dryRun"
+    ]
+
+
+class Prepared(Proposing, FilterPlugin):
+    """Counts how often it is prepared."""
+
+    name = "Prepared"
+
+    def __init__(self) -> None:
+        super().__init__(evict(*WEB[:1]))
+        self.prepared = 0
+
+    async def prepare(self, snapshot: Snapshot) -> None:
+        self.prepared += 1
+
+    def deschedule(self, snapshot: Snapshot) -> Plan:
+        yield Remark(f"prepared {self.prepared} times")
+        yield from super().deschedule(snapshot)
+
+
+def test_plugins_are_prepared_as_in_a_cycle_and_keep_nothing_of_it() -> None:
+    plugin = Prepared()
+    for _ in range(2):
+        assert rehearse(plugin)["remarks"][0]["text"] == "prepared 1 times"
+    assert plugin.prepared == 0
 
 
 def condition() -> Any:
