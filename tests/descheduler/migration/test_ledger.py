@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.api.codec import convert
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.descheduler.migration.ledger import CLUSTER, PlannedMigrations, of_namespace, of_node, of_owner
+from koordinator.kube.interface import PatchType
 from tests.descheduler.migration import scene
 from tests.descheduler.migration.simulated_cluster import SimulatedCluster
 from tests.examples import examples
@@ -53,9 +53,10 @@ class _Bench:
             case ("pass", number):
                 document = self.cluster.get_document(POD_MIGRATION_JOBS, f"job-{number}")
                 if document is not None:
-                    # As the response of our own write, which informers have not seen.
-                    document["metadata"]["annotations"] = {_PASSED: "true"}
-                    self.lister.assume(self._stored(document))
+                    # By our own write, which informers know at once.
+                    patch = {"metadata": {"annotations": {_PASSED: "true"}}}
+                    name = document["metadata"]["name"]
+                    asyncio.run(self.cluster.as_client.patch(POD_MIGRATION_JOBS, name, patch, PatchType.MERGE))
             case ("wait", seconds):
                 asyncio.run(self.cluster.clock.advance(seconds))
             case _:
@@ -64,10 +65,6 @@ class _Bench:
     def _remove(self, kind: Kind[Any], key: str) -> None:
         if self.cluster.get_document(kind, key) is not None:
             self.cluster.remove(kind, key)
-
-    def _stored(self, document: Any) -> Any:
-        kind = POD_MIGRATION_JOBS.type
-        return convert(self.cluster.put(POD_MIGRATION_JOBS, document), kind)
 
     def expected(self, pod: Pod, scope: tuple[str, str], arbitrating: bool) -> tuple[int, int, int]:
         jobs = 0

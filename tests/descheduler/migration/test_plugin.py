@@ -335,15 +335,6 @@ def test_a_scale_of_another_shape_ends_no_round_of_arbitration(listed: Any, scal
     assert passed in bench.cluster.job("of a Deployment")["metadata"]["annotations"]
 
 
-def test_what_was_written_and_never_seen_is_forgotten() -> None:
-    bench = Bench(maxMigratingPerNode=0)
-    assert bench.evict("web-a").evicted
-    asyncio.run(bench.cluster.clock.advance(61))
-    assert bench.evict("web-b").evicted
-    (latest,) = bench.plugin.controller._cluster._written
-    assert latest == bench.jobs[-1]["metadata"]["name"]
-
-
 def test_a_job_that_fails_unexpectedly_does_not_keep_others_from_being_let_through() -> None:
     bench = Bench()
     bench.cluster.fault = lambda verb, path, done: RuntimeError("unexpected") if path.endswith("/first") else None

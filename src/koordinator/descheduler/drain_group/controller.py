@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -38,14 +38,11 @@ from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.object_cache import is_older
 from koordinator.kube.reconciler import Reconcilers
 
 _PERIOD: Final = 3.0
 _WAITING_PERIOD: Final = 300.0
 """Seconds until a group is looked at again that waits for another one, whose end is seen at once."""
-_LONGEST_LAG: Final = 60.0
-"""Seconds after which a DrainNode that the informer has not seen is taken to be gone again."""
 _BY_GROUP: Final = "uid of the drain node group"
 
 
@@ -70,14 +67,11 @@ class DrainGroupController:
         self._drains = informers.informer(DRAIN_NODES, absent_is_empty=True)
         self._drains.add_index(_BY_GROUP, _group_uid)
         self._nodes = informers.informer(NODES)
-        self._written: dict[str, tuple[DrainNode, float]] = {}
-        """The last response of the API server, and its time (monotonic); informers may be behind."""
         self._reconciler = reconcilers.make("drain groups", self.reconcile, self._names)
         self._add_handlers()
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
-        self._written.clear()
         await self._reconciler.run()
 
     async def reconcile(self, name: str) -> float | None:
@@ -128,12 +122,8 @@ class DrainGroupController:
             name="drain groups",
             on_add=lambda drain, _: self._add_group_of(drain),
             on_update=lambda _, drain: self._add_group_of(drain),
-            on_delete=self._forget,
+            on_delete=self._add_group_of,
         )
-
-    def _forget(self, drain: DrainNode) -> None:
-        self._written.pop(drain.metadata.name, None)
-        self._add_group_of(drain)
 
     def _add_group_of(self, drain: DrainNode) -> None:
         name = drain.metadata.labels.get(NODE_GROUP)
@@ -141,7 +131,7 @@ class DrainGroupController:
             self._reconciler.add(name)
 
     def _facts(self, group: DrainNodeGroup) -> GroupFacts:
-        owned = {each.metadata.name: each for each in self._owned_by(group)}
+        owned = {each.metadata.name: each for each in self._drains.by_index(_BY_GROUP, group.metadata.uid)}
         others = [drain for drain in self._drains.list() if drain.metadata.name not in owned]
         is_choosing = group.status.phase == groups.PLANNING and Stage.PLANNED not in map(stage_of, owned.values())
         return GroupFacts(
@@ -152,14 +142,6 @@ class DrainGroupController:
             frozenset(drain.metadata.name for drain in others),
             self._waits_for(group),
         )
-
-    def _owned_by(self, group: DrainNodeGroup) -> Iterator[DrainNode]:
-        uid = group.metadata.uid
-        yield from map(self._newest, self._drains.by_index(_BY_GROUP, uid))
-        oldest = self._clock.monotonic() - _LONGEST_LAG
-        for drain, at in list(self._written.values()):
-            if at > oldest and uid in _group_uid(drain) and self._drains.get(drain.metadata.name) is None:
-                yield drain
 
     def _capacities(self) -> Mapping[str, NodeCapacity]:
         reserved = reservations_by_node(self._cluster.reservations.list())
@@ -172,13 +154,6 @@ class DrainGroupController:
         unfinished = [each for each in self._groups.list() if each.status.phase not in groups.FINISHED]
         oldest = min([*unfinished, group], key=_age)
         return oldest.metadata.name if oldest.metadata.name != group.metadata.name else ""
-
-    def _newest(self, cached: DrainNode) -> DrainNode:
-        written, _ = self._written.get(cached.metadata.name, (None, 0.0))
-        if written is None or not is_older(cached.metadata.resource_version, written.metadata.resource_version):
-            self._written.pop(cached.metadata.name, None)
-            return cached
-        return written
 
     async def _write_status(self, group: DrainNodeGroup, plan: GroupPlan) -> None:
         patch = status_patch(group.status, plan.status)
@@ -204,16 +179,13 @@ class DrainGroupController:
             case LabelNode(node, name):
                 await client.patch(NODES, node, {"metadata": {"labels": {NODE_GROUP: name}}}, PatchType.MERGE)
             case CreateDrainNode(document):
-                self._note(await client.create(DRAIN_NODES, document))
+                await client.create(DRAIN_NODES, document)
             case PatchDrainNode(drain, patch):
-                self._note(await client.patch(DRAIN_NODES, drain.metadata.name, _of(drain, patch), PatchType.MERGE))
+                await client.patch(DRAIN_NODES, drain.metadata.name, _of(drain, patch), PatchType.MERGE)
             case DeleteDrainNode(drain):
                 await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
             case PatchGroup(patch):
                 await client.patch(DRAIN_NODE_GROUPS, group.metadata.name, _of(group, patch), PatchType.MERGE)
-
-    def _note(self, drain: DrainNode) -> None:
-        self._written[drain.metadata.name] = drain, self._clock.monotonic()
 
 
 def _group_uid(drain: DrainNode) -> Iterable[str]:

@@ -383,7 +383,6 @@ class JobController:
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise
-            self._cluster.forget(name)
             return None
 
 

@@ -6,7 +6,7 @@ migrate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from koordinator.api import pod_migration_job as jobs
@@ -108,7 +108,12 @@ class MigrationLedger:
         self._groups: dict[Scope, _Group] = {}
         self._scopes: dict[str, tuple[Scope, ...]] = {}
         """By the key of a pod: where it is counted."""
-        cluster.on_job_change(self._count_pod_of)
+        cluster.job_informer.add_handlers(
+            name="migration, counts",
+            on_add=lambda job, _: self._count_pod_of(job),
+            on_update=self._count_pods_of,
+            on_delete=self._count_pod_of,
+        )
         cluster.pods.add_handlers(
             name="migration, counts",
             on_add=lambda pod, _: self._count(pod.metadata.key),
@@ -117,7 +122,6 @@ class MigrationLedger:
         )
 
     def counts(self, scope: Scope, pod: Pod, *, arbitrating: bool) -> Counts:
-        self._cluster.expire()
         group = self._groups.get(scope)
         return group.counts(pod, arbitrating=arbitrating) if group is not None else Counts(0, 0, 0)
 
@@ -131,6 +135,11 @@ class MigrationLedger:
         reference = job.spec.pod_ref
         if reference is not None:
             self._count(f"{reference.namespace}/{reference.name}")
+
+    def _count_pods_of(self, before: PodMigrationJob, job: PodMigrationJob) -> None:
+        if before.spec.pod_ref != job.spec.pod_ref:
+            self._count_pod_of(before)
+        self._count_pod_of(job)
 
     def _count_changed(self, before: Pod, pod: Pod) -> None:
         if _shape(before) != _shape(pod):
@@ -205,7 +214,7 @@ def _shape(pod: Pod) -> tuple[object, ...]:
     return pod.metadata.uid, pod.spec.node_name, pod.metadata.owner_references, is_available(pod)
 
 
-def _places(found: Iterator[PodMigrationJob]) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _places(found: Iterable[PodMigrationJob]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The jobs that take one of the places that there are."""
     for job in found:
         reference, phase = job.spec.pod_ref, job.status.phase

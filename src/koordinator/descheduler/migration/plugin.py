@@ -66,9 +66,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._node_fit = DefaultEvictor(fitting, handle)
         client, clock, metrics = handle.client, handle.clock, handle.metrics
         self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
-        self._cluster = MigrationLister(handle.informers, clock)
+        self._cluster = MigrationLister(handle.informers)
         self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
-        self._writer = JobWriter(client, self._cluster, handle.recorder)
+        self._writer = JobWriter(client, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)
         self._limiter = ObjectLimiter(args)
         self._cool_down = CoolDown(args.cool_down)
