@@ -29,8 +29,8 @@ from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.migration.plan import JobEvent
 from koordinator.descheduler.migration.workloads import Workloads
+from koordinator.descheduler.plan_controller import PlannedEvent
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,9 @@ class Arbitrator:
         message = f'Pod "{key}" is forbidden to migrate because it does not meet the requirements'
         reason = jobs.FORBIDDEN_MIGRATE_POD
         status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
-        self._writer.record_event(await self._writer.write_status(job, status), JobEvent("Warning", reason, message))
+        self._writer.record_event(
+            await self._writer.write_status(job, status), PlannedEvent("Warning", reason, message)
+        )
 
     def _pod(self, job: PodMigrationJob) -> Pod | None:
         reference = job.spec.pod_ref

@@ -24,7 +24,6 @@ from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.durations import has_passed
 from koordinator.base.errors import KoordinatorError
-from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
@@ -52,6 +51,7 @@ from koordinator.descheduler.migration.plan import (
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
 from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
+from koordinator.descheduler.plan_controller import intentions_for, merged
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.reconciler import Reconcilers

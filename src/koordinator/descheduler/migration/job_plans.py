@@ -11,7 +11,8 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobStatus
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.job_status import COMPLETE, at_condition
-from koordinator.descheduler.migration.plan import JobEvent, JobFacts, JobPlan, WriteStatus
+from koordinator.descheduler.migration.plan import JobFacts, JobPlan, WriteStatus
+from koordinator.descheduler.plan_controller import PlannedEvent
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class Migration(msgspec.Struct, frozen=True):
             return None
         return pod
 
-    def to(self, condition: PodMigrationJobCondition, *events: JobEvent) -> JobPlan | None:
+    def to(self, condition: PodMigrationJobCondition, *events: PlannedEvent) -> JobPlan | None:
         """A plan to the condition; None if the job has it already."""
         changed = at_condition(self.status, condition, self.now)
         return None if changed is self.status else moved(self.job, changed, *events)
@@ -46,14 +47,14 @@ def missing_pod(job: PodMigrationJob) -> JobPlan:
 
 def failed(job: PodMigrationJob, reason: str, message: str) -> JobPlan:
     status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
-    return moved(job, status, JobEvent("Warning", reason, message))
+    return moved(job, status, PlannedEvent("Warning", reason, message))
 
 
 def completed(status: PodMigrationJobStatus, message: str) -> PodMigrationJobStatus:
     return msgspec.structs.replace(status, phase=jobs.SUCCEEDED, status=COMPLETE, reason="", message=message)
 
 
-def moved(job: PodMigrationJob, status: PodMigrationJobStatus, *events: JobEvent) -> JobPlan:
+def moved(job: PodMigrationJob, status: PodMigrationJobStatus, *events: PlannedEvent) -> JobPlan:
     assert status != job.status, f"a plan that changes nothing about {job.metadata.name}"
     return JobPlan((WriteStatus(status),), events)
 

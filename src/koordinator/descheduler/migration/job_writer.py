@@ -7,7 +7,7 @@ from typing import Any
 from koordinator.api.kinds import POD_MIGRATION_JOBS
 from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobStatus
 from koordinator.descheduler.migration.job_status import status_patch
-from koordinator.descheduler.migration.plan import JobEvent
+from koordinator.descheduler.plan_controller import PlannedEvent
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client, PatchType
@@ -39,7 +39,7 @@ class JobWriter:
         """The job as the API server has it now."""
         return await self._client.get(POD_MIGRATION_JOBS, name)
 
-    def record_event(self, job: PodMigrationJob, event: JobEvent) -> None:
+    def record_event(self, job: PodMigrationJob, event: PlannedEvent) -> None:
         about = reference_to(POD_MIGRATION_JOBS, job)
         self._recorder.event(about, event.type, event.reason, "Migrating", event.note)
 

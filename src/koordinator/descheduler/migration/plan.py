@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJobStatus
 from koordinator.api.reservation import Reservation
+from koordinator.descheduler.plan_controller import PlannedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,6 @@ Step = WriteStatus | PatchJob | CreateReservation | OrderReservation | DeleteRes
 
 
 @dataclass(frozen=True, slots=True)
-class JobEvent:
-    """An event on the job."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
 class JobPlan:
     """Steps to take in this order, each only once the one before it has succeeded.
 
@@ -99,7 +91,7 @@ class JobPlan:
     again after ``after`` seconds, or, if that is None, when something about it changes."""
 
     steps: tuple[Step, ...] = ()
-    events: tuple[JobEvent, ...] = ()
+    events: tuple[PlannedEvent, ...] = ()
     after: float | None = None
     final: bool = False
     """Nothing is left to decide after the steps."""

@@ -62,7 +62,6 @@ from koordinator.descheduler.migration.plan import (
     CreateReservation,
     DeleteReservation,
     EvictPod,
-    JobEvent,
     JobFacts,
     JobPlan,
     OrderReservation,
@@ -70,6 +69,7 @@ from koordinator.descheduler.migration.plan import (
     WriteStatus,
 )
 from koordinator.descheduler.migration.reservation_template import template_problem
+from koordinator.descheduler.plan_controller import PlannedEvent
 
 REQUEUE: Final = 3.0
 """Seconds between two reconciliations of a job that waits for another program."""
@@ -99,15 +99,15 @@ def after_failed_creation(job: PodMigrationJob, problem: str, now: datetime) -> 
     """What the job says about a Reservation that could not be created."""
     message = f"Failed to create Reservation caused by {problem}"
     condition = new_condition(jobs.RESERVATION_CREATED, FALSE, jobs.FAILED_CREATE_RESERVATION, message)
-    event = JobEvent("Warning", jobs.FAILED_CREATE_RESERVATION, message)
+    event = PlannedEvent("Warning", jobs.FAILED_CREATE_RESERVATION, message)
     status = at_condition(job.status, condition, now)
     # Refused once more for the same reason: the job says so already.
     return JobPlan(events=(event,)) if status is job.status else moved(job, status, event)
 
 
-def failed_eviction(job: PodMigrationJob, problem: str) -> JobEvent:
+def failed_eviction(job: PodMigrationJob, problem: str) -> PlannedEvent:
     """The event about a pod that could not be evicted."""
-    return JobEvent("Warning", jobs.EVICTING, f'Failed evict Pod "{pod_key(job)}" caused by {problem}')
+    return PlannedEvent("Warning", jobs.EVICTING, f'Failed evict Pod "{pod_key(job)}" caused by {problem}')
 
 
 def _step(migration: Migration) -> JobPlan:
@@ -165,7 +165,7 @@ def _create_reservation(migration: Migration) -> JobPlan:
             "name": metadata.name,
             "uid": metadata.uid,
         }
-        event = JobEvent("Normal", jobs.RESERVATION_CREATED, f'Successfully create Reservation "{metadata.name}"')
+        event = PlannedEvent("Normal", jobs.RESERVATION_CREATED, f'Successfully create Reservation "{metadata.name}"')
         return JobPlan((PatchJob({"spec": {"reservationOptions": {"reservationRef": reference}}}),), (event,))
     if pod is None:
         return missing_pod(job)
@@ -201,7 +201,7 @@ def _schedule(migration: Migration, found: Reservation) -> JobPlan | None:
     job, status = migration.job, found.status
     unschedulable = _reservation_condition(found, reservation.SCHEDULED_CONDITION, reservation.REASON_UNSCHEDULABLE)
     if unschedulable is not None and not is_true(job.status, jobs.RESERVATION_SCHEDULED):
-        event = JobEvent("Warning", jobs.UNSCHEDULABLE, unschedulable.message)
+        event = PlannedEvent("Warning", jobs.UNSCHEDULABLE, unschedulable.message)
         condition = new_condition(jobs.RESERVATION_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, unschedulable.message)
         plan = migration.to(condition, event)
         if plan is not None:
@@ -225,7 +225,7 @@ def _scheduled(migration: Migration, found: Reservation) -> JobPlan:
         message = f'Scheduler assignes the Reservation "{name}" on the same node as the Pod'
         return failed(job, jobs.FORBIDDEN_MIGRATE_POD, message)
     status = at_condition(job.status, new_condition(jobs.RESERVATION_SCHEDULED, TRUE), migration.now)
-    event = JobEvent("Normal", jobs.RESERVATION_SCHEDULED, f'Assigned Reservation "{name}" to node "{node}"')
+    event = PlannedEvent("Normal", jobs.RESERVATION_SCHEDULED, f'Assigned Reservation "{name}" to node "{node}"')
     return moved(job, msgspec.structs.replace(status, node_name=node), event)
 
 
@@ -238,7 +238,7 @@ def _evict(migration: Migration) -> JobPlan | None:
     if pod is None:
         if evicting is None and EVICTED_POD not in job.metadata.annotations:
             return missing_pod(job)
-        event = JobEvent("Normal", jobs.EVICT_COMPLETE, f'Pod "{pod_key(job)}" has been evicted')
+        event = PlannedEvent("Normal", jobs.EVICT_COMPLETE, f'Pod "{pod_key(job)}" has been evicted')
         return migration.to(new_condition(jobs.EVICTION, TRUE, jobs.EVICT_COMPLETE), event)
     policy = eviction_policy(job, pod, migration.args)
     if evicting is not None and not _must_evict_again(migration, pod, policy, evicting):
@@ -266,7 +266,7 @@ def _evict_now(migration: Migration, pod: Pod, policy: str, *, again: bool) -> J
     if again:
         condition = msgspec.structs.replace(condition, last_probe_time=now.replace(microsecond=0))
     status = at_condition(job.status, condition, now)
-    return JobPlan((EvictPod(pod, policy), WriteStatus(status)), (JobEvent("Normal", jobs.EVICTING, message),))
+    return JobPlan((EvictPod(pod, policy), WriteStatus(status)), (PlannedEvent("Normal", jobs.EVICTING, message),))
 
 
 def _must_evict_again(migration: Migration, pod: Pod, policy: str, last: PodMigrationJobCondition) -> bool:
@@ -302,7 +302,7 @@ def _bind(migration: Migration, found: Reservation) -> JobPlan | None:
     """Until another pod uses the Reservation and is ready; None while none does and the job says so."""
     job = migration.job
     if not found.status.current_owners:
-        waiting = JobEvent("Normal", jobs.WAIT_FOR_POD_BIND_RESERVATION, "Waiting for Pod bind Reservation")
+        waiting = PlannedEvent("Normal", jobs.WAIT_FOR_POD_BIND_RESERVATION, "Waiting for Pod bind Reservation")
         return migration.to(
             new_condition(jobs.POD_BOUND_RESERVATION, FALSE, jobs.WAIT_FOR_POD_BIND_RESERVATION), waiting
         )
@@ -310,7 +310,7 @@ def _bind(migration: Migration, found: Reservation) -> JobPlan | None:
     key = f"{bound.namespace}/{bound.name}"
     if not is_true(job.status, jobs.RESERVATION_BOUND):
         status = at_condition(job.status, new_condition(jobs.RESERVATION_BOUND, TRUE), migration.now)
-        event = JobEvent("Normal", jobs.POD_BOUND_RESERVATION, f'Reservation bound by pod "{key}"')
+        event = PlannedEvent("Normal", jobs.POD_BOUND_RESERVATION, f'Reservation bound by pod "{key}"')
         return moved(job, msgspec.structs.replace(status, pod_ref=bound), event)
     return _await_ready(migration, found, key)
 
@@ -319,14 +319,14 @@ def _await_ready(migration: Migration, found: Reservation, key: str) -> JobPlan 
     job, pod = migration.job, migration.facts.bound_pod
     if not is_true(job.status, jobs.BOUND_POD_READY):
         if pod is not None and not is_ready(pod):
-            waiting = JobEvent("Normal", jobs.WAIT_FOR_BOUND_POD_READY, f"Waiting for Bound Pod {key} Ready")
+            waiting = PlannedEvent("Normal", jobs.WAIT_FOR_BOUND_POD_READY, f"Waiting for Bound Pod {key} Ready")
             return migration.to(new_condition(jobs.BOUND_POD_READY, FALSE, jobs.WAIT_FOR_BOUND_POD_READY), waiting)
-        ready = JobEvent("Normal", jobs.BOUND_POD_READY, f'Bind pod "{key}" is ready')
+        ready = PlannedEvent("Normal", jobs.BOUND_POD_READY, f'Bind pod "{key}" is ready')
         return migration.to(new_condition(jobs.BOUND_POD_READY, TRUE), ready)
     message = f'Bind Pod "{key}" in Reservation "{found.metadata.name}"'
     condition = new_condition(jobs.POD_BOUND_RESERVATION, TRUE, message=message)
     status = completed(with_condition(job.status, condition, migration.now), message)
-    return moved(job, status, JobEvent("Normal", COMPLETE, message))
+    return moved(job, status, PlannedEvent("Normal", COMPLETE, message))
 
 
 def _schedule_pending_pod(migration: Migration, found: Reservation) -> JobPlan:
@@ -344,7 +344,7 @@ def _schedule_pending_pod(migration: Migration, found: Reservation) -> JobPlan:
         return migration.to(condition) or JobPlan(after=REQUEUE)
     message = f'Assign Pod "{pod_key(job)}" to node "{pod.spec.node_name}"'
     status = with_condition(job.status, new_condition(jobs.POD_SCHEDULED, TRUE), migration.now)
-    return moved(job, completed(status, message), JobEvent("Normal", COMPLETE, message))
+    return moved(job, completed(status, message), PlannedEvent("Normal", COMPLETE, message))
 
 
 def _clean_up(job: PodMigrationJob, facts: JobFacts) -> JobPlan:
