@@ -247,7 +247,7 @@ def test_several_scales_are_read_at_once() -> None:
         in_flight -= 1
         return found
 
-    bench.plugin._workloads._read = watched  # type: ignore[method-assign]
+    bench.plugin._workloads._read = watched  # type: ignore[method-assign, assignment]
     asyncio.run(bench.plugin.prepare(snapshot))
     assert (most, _scales_read(bench)) == (8, 30)
 
