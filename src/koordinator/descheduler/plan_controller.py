@@ -96,7 +96,7 @@ class PlanController(ABC, Generic[O]):
             await self._take(action, obj)
         patch = status_patch(_status(obj), plan.status)
         if patch:
-            body = {"metadata": _version(obj), "status": patch}
+            body = for_version(obj, {"status": patch})
             await self._client.patch(self._kind, obj.metadata.name, body, PatchType.MERGE, subresource="status")
             self._on_status(obj, plan)
         for event in plan.events:
@@ -179,17 +179,14 @@ def merged(obj: O, patch: Document) -> O:
 
 def for_version(obj: Object, patch: Mapping[str, Any]) -> dict[str, Any]:
     """The patch, for this version of the object only."""
-    return {**patch, "metadata": {**patch.get("metadata", {}), **_version(obj)}}
+    version = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
+    return {**patch, "metadata": {**patch.get("metadata", {}), **version}}
 
 
 def age_order(obj: Object) -> tuple[float, str]:
     """A sort key: the oldest first."""
     created: datetime | None = obj.metadata.creation_timestamp
     return created.timestamp() if created is not None else 0.0, obj.metadata.name
-
-
-def _version(obj: Object) -> dict[str, Any]:
-    return {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
 
 
 def _status(obj: Any) -> Any:

@@ -27,6 +27,7 @@ from koordinator.descheduler.drain.plan import (
 )
 from koordinator.descheduler.drain.pod_migration import PodStep, first_seen
 from koordinator.descheduler.drain.pod_rules import PodRules
+from koordinator.descheduler.migration.job_status import since_transition
 from koordinator.descheduler.plan_controller import ObjectPlan, PatchObject, PlannedEvent
 
 _KEPT: Final = timedelta(minutes=5)
@@ -176,12 +177,9 @@ def _of(status: DrainNodeStatus, phase: str) -> str:
 
 
 def _with_condition(status: DrainNodeStatus, type_: str, is_true: bool, message: str, now: datetime) -> DrainNodeStatus:
-    text = "True" if is_true else "False"
     old = next((each for each in status.conditions if each.type == type_), None)
-    moment = old.last_transition_time if old is not None and old.status == text else now.replace(microsecond=0)
-    new = DrainNodeCondition(
-        type=type_, status=text, reason=type_ if is_true else "", message=message, last_transition_time=moment
-    )
+    text, reason = ("True", type_) if is_true else ("False", "")
+    new = since_transition(DrainNodeCondition(type=type_, status=text, reason=reason, message=message), old, now)
     others = [each for each in status.conditions if each.type != type_]
     return status if new == old else replace(status, conditions=sorted([*others, new], key=lambda each: each.type))
 

@@ -7,7 +7,7 @@ from typing import Any
 from koordinator.api.kinds import POD_MIGRATION_JOBS
 from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobStatus
 from koordinator.descheduler.migration.job_status import status_patch
-from koordinator.descheduler.plan_controller import PlannedEvent
+from koordinator.descheduler.plan_controller import PlannedEvent, for_version
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client, PatchType
@@ -25,13 +25,12 @@ class JobWriter:
 
     async def patch(self, job: PodMigrationJob, patch: dict[str, Any]) -> PodMigrationJob:
         """Merge ``patch``, which is not about the status. Raises a conflict if the job has changed meanwhile."""
-        body = {**patch, "metadata": {**patch.get("metadata", {}), **_version(job)}}
-        name = job.metadata.name
-        return await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE)
+        body = for_version(job, patch)
+        return await self._client.patch(POD_MIGRATION_JOBS, job.metadata.name, body, PatchType.MERGE)
 
     async def write_status(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> PodMigrationJob:
         """Make this the status. Raises a conflict if the job has changed meanwhile."""
-        body = {"metadata": _version(job), "status": status_patch(job.status, status)}
+        body = for_version(job, {"status": status_patch(job.status, status)})
         name = job.metadata.name
         return await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE, subresource="status")
 
@@ -42,7 +41,3 @@ class JobWriter:
     def record_event(self, job: PodMigrationJob, event: PlannedEvent) -> None:
         about = reference_to(POD_MIGRATION_JOBS, job)
         self._recorder.event(about, event.type, event.reason, "Migrating", event.note)
-
-
-def _version(job: PodMigrationJob) -> dict[str, str]:
-    return {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}
