@@ -91,6 +91,7 @@ class PlanController(ABC, Generic[O]):
         found = self._objects.get(name)
         if found is None:
             return None
+        await self._prepare(found)
         obj, plan = self._decide(found)
         for action in plan.actions:
             await self._take(action, obj)
@@ -110,6 +111,8 @@ class PlanController(ABC, Generic[O]):
         ]
 
     async def _intentions_for(self, obj: O) -> list[str]:
+        await self._prepare(obj)
+
         async def next_plan(obj: O) -> tuple[O, list[str]]:
             _, plan = self._decide(obj)
             for action in plan.actions:
@@ -119,6 +122,9 @@ class PlanController(ABC, Generic[O]):
             return replace(obj, status=plan.status), actions
 
         return await intentions_for(obj, next_plan)
+
+    async def _prepare(self, found: O) -> None:
+        """Read what the decision needs and no informer has."""
 
     @abstractmethod
     def _decide(self, found: O) -> tuple[O, ObjectPlan]:

@@ -266,6 +266,20 @@ def test_pods_may_end_by_themselves_first() -> None:
     assert bench.status()["phase"] == "Complete"
 
 
+def test_pods_of_other_kinds_of_workloads_are_moved_though_no_cycle_reads_their_scales() -> None:
+    bench = Bench()
+    root = "/apis/argoproj.io/v1alpha1"
+    bench.cluster.scales[root] = {"resources": [{"name": "rollouts", "kind": "Rollout"}]}
+    scale = {"metadata": {"uid": "c"}, "spec": {"replicas": 6}}
+    bench.cluster.scales[f"{root}/namespaces/default/rollouts/c/scale"] = scale
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "c", "uid": "c", "controller": True}
+    for name in bench.names:
+        scene.pod(bench.cluster, name, ownerReferences=[owner])
+    bench.create()
+    bench.play(16)
+    assert bench.status()["phase"] == "Complete"
+
+
 def test_the_metric_of_a_drain_is_there_after_a_restart() -> None:
     bench = Bench()
     bench.create(confirmState="WaitForConfirm")

@@ -34,6 +34,7 @@ from koordinator.descheduler.drain.plan import (
 )
 from koordinator.descheduler.drain.pod_rules import MakePolicy, PodRules
 from koordinator.descheduler.migration.lister import MigrationLister
+from koordinator.descheduler.migration.workloads import FRESH, Workloads
 from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, PlannedEvent, age_order
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
@@ -57,6 +58,7 @@ class DrainController(PlanController[DrainNode]):
         client: Client,
         informers: InformerSet,
         cluster: MigrationLister,
+        workloads: Workloads,
         make_policy: MakePolicy,
         scheduler_names: Sequence[str],
         recorder: EventRecorder,
@@ -68,6 +70,7 @@ class DrainController(PlanController[DrainNode]):
         """``make_policy`` gives why MigrationController would not move a pod under a DrainNode's spec."""
         super().__init__("drains", DRAIN_NODES, client, informers, recorder, reconcilers, clock)
         self._cluster = cluster
+        self._workloads = workloads
         self._make_policy = make_policy
         self._scheduler_names = scheduler_names
         self._nodes = informers.informer(NODES)
@@ -99,6 +102,9 @@ class DrainController(PlanController[DrainNode]):
 
     def _subject(self, drain: DrainNode) -> str:
         return f"DrainNode {drain.metadata.name} of node {drain.spec.node_name}"
+
+    async def _prepare(self, found: DrainNode) -> None:
+        await self._workloads.refresh(self._cluster.pods_on(found.spec.node_name), older_than=FRESH)
 
     def _decide(self, found: DrainNode) -> tuple[DrainNode, ObjectPlan]:
         """The DrainNode as the decision sees it, and the plan. SelectorError for a selector that is none."""

@@ -233,6 +233,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
             handle.client,
             handle.informers,
             self._cluster,
+            self._workloads,
             self._drain_policy,
             self.args.scheduler_names,
             handle.recorder,
