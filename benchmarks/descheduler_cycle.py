@@ -19,11 +19,9 @@ from koordinator.api.codec import decode, encode
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
-from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.descheduler.framework import (
     NOTHING_REFUSED,
     Eviction,
-    EvictionResult,
     Evictor,
     Handle,
     Plan,
@@ -45,9 +43,6 @@ class Permissive(Evictor):
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         return NOTHING_REFUSED
-
-    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
-        return EvictionResult(True)
 
 
 def make_snapshot(nodes: int, pods: int, hot: float, random: Random) -> Snapshot:

@@ -19,6 +19,20 @@ DOCUMENT: dict[str, Any] = {
     "rebalance": "koord-descheduler",
     "nodes": 3,
     "pods": 40,
+    "hot": [
+        {
+            "profile": "koord-descheduler",
+            "plugin": "LowNodeLoad",
+            "node": "node-1",
+            "pool": "gold",
+            "pods": "prod",
+            "usage": {"cpu": 92.0, "memory": 81.5},
+            "thresholds": {"cpu": 65.0, "memory": 80.0},
+            "cycles": 4,
+            "needed": 6,
+            "confirmed": False,
+        }
+    ],
     "evictions": [
         {
             "uid": "u",
@@ -62,6 +76,10 @@ def test_the_descheduler_is_queried(answered: list[tuple[str, str]]) -> None:
     "line",
     [
         "koord-descheduler  a cycle that began now would evict 1 pod of 40 pods on 3 nodes",
+        "prod cpu 92.00%",
+        "65.00%",
+        "4 of 6",
+        "it is watched",
         "shop/web-1",
         "node cpu usage(92.00%)>threshold(65.00%)",
         "cordon node node-2: it is empty",

@@ -14,7 +14,7 @@ from koordinator.api.codec import convert, encode
 from koordinator.api.kinds import PODS, Kind
 from koordinator.cluster.verbs.selection import parse_field_selector
 from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import ListPage, PatchType, WatchEvent
+from koordinator.kube.interface import ListPage, PatchType, WatchEvent, WriteThroughCache
 
 Document = dict[str, Any]
 _Selection = list[tuple[str, str, str]]
@@ -35,6 +35,9 @@ class ScriptedApi:
 
     def once(self) -> ScriptedApi:
         return self
+
+    def write_through(self, cache: WriteThroughCache) -> None:
+        """Every write is shown by the watches at once."""
 
     def backlog(self) -> float:
         return 0.0

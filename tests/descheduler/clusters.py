@@ -11,17 +11,17 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
-from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.reservation import Reservation
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.configuration.arguments import make_arguments
-from koordinator.descheduler.framework import Eviction, EvictionResult, Evictor, Handle, Plan, Plugin, Snapshot, Step
+from koordinator.descheduler.framework import Eviction, Evictor, Handle, Plan, Plugin, Snapshot, Step
 from koordinator.descheduler.plugins.table import DECIDING
 from koordinator.descheduler.requests import reservations_by_node
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from tests.kube.fake_client import ScriptedClient
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLUGIN_ARGS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -163,9 +163,6 @@ class FakeEvictor(Evictor):
     def pre_eviction_filter(self, pod: Pod) -> Sequence[str]:
         return [self._refused_late[pod.metadata.name]] if pod.metadata.name in self._refused_late else []
 
-    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
-        raise AssertionError("plugins propose evictions, they do not carry them out")
-
 
 class RecordedEvents:
     """In the place of an event recorder."""
@@ -180,7 +177,7 @@ class RecordedEvents:
 
 def make_handle(evictor: Evictor | None = None, client: object = None, recorder: object = None) -> Handle:
     clock = ManualClock(start=NOW)
-    api = cast("Client", client)
+    api = cast("Client", client or ScriptedClient())
     return Handle(
         profile="test",
         client=api,

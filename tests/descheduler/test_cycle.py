@@ -14,6 +14,8 @@ from koordinator.api.kinds import NODES, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.descheduler.cycle import TOO_SMALL, Cycle, CycleReport, is_ready
+from koordinator.descheduler.eviction_pipeline import EvictionLimiter, ProfileEvictor
+from koordinator.descheduler.executors import DryRun, Live
 from koordinator.descheduler.framework import (
     BalancePlugin,
     Cordon,
@@ -29,7 +31,7 @@ from koordinator.descheduler.framework import (
     Snapshot,
     Step,
 )
-from koordinator.descheduler.runtime import EvictionLimiter, EvictorProxy, Profile
+from koordinator.descheduler.profiles import Profile
 from koordinator.model.label_selector import CompiledSelector, parse_selector
 from tests.descheduler.clusters import make_handle, make_node, make_pod, make_snapshot
 from tests.in_memory_api import InMemoryApi
@@ -93,7 +95,7 @@ def run(
     nodes: int = 2,
 ) -> tuple[CycleReport, Recorder]:
     recorder, limiter = recorder or Recorder(), limiter or EvictionLimiter()
-    evictor = EvictorProxy(limiter, dry_run=dry_run)
+    evictor = ProfileEvictor()
     evictor.connect([recorder], recorder)
     points = {"deschedule": [], "balance": [], stage: [plugin]}
     profile = Profile(
@@ -109,8 +111,8 @@ def run(
     api = api or InMemoryApi()
 
     async def scenario() -> CycleReport:
-        cycle = Cycle(api.client(), [profile], limiter, lambda: snapshot, pods.get, dry_run=dry_run)
-        return await cycle.run()
+        executor = DryRun() if dry_run else Live(api.client())
+        return await Cycle([profile], lambda: limiter, lambda: snapshot, pods.get, executor).run()
 
     return asyncio.run(scenario()), recorder
 
@@ -152,13 +154,6 @@ def test_limits_of_a_cycle(limits: dict[str, int], names: list[str]) -> None:
     assert plugin.responses.count(True) == len(names)
 
 
-def test_limits_begin_anew_with_each_cycle() -> None:
-    limiter = EvictionLimiter(total=2)
-    for _ in range(2):
-        _, recorder = run(Proposing(evictions()), limiter=limiter)
-        assert len(recorder.evicted) == 2
-
-
 @pytest.mark.parametrize(
     ("live", "text"),
     [
@@ -172,14 +167,14 @@ def test_what_has_changed_since_the_snapshot_is_left_alone(live: list[Pod], text
     plugin = Proposing(evictions()[:1])
     report, recorder = run(plugin, live=live)
     assert not recorder.evicted
-    assert report.refused == [f"default/web-0: {text}"]
+    assert [each.refusal for each in report.refused] == [text]
     assert plugin.responses == [False]
 
 
 def test_filters_are_called_again_before_each_eviction() -> None:
     report, recorder = run(Proposing(evictions()[:2]), recorder=Recorder(refused=["web-0"]))
     assert [name for name, _, _ in recorder.evicted] == ["web-1"]
-    assert report.refused == ["default/web-0: protected"]
+    assert [each.refusal for each in report.refused] == ["protected"]
 
 
 def test_no_pod_is_evicted_twice_in_a_cycle() -> None:
@@ -208,7 +203,7 @@ def test_the_whole_program_in_dry_run_counts_towards_the_limits() -> None:
 
 def test_a_plugin_that_fails_is_reported() -> None:
     report, recorder = run(Proposing(evictions()[:1], error=ValueError("broken")))
-    assert report.errors == ["Proposing: broken"]
+    assert report.errors == ["Proposing: ValueError: broken"]
     assert len(recorder.evicted) == 1
 
 
@@ -223,7 +218,7 @@ class Hasty(DeschedulePlugin):
 
 def test_a_plugin_that_is_no_generator_is_reported() -> None:
     report, _ = run(Hasty(None, make_handle()))
-    assert report.errors == ["Hasty: hasty"]
+    assert report.errors == ["Hasty: ValueError: hasty"]
 
 
 def test_a_cluster_of_one_node_is_left_alone() -> None:

@@ -238,6 +238,19 @@ def test_usage_that_just_covers_the_excess_leaves_first() -> None:
     assert evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics))) == ["fitting"]
 
 
+def test_pods_without_a_report_count_with_their_requests() -> None:
+    """They are part of what the system uses: of four, two make up for the excess of 200m."""
+    pods = [make_pod(f"new-{number}", "hot", requests={"cpu": "150m"}, age=number) for number in range(4)]
+    metrics = [make_metric("hot", {}, system="2200m"), make_metric("cool", {})]
+    plugin = make_plugin("LowNodeLoad", {**CPU, "nodeFit": False})
+    plan = plugin.balance(make_snapshot([make_node("hot"), make_node("cool")], pods, metrics))
+    reasons = {step.pod.metadata.name: step.reason for step in steps(plan) if isinstance(step, Eviction)}
+    assert reasons == {
+        "new-0": "node is overutilized, node cpu usage(55.00%)>threshold(50.00%)",
+        "new-1": "node is overutilized, node cpu usage(51.25%)>threshold(50.00%)",
+    }
+
+
 def test_deviation_thresholds_are_around_the_mean() -> None:
     nodes = [make_node(name) for name in ("hot", "mean", "cool")]
     usages = {f"web-{n}": "500m" for n in range(6)}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectMeta
 from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, ListPage, Malformed, WatchEvent
+from koordinator.kube.interface import Client, ListPage, Malformed, WatchEvent, WriteThroughCache
 
 T = TypeVar("T", bound=Object)
 
@@ -61,8 +61,9 @@ def page(*items: Object, version: int, token: str = "", malformed: Sequence[Malf
 class ScriptedClient:
     """Lists and watches come from scripts, in order; every call is kept in ``calls``.
 
-    A list script holds pages or exceptions; each watch takes one sequence of events, exceptions, END or HANG. When the
-    scripts are used up, lists and watches hang until they are cancelled.
+    A list script holds pages or exceptions; each watch takes one sequence of events, exceptions, END or HANG, and of
+    functions that are called between them. When the scripts are used up, lists and watches hang until they are
+    cancelled.
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,9 @@ class ScriptedClient:
         self.watches: deque[Sequence[Any]] = deque()
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.idle = asyncio.Event()
+
+    def write_through(self, cache: WriteThroughCache) -> None:
+        """Nothing is written."""
 
     def watched_from(self) -> list[str]:
         return [arguments["resource_version"] for verb, arguments in self.calls if verb == "watch"]
@@ -88,6 +92,9 @@ class ScriptedClient:
         for step in self.watches.popleft() if self.watches else [HANG]:
             if step is END:
                 return
+            if callable(step):
+                step()
+                continue
             if step is HANG:
                 await self._hang()
             if isinstance(step, Exception):

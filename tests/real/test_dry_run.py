@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,9 @@ import pytest
 import yaml
 
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.descheduler.framework import BalancePlugin, DeschedulePlugin
+from koordinator.descheduler.plugins.table import DECIDING
+from tests.descheduler.clusters import PLUGIN_ARGS
 from tests.real.control_plane import ControlPlane
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
@@ -42,7 +45,11 @@ KINDS: Final = (
     "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
 )
 SECONDS: Final = 60.0
-_THRESHOLDS: Final = {"lowThresholds": {"cpu": 30, "memory": 90}, "highThresholds": {"cpu": 50, "memory": 95}}
+_AT_ONCE: Final[Mapping[str, Document]] = {
+    "PodLifeTime": {"maxPodLifeTimeSeconds": 1, "labelSelector": {"matchLabels": {"pod": "old"}}}
+}
+_ACTING: Final = ("LowNodeLoad", "PodLifeTime", "RemovePodsViolatingNodeTaints", "ScaleDownBinPack")
+"""Plugins that have something to do there, whatever the others have done before them."""
 _LIMITS: Final = ("maxMigratingPerNode", "maxMigratingPerWorkload", "maxUnavailablePerWorkload")
 _CONFIGURATION: Final[Document] = {
     "apiVersion": "descheduler/v1alpha2",
@@ -55,11 +62,11 @@ _CONFIGURATION: Final[Document] = {
         {
             "name": "koord-descheduler",
             "plugins": {
-                "balance": {"enabled": [{"name": "LowNodeLoad"}, {"name": "ScaleDownBinPack"}]},
-                "deschedule": {"enabled": [{"name": "RemovePodsViolatingNodeTaints"}]},
+                point: {"enabled": [{"name": name} for name in PLUGIN_ARGS if issubclass(DECIDING[name], base)]}
+                for point, base in (("balance", BalancePlugin), ("deschedule", DeschedulePlugin))
             },
             "pluginConfig": [
-                {"name": "LowNodeLoad", "args": {**_THRESHOLDS, "anomalyCondition": {"consecutiveAbnormalities": 1}}},
+                *({"name": name, "args": {**args, **_AT_ONCE.get(name, {})}} for name, args in PLUGIN_ARGS.items()),
                 {"name": "MigrationController", "args": dict.fromkeys(_LIMITS, 12)},
             ],
         }
@@ -112,7 +119,11 @@ class Books:
         nodes = ["hot", "cool", "tainted", "drained", "grouped"]
         for name in nodes:
             self._node(name, [{"key": "a", "effect": "NoSchedule"}] if name == "tainted" else [])
-        for name, node in [*((f"web-{number}", "hot") for number in range(9)), *((f"on-{n}", n) for n in nodes[2:])]:
+        for name, node in [
+            *((f"web-{number}", "hot") for number in range(9)),
+            *((f"on-{n}", n) for n in nodes[2:]),
+            ("old", "cool"),
+        ]:
             self._pod(name, node, owner)
         self._metric("hot", {f"web-{number}": "400m" for number in range(9)})
         self._metric("cool", {})
@@ -139,7 +150,8 @@ class Books:
 
     def _pod(self, name: str, node: str, owner: Document) -> None:
         reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner["metadata"]["uid"]}
-        metadata = {"name": name, "labels": {"app": "web"}, "ownerReferences": [{**reference, "controller": True}]}
+        labels = {"app": "web", "pod": name}
+        metadata = {"name": name, "labels": labels, "ownerReferences": [{**reference, "controller": True}]}
         container = {"name": "main", "image": "web", "resources": {"requests": {"cpu": "100m"}}}
         spec = {"nodeName": node, "schedulerName": "koord-scheduler", "containers": [container]}
         self.create(PODS, {"metadata": metadata, "spec": {**spec, "terminationGracePeriodSeconds": 0}})
@@ -229,6 +241,8 @@ def test_a_dry_run_of_koord_descheduler_writes_nothing(books: Books, flags: list
     assert books.reads("koord-descheduler/") > 0
     assert books.writes("koord-descheduler/") == []
     assert books.versions() == before
+    for plugin in _ACTING:
+        assert f"strategy={plugin}" in text, plugin
     for said in (
         "Evicted pod in dry run mode",
         "PodMigrationJob job-0: let it through",

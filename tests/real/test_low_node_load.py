@@ -211,3 +211,15 @@ def test_the_same_pods_for_the_same_reasons(
     assert dict(ours.evicted) == dict(theirs.evicted)
     assert ours.left == theirs.left == ours.evicted.keys()
     assert len(ours.evicted) == scenario.evicted
+
+
+def test_pods_without_a_report_count_with_their_requests_here_and_with_nothing_there(
+    real_programs: RealPrograms, real_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """So the original goes on until none of them is left, however little the node is over its threshold."""
+    nodes = [NodeCase("hot", system_cpu="2200m"), NodeCase("cool", cpu="16")]
+    pods = [PodCase(f"new-{n}", "hot", "", requests={"cpu": "150m"}, priority=100 + n) for n in range(4)]
+    settings = configuration({"balance": ["LowNodeLoad"]}, {"LowNodeLoad": {**THRESHOLDS, "nodeFit": False}})
+    ours, theirs = run_both(real_programs, real_control_plane, tmp_path, nodes, pods, settings)
+    assert sorted(ours.evicted) == ["new-0", "new-1"]
+    assert sorted(theirs.evicted) == ["new-0", "new-1", "new-2", "new-3"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from koordinator.base.errors import KoordinatorError
 
@@ -77,6 +77,14 @@ def format_duration(duration: timedelta) -> str:
     if hours:
         text = f"{hours}h{text}"
     return sign + text
+
+
+def has_passed(duration: timedelta, since: datetime, now: datetime) -> bool:
+    """Whether so much time has passed since a moment that a wall clock gave.
+
+    Where the clock has been set back since then by more than the duration, it has: nothing waits for a clock to come
+    back to where it was."""
+    return abs(now - since) >= duration
 
 
 def _decimal(value: int, unit: int) -> str:

@@ -13,6 +13,18 @@ from koordinator.cli.explain_terminal import escape, print_list, print_table, pr
 _SHOWN: Final = 50
 
 
+def _hot_row(hot: Mapping[str, Any]) -> tuple[str, ...]:
+    prod = "prod " if hot["pods"] == "prod" else ""
+    return (
+        hot["node"],
+        hot["pool"],
+        "\n".join(f"{prod}{name} {used:.2f}%" for name, used in hot["usage"].items()),
+        "\n".join(f"{most:.2f}%" for most in hot["thresholds"].values()),
+        f"{hot['cycles']} of {hot['needed']}",
+        "pods may leave" if hot["confirmed"] else "it is watched",
+    )
+
+
 def print_rebalance(document: Mapping[str, Any], console: Console) -> None:
     """Write it, the result first."""
     evictions, profiles = document["evictions"], escape(document["rebalance"])
@@ -20,6 +32,11 @@ def print_rebalance(document: Mapping[str, Any], console: Console) -> None:
     where = f"{document['pods']} pods on {document['nodes']} nodes"
     print_text(console, f"[bold]{profiles}[/bold]  a cycle that began now would evict {count} of {where}")
     print_list(console, "What went wrong:", document["errors"])
+    if document.get("hot"):
+        table = Table("node", "pool", "uses", "threshold", "hot cycles", "then")
+        for each in document["hot"]:
+            table.add_row(*map(escape, _hot_row(each)))
+        print_table(console, "Hot nodes", table)
     if evictions:
         table = Table("pod", "node", "plugin", "why")
         for each in evictions[:_SHOWN]:

@@ -1,187 +1,181 @@
 """One pass over the cluster: a snapshot, the plugins of all profiles on it, and each step that they propose, held
-against the live objects before it is taken."""
+against the live objects before an executor takes it."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.base.logs import fields, verbosity
+from koordinator.descheduler.eviction_pipeline import EvictionLimiter, EvictionPipeline
+from koordinator.descheduler.executors import Rehearsal
 from koordinator.descheduler.framework import (
+    NOTHING_REFUSED,
     Cordon,
     DeletionCost,
     Eviction,
     EvictionResult,
+    HotNode,
     Plan,
     Plugin,
+    Refusals,
     Remark,
     Snapshot,
     Step,
 )
-from koordinator.descheduler.runtime import EvictionLimiter, Profile
+from koordinator.descheduler.profiles import Profile
 from koordinator.kube.errors import KubeError
-from koordinator.kube.interface import Client, PatchType
-
-logger = logging.getLogger(__name__)
 
 TOO_SMALL: Final = "the cluster size is 0 or 1 meaning eviction causes service disruption or degradation"
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one step. ``refusal`` is empty for one that was taken."""
+
+    profile: str
+    plugin: str
+    step: Step
+    refusal: str = ""
+
+
 @dataclass(slots=True)
 class CycleReport:
-    """What one cycle did, for the log and for tests."""
+    """What one cycle did, or would do."""
 
+    snapshot: Snapshot
+    outcomes: list[Outcome] = field(default_factory=list)
     evicted: dict[str, str] = field(default_factory=dict)
     """uid -> namespace/name."""
-    refused: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> Sequence[Outcome]:
+        """Evictions that were refused."""
+        return [each for each in self.outcomes if each.refusal and isinstance(each.step, Eviction)]
 
 
 class Cycle:
-    """``take_snapshot`` gives all ready nodes; ``find_pod`` the pod of a key as it is now."""
+    """``take_snapshot`` gives all ready nodes; ``find_pod`` the pod of a key as it is now; ``make_limiter`` a limiter
+    that has counted nothing."""
 
     def __init__(
         self,
-        client: Client,
         profiles: Sequence[Profile],
-        limiter: EvictionLimiter,
+        make_limiter: Callable[[], EvictionLimiter],
         take_snapshot: Callable[[], Snapshot],
         find_pod: Callable[[str], Pod | None],
-        *,
-        dry_run: bool,
+        executor: Rehearsal,
     ) -> None:
-        self._client = client
         self._profiles = profiles
-        self._limiter = limiter
+        self._make_limiter = make_limiter
         self._take_snapshot = take_snapshot
         self._find_pod = find_pod
-        self._dry_run = dry_run
+        self._executor = executor
+
+    def rehearsed(self) -> Cycle:
+        """One that carries nothing out, and after which the next cycle is as it would have been."""
+        profiles = [profile.rehearsed() for profile in self._profiles]
+        return Cycle(profiles, self._make_limiter, self._take_snapshot, self._find_pod, Rehearsal())
+
+    @property
+    def profiles(self) -> Sequence[Profile]:
+        return self._profiles
 
     async def run(self) -> CycleReport:
         """Run deschedule plugins of all profiles, and then their balance plugins. A plugin that fails ends neither the
         others nor the program."""
-        report = CycleReport()
         snapshot = self._take_snapshot()
+        report = CycleReport(snapshot)
         if len(snapshot.nodes) <= 1:
             report.errors.append(TOO_SMALL)
-            logger.error("Error descheduling pods: %s", TOO_SMALL)
+            self._executor.report(TOO_SMALL)
             return report
-        self._limiter.reset()
+        limiter = self._make_limiter()
         for profile in self._profiles:
             for plugin in profile.plugins.values():
                 await self._guarded(plugin, report, plugin.prepare(snapshot))
         for profile in self._profiles:
             for deschedule in profile.deschedule:
                 begin = partial(deschedule.deschedule, of_profile(snapshot, profile))
-                await self._guarded(deschedule, report, self._run(profile, deschedule, begin, report))
+                await self._guarded(deschedule, report, _Run(self, profile, deschedule, limiter, report).run(begin))
         if report.evicted:
             snapshot = without(snapshot, report.evicted)
         for profile in self._profiles:
             for balance in profile.balance:
                 begin = partial(balance.balance, of_profile(snapshot, profile))
-                await self._guarded(balance, report, self._run(profile, balance, begin, report))
+                await self._guarded(balance, report, _Run(self, profile, balance, limiter, report).run(begin))
         return report
 
     async def _guarded(self, plugin: Plugin, report: CycleReport, work: Awaitable[None]) -> None:
         try:
             await work
-        except KubeError as error:
-            report.errors.append(f"{plugin.name}: {error}")
-            logger.error("Error descheduling pods: %s: %s", plugin.name, error)  # noqa: TRY400
         except Exception as error:
-            report.errors.append(f"{plugin.name}: {error}")
-            logger.exception("Error descheduling pods: %s", plugin.name)
+            kind = "" if isinstance(error, KubeError) else f"{type(error).__name__}: "
+            report.errors.append(f"{plugin.name}: {kind}{error}")
+            self._executor.report(report.errors[-1], error)
 
-    async def _run(self, profile: Profile, plugin: Plugin, begin: Callable[[], Plan], report: CycleReport) -> None:
+
+class _Run:
+    """One plugin of a profile in one cycle."""
+
+    def __init__(
+        self, cycle: Cycle, profile: Profile, plugin: Plugin, limiter: EvictionLimiter, report: CycleReport
+    ) -> None:
+        self._find_pod, self._executor = cycle._find_pod, cycle._executor
+        self._profile = profile
+        self._plugin = plugin.name
+        self._limiter = limiter
+        self._report = report
+
+    async def run(self, begin: Callable[[], Plan]) -> None:
         plan = begin()
         try:
             step = next(plan)
             while True:
-                step = plan.send(await self._take(profile, plugin, step, report))
+                refusal = await self._take(step)
+                self._report.outcomes.append(Outcome(self._profile.name, self._plugin, step, refusal))
+                self._executor.note(self._profile.name, self._plugin, step, refusal)
+                step = plan.send(not refusal)
         except StopIteration:
             return
         finally:
             plan.close()
 
-    async def _take(self, profile: Profile, plugin: Plugin, step: Step, report: CycleReport) -> bool:
+    async def _take(self, step: Step) -> str:
+        """Why the step is not taken; "" when it is."""
         match step:
-            case Remark(text):
-                if text:
-                    logger.log(verbosity(2), "%s", text, extra=fields(profile=profile.name))
+            case Remark() | HotNode():
                 await asyncio.sleep(0)
-                return True
+                return ""
+            case Cordon() | DeletionCost():
+                return await self._executor.change(step)
             case Eviction():
-                return await self._evict(profile, plugin, step, report)
-            case Cordon(node, unschedulable, reason):
-                logger.info(
-                    "%s node%s",
-                    "Cordoning" if unschedulable else "Uncordoning",
-                    " in dry run mode" if self._dry_run else "",
-                    extra=fields(node=node, reason=reason, strategy=plugin.name),
-                )
-                body = {"spec": {"unschedulable": unschedulable or None}}
-                return self._dry_run or await self._patch_node(node, body)
-            case DeletionCost(pod, cost, reason):
-                return await self._set_cost(plugin, pod, cost, reason)
+                result = await self._evict(step)
+                return "" if result.evicted else result.message or "it was not evicted"
 
-    async def _evict(self, profile: Profile, plugin: Plugin, step: Eviction, report: CycleReport) -> bool:
-        key = step.pod.metadata.key
-        about = fields(pod=key, node=step.pod.spec.node_name, strategy=plugin.name, reason=step.reason)
-        result = await self._try_to_evict(profile, plugin, step, report)
-        if result.evicted:
-            logger.info("Evicted pod%s", " in dry run mode" if step.dry_run else "", extra=about)
-            return True
-        report.refused.append(f"{key}: {result.message}")
-        logger.info("Pod is not evicted: %s", result.message, extra=about)
-        return False
-
-    async def _try_to_evict(
-        self, profile: Profile, plugin: Plugin, step: Eviction, report: CycleReport
-    ) -> EvictionResult:
+    async def _evict(self, step: Eviction) -> EvictionResult:
         """The pod as it is now, if the plan still holds for it."""
+        if step.pod.metadata.uid in self._report.evicted:
+            return EvictionResult(False, "it has been evicted in this cycle")
         pod = self._find_pod(step.pod.metadata.key)
         if pod is None or pod.metadata.uid != step.pod.metadata.uid:
             return EvictionResult(False, "the pod is gone")
-        refusal = _what_changed(step.pod, pod) or "; ".join(profile.evictor.filter(pod))
-        if refusal:
-            return EvictionResult(False, refusal)
-        if pod.metadata.uid in report.evicted:
-            return EvictionResult(False, "it has been evicted in this cycle")
+        limits = [] if step.dry_run else [self._limiter.refusals]
+        may_leave = EvictionPipeline(partial(_what_changed, step.pod), self._profile.evictor.filter, *limits)
+        if refusals := may_leave.evaluate(pod):
+            return EvictionResult(False, "; ".join(refusals))
         if step.dry_run:
             return EvictionResult(True)
-        result = await profile.evictor.evict(pod, plugin.name, step.reason, step.options)
+        result = await self._executor.evict(self._profile, self._plugin, pod, step)
         if result.evicted:
-            report.evicted[pod.metadata.uid] = pod.metadata.key
+            self._limiter.done(pod)
+            self._report.evicted[pod.metadata.uid] = pod.metadata.key
         return result
-
-    async def _patch_node(self, node: str, body: object) -> bool:
-        try:
-            await self._client.patch(NODES, node, body, PatchType.MERGE)
-        except KubeError as error:
-            logger.warning("node %s cannot be patched: %s", node, error)
-            return False
-        return True
-
-    async def _set_cost(self, plugin: Plugin, pod: Pod, cost: int, reason: str) -> bool:
-        about = fields(pod=pod.metadata.key, cost=cost, strategy=plugin.name, reason=reason)
-        if self._dry_run:
-            logger.info("Set deletion cost in dry run mode", extra=about)
-            return True
-        body = {"metadata": {"uid": pod.metadata.uid, "annotations": {annotation_keys.POD_DELETION_COST: str(cost)}}}
-        try:
-            await self._client.patch(PODS, pod.metadata.name, body, PatchType.MERGE, pod.metadata.namespace)
-        except KubeError as error:
-            logger.warning("failed to patch pod %s: %s", pod.metadata.key, error)
-            return False
-        return True
 
 
 def is_ready(node: Node) -> bool:
@@ -207,10 +201,10 @@ def without(snapshot: Snapshot, evicted: Container[str]) -> Snapshot:
     )
 
 
-def _what_changed(planned: Pod, live: Pod) -> str:
-    """Why a step that was planned for a pod has lost its ground; "" when it has not."""
+def _what_changed(planned: Pod, live: Pod) -> Refusals:
+    """Why a step that was planned for a pod has lost its ground."""
     if live.spec.node_name != planned.spec.node_name:
-        return f"the pod is on node {live.spec.node_name} now"
+        return [f"the pod is on node {live.spec.node_name} now"]
     if live.metadata.deletion_timestamp is not None:
-        return "the pod is terminating"
-    return ""
+        return ["the pod is terminating"]
+    return NOTHING_REFUSED

@@ -14,6 +14,7 @@ The code that runs the generator reads the live objects before each step (``cycl
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -73,8 +74,37 @@ class Remark:
 
     text: str = ""
 
+    def __str__(self) -> str:
+        return self.text
 
-Step = Eviction | Cordon | DeletionCost | Remark
+
+@dataclass(frozen=True, slots=True)
+class HotNode:
+    """Nothing to do: a node that is over a threshold, for the log and for ``koord explain rebalance``."""
+
+    node: str
+    pool: str
+    pods: str
+    """Whose usage it is: ``all``, or ``prod`` for that of the pods of class prod alone."""
+    usage: Mapping[str, float]
+    """Resource -> percent of what is allocatable, of those that are over their thresholds."""
+    thresholds: Mapping[str, float]
+    """The same resources -> percent."""
+    cycles: int
+    """In how many cycles in a row it was hot, with this one."""
+    needed: int
+    """In how many it has to be before its pods are evicted."""
+    is_confirmed: bool
+    """Whether it has been hot for long enough, now or a short time ago."""
+
+    def __str__(self) -> str:
+        over = ", ".join(f"{name} {used:.2f}% > {self.thresholds[name]:.2f}%" for name, used in self.usage.items())
+        whose = "its pods of class prod" if self.pods == "prod" else "it"
+        count = f"hot cycles in a row: {self.cycles} of {self.needed}"
+        return f"node {self.node} of pool {self.pool}: {whose} uses {over}; {count}"
+
+
+Step = Eviction | Cordon | DeletionCost | Remark | HotNode
 Plan = Generator[Step, bool, None]
 """Steps; the result of each is whether it was taken."""
 
@@ -110,11 +140,7 @@ class EvictionResult:
 
 
 class Evictor(Protocol):
-    """What plugins call before they propose an eviction, and what carries it out.
-
-    Each profile has one (``runtime.EvictorProxy``): its filters are all filter plugins of the profile in order, its
-    evict is that of the profile's single evict plugin behind the limits of the cycle.
-    """
+    """What plugins ask before they propose an eviction: the filter plugins of the profile, in order."""
 
     def filter(self, pod: Pod) -> Refusals:
         """Why the pod may not be evicted now; called for every candidate, so it does no I/O."""
@@ -122,11 +148,6 @@ class Evictor(Protocol):
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         """The same just before the eviction, with what is too expensive to check for every candidate."""
-        ...
-
-    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
-        """Have the pod leave its node. ``plugin`` and ``reason`` say who wants that, and why; ``options`` are those of
-        the deletion. Errors of the API server are results, not exceptions."""
         ...
 
 
@@ -167,9 +188,9 @@ class Plugin:
         self.handle = handle
 
     def rehearsing(self) -> Self:
-        """The plugin for a plan that is not carried out. One that remembers something from cycle to cycle gives a copy
-        of itself, so that the plan leaves no trace."""
-        return self
+        """A copy for a plan that is not carried out; it gets a handle of its own. A plugin that remembers something
+        from cycle to cycle copies that, too, so that the plan leaves no trace."""
+        return copy.copy(self)
 
     async def start(self) -> None:
         """Called once, when all informers are in sync; what it raises ends the program."""
@@ -215,5 +236,11 @@ class EvictPlugin(Plugin):
     """Carries evictions out; each profile has exactly one."""
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
-        """As ``Evictor.evict``, after the limits of the cycle."""
+        """Have the pod leave its node. ``plugin`` and ``reason`` say who wants that, and why; ``options`` are those of
+        the deletion. Errors of the API server are results, not exceptions."""
         raise NotImplementedError
+
+    def plan_eviction(self, pod: Pod) -> EvictionResult:
+        """What ``evict`` would come to as far as can be known without asking the API server, for cycles that carry
+        nothing out. Filters count the pod from here on as they would if it had been evicted."""
+        return EvictionResult(True)

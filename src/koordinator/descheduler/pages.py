@@ -36,6 +36,6 @@ def add_pages(
             return json_response({"message": "no descheduling cycle has ended yet: try again in a moment"}, 503)
         # A plan for thousands of nodes takes seconds: one at a time.
         async with answering:
-            return json_response(await descheduler.rehearsal.run())
+            return json_response(await descheduler.explain_rebalance())
 
     server.add_route("/explain/rebalance", explain)

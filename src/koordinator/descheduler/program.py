@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS, RESERVATIONS
 from koordinator.api.pod import Pod
@@ -18,10 +18,12 @@ from koordinator.base.program import Process
 from koordinator.descheduler.configuration import Configuration, ProfileConfiguration
 from koordinator.descheduler.configuration.arguments import checked_selector
 from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
+from koordinator.descheduler.eviction_pipeline import EvictionLimiter
+from koordinator.descheduler.executors import DryRun, Live
+from koordinator.descheduler.explanation import explain
 from koordinator.descheduler.framework import Evictor, Handle, Plugin, Snapshot
-from koordinator.descheduler.rehearsal import Rehearsal
+from koordinator.descheduler.profiles import build_profile
 from koordinator.descheduler.requests import reservations_by_node
-from koordinator.descheduler.runtime import EvictionLimiter, build_profile
 from koordinator.kube.errors import TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
@@ -86,13 +88,9 @@ class Descheduler:
             document.max_no_of_pods_to_evict_per_namespace,
             document.max_no_of_pods_to_evict_total,
         )
-        limiter = make_limiter()
-        self._profiles = [
-            build_profile(profile, limiter, make_handle, dry_run=document.dry_run) for profile in configuration.profiles
-        ]
-        self._cycle = Cycle(client, self._profiles, limiter, self._snapshot, self._pods.get, dry_run=document.dry_run)
-        self.rehearsal = Rehearsal(self._profiles, make_limiter, self._snapshot)
-        """What the next cycle would do."""
+        self._profiles = [build_profile(profile, make_handle) for profile in configuration.profiles]
+        executor = DryRun() if document.dry_run else Live(client)
+        self._cycle = Cycle(self._profiles, make_limiter, self._snapshot, self._pods.get, executor)
         self.cycles = 0
         """Those that have ended since the start."""
         self.is_in_cycle = False
@@ -164,6 +162,10 @@ class Descheduler:
             if sentence not in self._intentions:
                 logger.info("In dry run mode: %s", sentence)
         self._intentions = frozenset(found)
+
+    async def explain_rebalance(self) -> dict[str, Any]:
+        """What a cycle that began now would do, and why."""
+        return await explain(self._cycle)
 
     def check_cycles(self) -> str:
         """For health checks: why no cycle has ended for too long while this instance leads; empty otherwise."""

@@ -16,12 +16,13 @@ from koordinator.base.time_limits import Limit, TimeLimits
 from koordinator.kube.decoding import (
     SLICE_BYTES,
     decode_created,
+    decode_deleted,
     decode_list,
     decode_list_in_slices,
     decode_object,
 )
 from koordinator.kube.errors import TransportError
-from koordinator.kube.interface import ListPage, PatchType, WatchEvent
+from koordinator.kube.interface import ListPage, PatchType, WatchEvent, WriteThroughCache
 from koordinator.kube.request import (
     Request,
     delete_options,
@@ -39,6 +40,8 @@ T = TypeVar("T", bound=Object)
 # A watch lasts a random time between this and twice this, so that the watches of many clients do not all end together.
 _MIN_WATCH_SECONDS = 300
 _WATCH_MARGIN_SECONDS = 30.0
+_WHOLE = ("", "status")
+"""The subresources of which a response is the whole object."""
 
 
 class KubeClient:
@@ -63,6 +66,8 @@ class KubeClient:
         self._random = randomness
         self._watch_stall_seconds = watch_stall_seconds
         self._lists_in_slices = lists_in_slices
+        self._caches: list[WriteThroughCache] = []
+        """Shared with the clients that are made of this one."""
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """Return a client for work that only a leader may do: while ``may_write`` returns false, writes raise
@@ -76,9 +81,17 @@ class KubeClient:
         once._sender = self._sender.once()
         return once
 
+    def write_through(self, cache: WriteThroughCache) -> None:
+        self._caches.append(cache)
+
+    def _stored(self, kind: Kind[T], obj: T) -> T:
+        for cache in self._caches:
+            cache.put(kind, obj)
+        return obj
+
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         request = Request("GET", target(kind, namespace, require_name(name)))
-        return decode_object(kind, await self._sender.call(request), f"GET {request.target}")
+        return self._stored(kind, decode_object(kind, await self._sender.call(request), f"GET {request.target}"))
 
     async def list(
         self,
@@ -163,13 +176,16 @@ class KubeClient:
         where = target(kind, namespace, name, subresource, "dryRun=All" if dry_run else "")
         encoded = encode_body(body) if subresource else encode_object(kind, body)
         response = await self._sender.call(Request("POST", where, encoded, repeatable=dry_run))
-        decode = decode_created if subresource else decode_object
-        return decode(kind, response, f"POST {where}")
+        if subresource:
+            return decode_created(kind, response, f"POST {where}")
+        created = decode_object(kind, response, f"POST {where}")
+        return created if dry_run else self._stored(kind, created)
 
     async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:
         where = target(kind, namespace, require_name(name), subresource)
         response = await self._sender.call(Request("PUT", where, encode_object(kind, body)))
-        return decode_object(kind, response, f"PUT {where}")
+        updated = decode_object(kind, response, f"PUT {where}")
+        return self._stored(kind, updated) if subresource in _WHOLE else updated
 
     async def patch(
         self,
@@ -188,7 +204,8 @@ class KubeClient:
         encoded = encode_object(kind, body) if patch_type is PatchType.APPLY else encode_body(body)
         # A JSON patch may append to a list, so that repeating it would append twice.
         request = Request("PATCH", where, encoded, patch_type.value, repeatable=patch_type is not PatchType.JSON)
-        return decode_object(kind, await self._sender.call(request), f"PATCH {where}")
+        patched = decode_object(kind, await self._sender.call(request), f"PATCH {where}")
+        return self._stored(kind, patched) if subresource in _WHOLE else patched
 
     async def delete(
         self,
@@ -202,7 +219,14 @@ class KubeClient:
         propagation_policy: str = "",
     ) -> None:
         body = delete_options(uid, resource_version, grace_period_seconds, propagation_policy)
-        await self._sender.call(Request("DELETE", target(kind, namespace, require_name(name)), body))
+        response = await self._sender.call(Request("DELETE", target(kind, namespace, require_name(name)), body))
+        if not self._caches:
+            return
+        left, gone = decode_deleted(kind, response)
+        if left is not None:
+            self._stored(kind, left)
+        for cache in self._caches if gone else ():
+            cache.remove(kind, f"{namespace}/{name}" if namespace else name, gone)
 
     async def delete_collection(
         self, kind: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""

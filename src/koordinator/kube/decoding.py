@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
@@ -11,9 +12,11 @@ import msgspec
 
 from koordinator.api import codec
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import ListMeta, Object, Status, WireStruct
+from koordinator.api.meta import ListMeta, Object, ObjectMeta, Status, StatusDetails, WireStruct
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
 from koordinator.kube.interface import ListPage, Malformed
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 _BODY_EXCERPT = 300
@@ -53,6 +56,27 @@ def decode_created(kind: Kind[T], body: bytes, what: str) -> T:
     except codec.DecodeError as error:
         raise MalformedObjectError(f"{what}: the response cannot be read: {error}") from error
     return decode_object(kind, body, what)
+
+
+class _Deleted(WireStruct):
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    details: StatusDetails | None = None
+
+
+def decode_deleted(kind: Kind[T], body: bytes) -> tuple[T | None, str]:
+    """The response to a deletion: the object if it is there still, because it ends later or waits for finalizers; the
+    uid if it is gone. Neither, where that cannot be read: the server has accepted the deletion all the same."""
+    try:
+        deleted = codec.decode(body, _Deleted)
+        if deleted.kind == "Status":
+            return None, "" if deleted.details is None else deleted.details.uid
+        if deleted.metadata.finalizers or deleted.metadata.deletion_grace_period_seconds:
+            return codec.decode(body, kind.type), ""
+    except codec.DecodeError as error:
+        logger.debug("the response to the deletion of a %s cannot be read: %s", kind.name, error)
+        return None, ""
+    return None, deleted.metadata.uid
 
 
 @cache

@@ -28,7 +28,7 @@ from koordinator.kube.handlers import (
     UpdateHandler,
 )
 from koordinator.kube.interface import Client, Malformed
-from koordinator.kube.object_cache import InformerStatistics, ObjectCache
+from koordinator.kube.object_cache import InformerStatistics, ObjectCache, is_older
 from koordinator.kube.reflector import Reflector, ReflectorOptions, ReflectorStatistics, Selection
 from koordinator.kube.store import IndexFunction, Store
 
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
         self._resync_period = resync_period
         self._after = after
         self.cache = ObjectCache(kind, self.store, transform)
-        """Written by the reflector alone."""
+        """Written by the reflector, and by ``put`` and ``remove``."""
         self._reflector = Reflector(
             client,
             self.selection,
@@ -174,6 +174,22 @@ class Informer(Generic[T]):
     def has_synced(self) -> bool:
         """Whether the handlers have seen the whole initial list."""
         return self.cache.synced.is_set()
+
+    def put(self, obj: T) -> None:
+        """The server has responded with ``obj``, which is of the kind. What the watch has gone past is known better.
+
+        Which objects a selector selects is the server's to say, so that they come by the watch alone."""
+        if self._takes(obj.metadata.namespace) and is_older(self.resource_version, obj.metadata.resource_version):
+            self.cache.put(obj)
+
+    def remove(self, key: str, uid: str) -> None:
+        """The server has responded that an object of the kind is gone."""
+        if self._takes(key.rpartition("/")[0]):
+            self.cache.remove(key, uid)
+
+    def _takes(self, namespace: str) -> bool:
+        selection = self.selection
+        return not (selection.label_selector or selection.field_selector) and selection.namespace in ("", namespace)
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """Wait for the initial list; raises TimeoutError after ``timeout`` seconds."""

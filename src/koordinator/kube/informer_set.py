@@ -32,8 +32,11 @@ class InformerSet:
         random: Random | None = None,
         metrics: Metrics | None = None,
         options: ReflectorOptions | None = None,
+        write_through: bool = True,
     ) -> None:
-        """``metrics`` get what each informer counts, and since when it has not heard of the API server; a program has
+        """With ``write_through``, what the client writes is in the informers at once; else when the watch shows it.
+
+        ``metrics`` get what each informer counts, and since when it has not heard of the API server; a program has
         one set with metrics."""
         self._client = client
         self._clock = clock or SystemClock()
@@ -41,6 +44,8 @@ class InformerSet:
         self._options = options
         self._informers: dict[Selection[Any], Informer[Any]] = {}
         self._running = False
+        if write_through:
+            client.write_through(self)
         if metrics is not None:
             metrics.register(InformerCollector(self, self._clock))
 
@@ -89,6 +94,17 @@ class InformerSet:
         )
         self._informers[selection] = informer
         return informer
+
+    def put(self, kind: Kind[T], obj: T) -> None:
+        """Implements ``WriteThroughCache``, as ``remove`` does."""
+        for informer in self:
+            if informer.kind == kind:
+                informer.put(obj)
+
+    def remove(self, kind: Kind[T], key: str, uid: str) -> None:
+        for informer in self:
+            if informer.kind == kind:
+                informer.remove(key, uid)
 
     @property
     def not_synced(self) -> list[str]:

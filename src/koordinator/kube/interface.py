@@ -61,6 +61,16 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     resource_version: str
 
 
+class WriteThroughCache(Protocol):
+    """Learns what a client has read or written, before a watch shows it."""
+
+    def put(self, kind: Kind[T], obj: T) -> None:
+        """The server has responded with this object."""
+
+    def remove(self, kind: Kind[T], key: str, uid: str) -> None:
+        """The server has deleted the object with this ``namespace/name`` and this uid."""
+
+
 class Client(Protocol):
     """Typed verbs. Every call except a watch ends within the client's time limit, with a TransportError if necessary.
 
@@ -69,6 +79,11 @@ class Client(Protocol):
     def once(self) -> Client:
         """A client that makes each request once: what may be tried again, and after which pause, is up to the caller,
         who has then given back what others wait for. The caller closes the original client, not this one."""
+        ...
+
+    def write_through(self, cache: WriteThroughCache) -> None:
+        """Give the cache each object that this client, or a client that was made of it, gets for a read of one object
+        or for a write."""
         ...
 
     def backlog(self) -> float:

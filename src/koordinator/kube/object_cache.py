@@ -1,4 +1,5 @@
-"""The cached objects of one selection: it applies lists and watch events and notifies handlers consistently.
+"""The cached objects of one selection: it applies lists, watch events and the responses to the program's own writes,
+and notifies handlers consistently.
 
 An object is added once, updated while its uid stays the same, and deleted once; one that was recreated under its name
 is deleted first. Late, repeated and reordered events have no effect, and changes during a disconnection are reported as
@@ -12,7 +13,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectMeta
@@ -25,6 +26,9 @@ from koordinator.kube.store import Store
 #
 # Kubernetes defines resourceVersions as opaque, yet all servers (and, since 1.35, the API's contract) use decimal
 # numbers that increase; others have no order here and are assumed to arrive in order.
+
+_FOR_EVER: Final = str(1 << 64)
+"""Newer than any version: an object that is gone never comes back under its uid."""
 
 
 def is_older(version: str, than: str) -> bool:
@@ -126,13 +130,30 @@ class ObjectCache(Generic[T]):
 
     def end_replace(self, version: str) -> None:
         listed = self._listed
-        for key in [key for key in self.store if key not in listed]:
+        for key in [key for key in self.store if key not in listed and not self._is_written_since(key, version)]:
             self._delete(key, version)
         for key in [key for key in self.malformed if key not in listed]:
             self.handlers.readable(key, self.malformed.pop(key))
         self._listed = set()
         self._authoritative = False
         self.synced.set()
+
+    def _is_written_since(self, key: str, version: str) -> bool:
+        """Whether this program has written the object after the list was made."""
+        stored = self.store.get(key)
+        return stored is not None and not self._authoritative and is_older(version, stored.metadata.resource_version)
+
+    def put(self, obj: T) -> None:
+        """The server has responded with ``obj``, which no list and no watch has shown so far."""
+        self._upsert(obj.metadata.key, obj)
+
+    def remove(self, key: str, uid: str) -> None:
+        """The server has responded that the object is gone."""
+        stored = self.store.get(key)
+        if stored is not None and stored.metadata.uid == uid:
+            self._delete(key, _FOR_EVER)
+        else:
+            self._tombstones.add(uid, _FOR_EVER)
 
     def apply(self, event: WatchEvent[T]) -> None:
         obj = event.object

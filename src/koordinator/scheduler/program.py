@@ -209,7 +209,9 @@ class Scheduler:
         metrics.observe_unschedulable(self.queue.pods)
         metrics.observe_incoming(self.queue.incoming)
         metrics.observe_plugins(profiles)
-        self.informers = InformerSet(client, clock=clock, random=random, metrics=metrics.registered)
+        self.informers = InformerSet(
+            client, clock=clock, random=random, metrics=metrics.registered, write_through=False
+        )
         plugins = [plugin for profile in profiles for plugin in profile.parts]
         unreadable_pods = UnreadablePodHandlers(self.state, self.engines[profiles[0].scheduler_name].handle)
         add_informers(

@@ -23,7 +23,7 @@ from koordinator.cluster.verbs.target import Target, wire
 from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import seen_through
 from koordinator.kube.decoding import decode_item, decode_object, error_from_status
-from koordinator.kube.interface import ListPage, Malformed, PatchType, WatchEvent
+from koordinator.kube.interface import ListPage, Malformed, PatchType, WatchEvent, WriteThroughCache
 from koordinator.kube.request import encode_body, encode_object
 
 T = TypeVar("T", bound=Object)
@@ -38,6 +38,9 @@ class InProcessClient:
 
     def once(self) -> InProcessClient:
         return self
+
+    def write_through(self, cache: WriteThroughCache) -> None:
+        """A write is in the watches before its response is: there is nothing to give to the cache before."""
 
     def backlog(self) -> float:
         return 0.0

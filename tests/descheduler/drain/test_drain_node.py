@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -262,6 +263,47 @@ def test_pods_may_end_by_themselves_first() -> None:
     assert set(bench.pods().values()) == {("Waiting", "pod may end by itself")}
     bench.play(1, seconds=600)
     bench.play()
+    assert bench.status()["phase"] == "Complete"
+
+
+def test_pods_of_other_kinds_of_workloads_are_moved_though_no_cycle_reads_their_scales() -> None:
+    bench = Bench()
+    root = "/apis/argoproj.io/v1alpha1"
+    bench.cluster.scales[root] = {"resources": [{"name": "rollouts", "kind": "Rollout"}]}
+    scale = {"metadata": {"uid": "c"}, "spec": {"replicas": 6}}
+    bench.cluster.scales[f"{root}/namespaces/default/rollouts/c/scale"] = scale
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "c", "uid": "c", "controller": True}
+    for name in bench.names:
+        scene.pod(bench.cluster, name, ownerReferences=[owner])
+    bench.create()
+    bench.play(16)
+    assert bench.status()["phase"] == "Complete"
+
+
+def test_the_metric_of_a_drain_is_there_after_a_restart() -> None:
+    bench = Bench()
+    bench.create(confirmState="WaitForConfirm")
+    bench.play()
+
+    def waiting() -> float | None:
+        labels = {"drain_node": "drain", "phase": "Available"}
+        registry = bench.plugin.handle.metrics.registry
+        return registry.get_sample_value("descheduler_drain_node_pods", labels)
+
+    assert waiting() == 3
+    bench.start(seed=2)
+    assert waiting() == 3
+    bench.cluster.remove(DRAIN_NODES, "drain")
+    bench.cluster.deliver()
+    assert waiting() is None
+
+
+def test_a_clock_that_is_set_back_holds_no_drain_up() -> None:
+    bench = Bench()
+    bench.create(migrationPolicy={"mode": "WaitFirst", "waitDuration": "10m"})
+    bench.play(4)
+    bench.cluster.clock.set_wall(bench.cluster.clock.now() - timedelta(hours=3))
+    bench.play(8)
     assert bench.status()["phase"] == "Complete"
 
 

@@ -117,6 +117,8 @@ class SimulatedCluster:
             listed = [convert(document, informer.kind.type) for document in self.api.all(informer.kind)]
             informer.cache.replace_page(listed, [])
             informer.cache.end_replace(str(self._delivered))
+            # What the program writes itself is in its informers at once, as if their watches ran.
+            informer._reflector._version = str(self._delivered)
         return plugin
 
     def deliver(self) -> None:

@@ -18,10 +18,12 @@ from koordinator.api.pod import Pod
 from koordinator.api.timestamps import format_time
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.cycle import Cycle
+from koordinator.descheduler.eviction_pipeline import EvictionLimiter, ProfileEvictor
+from koordinator.descheduler.executors import Live
 from koordinator.descheduler.framework import Snapshot
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.cool_down import CoolDown
-from koordinator.descheduler.runtime import EvictionLimiter, EvictorProxy, Profile
+from koordinator.descheduler.profiles import Profile
 from tests.descheduler.clusters import NOW, make_node, make_plugin
 from tests.descheduler.migration import scene
 from tests.descheduler.migration.simulated_cluster import SimulatedCluster
@@ -162,13 +164,13 @@ class _Day:
     def _start(self) -> None:
         """A program that knows what the API server has, and nothing else."""
         self.plugin = self.cluster.start(self.args, seed=self._cycles)
-        limiter = EvictionLimiter()
-        evictor = EvictorProxy(limiter, dry_run=False)
+        evictor = ProfileEvictor()
         evictor.connect([self.plugin], self.plugin)
         balance = make_plugin("LowNodeLoad", _HOT, evictor)
         plugins = {each.name: each for each in (balance, self.plugin)}
         profile = Profile("day", None, evictor, plugins, [], [balance])
-        self._cycle = Cycle(self.cluster.as_client, [profile], limiter, self._snapshot, self._find_pod, dry_run=False)
+        live = Live(self.cluster.as_client)
+        self._cycle = Cycle([profile], EvictionLimiter, self._snapshot, self._find_pod, live)
 
     async def run(self) -> None:
         while self.cluster.clock.now() < self.began + timedelta(days=1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.evictors import EvictionRefusedError
 from koordinator.kube.errors import ApiStatusError
 from tests.descheduler.migration import scene
-from tests.descheduler.migration.simulated_cluster import SimulatedCluster
+from tests.descheduler.migration.simulated_cluster import Crash, SimulatedCluster
 
 
 class Bench:
@@ -488,3 +489,61 @@ def test_a_grace_period_beyond_all_time_is_waited_for() -> None:
     bench.advance(100)
     assert bench.reconcile() is not None
     assert len(bench.cluster.evicted) == 1
+
+
+def test_a_timeout_after_the_eviction_keeps_the_place_of_the_replacement() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a")
+    bench.evict_after_scheduling()
+    bench.cluster.remove(PODS, "default/web-a")
+    bench.reconcile()
+    bench.advance(300)
+    bench.reconcile()
+    assert bench.at[::2] == ("Failed", "Timeout")
+    assert bench.cluster.evicted
+    assert len(list(bench.cluster.reservations())) == 1
+
+
+def test_a_timeout_before_the_eviction_has_been_noted_keeps_it_too() -> None:
+    """The program ended between the eviction and its condition."""
+    bench = Bench()
+    scene.job(bench.cluster, "web-a")
+    bench.reconcile()
+    scene.schedule(bench.cluster, bench.reservation)
+
+    def fail(verb: str, path: str, done: bool) -> Exception | None:
+        return Crash() if done and path.endswith("/eviction") else None
+
+    bench.cluster.fault = fail
+    with pytest.raises(Crash):
+        bench.reconcile()
+    bench.cluster.fault = lambda verb, path, done: None
+    bench.cluster.remove(PODS, "default/web-a")
+    bench.advance(300)
+    bench.reconcile()
+    assert bench.at[::2] == ("Failed", "Timeout")
+    assert len(list(bench.cluster.reservations())) == 1
+
+
+def test_a_reservation_that_has_ended_goes_with_its_job_whenever_that_failed() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a")
+    bench.evict_after_scheduling()
+    bench.advance(300)
+    bench.reconcile()
+    bench.cluster.change(RESERVATIONS, bench.reservation, phase="Failed")
+    bench.reconcile()
+    assert not list(bench.cluster.reservations())
+
+
+def test_a_clock_that_was_set_back_stops_no_eviction() -> None:
+    """An eviction that came to nothing is repeated, and the limits of workloads fill up again."""
+    bench = Bench(objectLimiters={"workload": {"duration": "100s", "maxMigrating": 1}})
+    scene.job(bench.cluster, "web-a", mode="EvictDirectly", ttl="24h")
+    bench.reconcile()
+    assert len(bench.cluster.evicted) == 1
+    bench.cluster.clock.set_wall(bench.cluster.clock.now() - timedelta(hours=2))
+    bench.advance(200)
+    scene.job(bench.cluster, "web-b", "next", mode="EvictDirectly", ttl="24h")
+    bench.reconcile("next")
+    assert len(bench.cluster.evicted) == 2

@@ -193,8 +193,11 @@ class Migration(RuleBasedStateMachine):
             self.cluster.deliver()
             self.wait(301)
         assert self.cluster.status()["phase"] in TERMINAL
-        if self.cluster.status()["phase"] != "Succeeded":
-            assert not list(self.cluster.reservations())
+        pod = self.cluster.get_document(PODS, _POD)
+        assert pod is not None
+        stays = pod["metadata"]["uid"] == self.pod_uid and "deletionTimestamp" not in pod["metadata"]
+        if self.cluster.status()["phase"] != "Succeeded" and stays:
+            assert not list(self.cluster.reservations()), "nothing is reserved for a pod that has not left"
         self.only_the_pod_of_the_job_is_evicted_and_once()
 
 

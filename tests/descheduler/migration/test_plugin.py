@@ -192,9 +192,64 @@ def test_a_workload_of_another_kind_is_queried_for_its_scale() -> None:
     asyncio.run(bench.plugin.prepare(snapshot))
     assert bench.refusals() == ""
     scale["spec"] = {"replicas": 1}
-    asyncio.run(bench.cluster.clock.advance(20))
+    scene.pod(bench.cluster, "web-c", ownerReferences=[owner])
+    bench.cluster.deliver()
     asyncio.run(bench.plugin.prepare(snapshot))
-    assert "expectedReplicas" in bench.refusals()
+    assert "expectedReplicas" in bench.refusals(), "a pod of the workload has come"
+
+
+def _rollouts(count: int) -> tuple[Bench, Snapshot]:
+    """Pods of as many workloads of a kind without an informer."""
+    bench = Bench()
+    root = "/apis/argoproj.io/v1alpha1"
+    bench.cluster.scales[root] = {"resources": [{"name": "rollouts", "kind": "Rollout"}]}
+    for number in range(count):
+        name = f"r{number}"
+        owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": name, "uid": name, "controller": True}
+        scene.pod(bench.cluster, name, ownerReferences=[owner])
+        scale = {"metadata": {"uid": name}, "spec": {"replicas": 3}}
+        bench.cluster.scales[f"{root}/namespaces/default/rollouts/{name}/scale"] = scale
+    bench.cluster.deliver()
+    pods = [bench.pod(f"r{number}") for number in range(count)]
+    return bench, Snapshot([], {"node-1": pods}, bench.cluster.clock.now())
+
+
+def _scales_read(bench: Bench) -> int:
+    return sum(path.endswith("/scale") for path in bench.cluster.reads)
+
+
+def test_scales_are_not_read_anew_in_each_cycle() -> None:
+    bench, snapshot = _rollouts(20)
+    for _ in range(4):
+        asyncio.run(bench.plugin.prepare(snapshot))
+        asyncio.run(bench.cluster.clock.advance(120))
+    assert _scales_read(bench) == 20
+    bench.cluster.remove(PODS, "default/r7")
+    bench.cluster.deliver()
+    asyncio.run(bench.plugin.prepare(snapshot))
+    assert _scales_read(bench) == 21, "that of the workload that has lost a pod"
+    asyncio.run(bench.cluster.clock.advance(600))
+    asyncio.run(bench.plugin.prepare(snapshot))
+    assert _scales_read(bench) == 41, "and all after ten minutes"
+
+
+def test_several_scales_are_read_at_once() -> None:
+    bench, snapshot = _rollouts(30)
+    in_flight, most = 0, 0
+    read = bench.plugin._workloads._read
+
+    async def watched(*args: Any) -> Any:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        await asyncio.sleep(0)
+        found = await read(*args)
+        in_flight -= 1
+        return found
+
+    bench.plugin._workloads._read = watched  # type: ignore[method-assign, assignment]
+    asyncio.run(bench.plugin.prepare(snapshot))
+    assert (most, _scales_read(bench)) == (8, 30)
 
 
 def test_an_owner_reference_leads_to_no_path_but_its_own() -> None:
@@ -278,15 +333,6 @@ def test_a_scale_of_another_shape_ends_no_round_of_arbitration(listed: Any, scal
     asyncio.run(bench.plugin.arbitrator.arbitrate())
     passed = "descheduler.koordinator.sh/passed-arbitration"
     assert passed in bench.cluster.job("of a Deployment")["metadata"]["annotations"]
-
-
-def test_what_was_written_and_never_seen_is_forgotten() -> None:
-    bench = Bench(maxMigratingPerNode=0)
-    assert bench.evict("web-a").evicted
-    asyncio.run(bench.cluster.clock.advance(61))
-    assert bench.evict("web-b").evicted
-    (latest,) = bench.plugin.controller._cluster._written
-    assert latest == bench.jobs[-1]["metadata"]["name"]
 
 
 def test_a_job_that_fails_unexpectedly_does_not_keep_others_from_being_let_through() -> None:

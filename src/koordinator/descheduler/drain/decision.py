@@ -23,13 +23,12 @@ from koordinator.descheduler.drain.plan import (
     Cordon,
     DeleteDrainNode,
     DeleteOwned,
-    DrainEvent,
     DrainFacts,
-    DrainPlan,
-    PatchDrainNode,
 )
 from koordinator.descheduler.drain.pod_migration import PodStep, first_seen
 from koordinator.descheduler.drain.pod_rules import PodRules
+from koordinator.descheduler.migration.job_status import since_transition
+from koordinator.descheduler.plan_controller import ObjectPlan, PatchObject, PlannedEvent
 
 _KEPT: Final = timedelta(minutes=5)
 _GIVEN_UP: Final = (drains.REJECTED, drains.CONFIRM_ABORTED)
@@ -37,21 +36,21 @@ _OPEN: Final = (drains.POD_WAITING, drains.POD_READY, drains.POD_AVAILABLE, drai
 _STUCK: Final = (drains.POD_UNMIGRATABLE, drains.POD_UNAVAILABLE, drains.POD_FAILED)
 
 
-def decide(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) -> DrainPlan:
+def decide(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) -> ObjectPlan:
     """The next plan for ``drain``. ``now`` is the wall time."""
     status = drain.status
     if drain.metadata.deletion_timestamp is not None:
-        return DrainPlan(status, _finalize(drain, facts))
+        return ObjectPlan(status, _finalize(drain, facts))
     if status.phase == drains.ABORTED:
         end = _end(drain)
         deletion = (DeleteDrainNode(),) if end is not None and now >= end + _KEPT else ()
-        return DrainPlan(status, (*_left_over(facts), *deletion))
+        return ObjectPlan(status, (*_left_over(facts), *deletion))
     reason = _why_to_give_up(drain, facts, now)
     if reason:
         return _rolled_back(drain, facts, reason)
     if FINALIZER not in drain.metadata.finalizers:
         finalizers = [*drain.metadata.finalizers, FINALIZER]
-        return DrainPlan(status, (PatchDrainNode({"metadata": {"finalizers": finalizers}}),))
+        return ObjectPlan(status, (PatchObject({"metadata": {"finalizers": finalizers}}),))
     if not status.phase:
         return _entered(drain, replace(status, phase=drains.PENDING), "Initialized")
     if status.phase == drains.PENDING:
@@ -79,10 +78,10 @@ def _end(drain: DrainNode) -> datetime | None:
     return created + drain.spec.ttl if drain.spec.ttl and created is not None else None
 
 
-def _rolled_back(drain: DrainNode, facts: DrainFacts, reason: str) -> DrainPlan:
+def _rolled_back(drain: DrainNode, facts: DrainFacts, reason: str) -> ObjectPlan:
     status = replace(drain.status, phase=drains.ABORTED, message=reason)
     actions = (*_left_over(facts), *_uncordon(drain))
-    return DrainPlan(status, actions, (DrainEvent("Warning", drains.ABORTED, reason),))
+    return ObjectPlan(status, actions, (PlannedEvent("Warning", drains.ABORTED, reason),))
 
 
 def _left_over(facts: DrainFacts) -> tuple[Action, ...]:
@@ -102,24 +101,24 @@ def _finalize(drain: DrainNode, facts: DrainFacts) -> tuple[Action, ...]:
     finalizers = [each for each in drain.metadata.finalizers if each != FINALIZER]
     stays = drain.status.phase == drains.COMPLETE and drain.metadata.annotations.get(CLEAN_TAINT) != "true"
     undone = () if stays else (*_left_over(facts), *_uncordon(drain))
-    return (*undone, PatchDrainNode({"metadata": {"finalizers": finalizers}}))
+    return (*undone, PatchObject({"metadata": {"finalizers": finalizers}}))
 
 
-def _begin(drain: DrainNode, facts: DrainFacts) -> DrainPlan:
+def _begin(drain: DrainNode, facts: DrainFacts) -> ObjectPlan:
     node = facts.node
     if node is None:
         message = f"there is no node {drain.spec.node_name}"
-        return DrainPlan(replace(drain.status, message=message))
+        return ObjectPlan(replace(drain.status, message=message))
     if WAS_UNSCHEDULABLE not in drain.metadata.annotations:
         was = "true" if node.spec.unschedulable else "false"
         policy = encode(drain.spec.cordon_policy).decode()
         noted = {WAS_UNSCHEDULABLE: was, DRAINED_NODE: drain.spec.node_name, CORDONED_BY: policy}
-        return DrainPlan(drain.status, (PatchDrainNode({"metadata": {"annotations": noted}}),))
+        return ObjectPlan(drain.status, (PatchObject({"metadata": {"annotations": noted}}),))
     status = replace(drain.status, phase=drains.RUNNING, message="")
     return _entered(drain, status, drains.RUNNING, Cordon(wanted=True))
 
 
-def _advance(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) -> DrainPlan:
+def _advance(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) -> ObjectPlan:
     """Running or Complete: every pod one step further."""
     here = {pod.metadata.uid: pod for pod in facts.pods if rules.concerns(pod)}
     known = {entry.uid for entry in drain.status.pod_migrations}
@@ -136,8 +135,8 @@ def _advance(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime
     events = _pod_events(drain.status.pod_migrations, status.pod_migrations)
     if not is_complete and not any(status.pod_migration_summary[phase] for phase in (*_OPEN, *_STUCK)):
         status = replace(status, phase=drains.COMPLETE)
-        events = (*events, DrainEvent("Normal", drains.COMPLETE, f"node {drain.spec.node_name} is drained"))
-    return DrainPlan(status, tuple(actions), events)
+        events = (*events, PlannedEvent("Normal", drains.COMPLETE, f"node {drain.spec.node_name} is drained"))
+    return ObjectPlan(status, tuple(actions), events)
 
 
 def _counted(status: DrainNodeStatus, facts: DrainFacts, now: datetime) -> DrainNodeStatus:
@@ -178,20 +177,17 @@ def _of(status: DrainNodeStatus, phase: str) -> str:
 
 
 def _with_condition(status: DrainNodeStatus, type_: str, is_true: bool, message: str, now: datetime) -> DrainNodeStatus:
-    text = "True" if is_true else "False"
     old = next((each for each in status.conditions if each.type == type_), None)
-    moment = old.last_transition_time if old is not None and old.status == text else now.replace(microsecond=0)
-    new = DrainNodeCondition(
-        type=type_, status=text, reason=type_ if is_true else "", message=message, last_transition_time=moment
-    )
+    text, reason = ("True", type_) if is_true else ("False", "")
+    new = since_transition(DrainNodeCondition(type=type_, status=text, reason=reason, message=message), old, now)
     others = [each for each in status.conditions if each.type != type_]
     return status if new == old else replace(status, conditions=sorted([*others, new], key=lambda each: each.type))
 
 
-def _pod_events(before: list[PodMigration], after: list[PodMigration]) -> tuple[DrainEvent, ...]:
+def _pod_events(before: list[PodMigration], after: list[PodMigration]) -> tuple[PlannedEvent, ...]:
     old = {entry.uid: entry.phase for entry in before}
     return tuple(
-        DrainEvent(
+        PlannedEvent(
             "Warning" if entry.phase in _STUCK else "Normal",
             entry.phase,
             f"pod {entry.namespace}/{entry.pod_name}" + (f": {entry.message}" if entry.message else ""),
@@ -201,6 +197,6 @@ def _pod_events(before: list[PodMigration], after: list[PodMigration]) -> tuple[
     )
 
 
-def _entered(drain: DrainNode, status: DrainNodeStatus, reason: str, *actions: Action) -> DrainPlan:
+def _entered(drain: DrainNode, status: DrainNodeStatus, reason: str, *actions: Action) -> ObjectPlan:
     note = f"draining node {drain.spec.node_name} is {status.phase}"
-    return DrainPlan(status, actions, (DrainEvent("Normal", reason, note),))
+    return ObjectPlan(status, actions, (PlannedEvent("Normal", reason, note),))

@@ -13,7 +13,7 @@ from koordinator.api.kinds import DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, RESERVATION_FIRST
 from koordinator.base.durations import format_duration
 from koordinator.descheduler.drain.plan import DOMAIN, DRAIN_NODE, NODE_GROUP, NODE_PLANNING, PAUSED_AFTER_CONFIRMED
-from koordinator.descheduler.migration.reservation_template import affinity_member
+from koordinator.descheduler.migration.reservation_template import keep_off
 
 TRIGGER: Final = "DrainNode"
 LONGEST_LABEL: Final = 63
@@ -95,15 +95,8 @@ def _owner(drain: DrainNode) -> Document:
 
 def _keep_off(node: str, spec: Document) -> None:
     """Not to a node that is drained, and rather not to one that will be."""
-    affinity = affinity_member(affinity_member(spec, "affinity"), "nodeAffinity")
-    required = affinity_member(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-    terms = required.get("nodeSelectorTerms") or [{}]
-    for term in terms:
-        planned = {"key": NODE_PLANNING, "operator": "DoesNotExist"}
-        own = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
-        term["matchExpressions"] = [*(term.get("matchExpressions") or []), planned]
-        term["matchFields"] = [*(term.get("matchFields") or []), own]
-    required["nodeSelectorTerms"] = terms
+    keep_off(node, spec, {"key": NODE_PLANNING, "operator": "DoesNotExist"})
+    affinity = spec["affinity"]["nodeAffinity"]
     grouped = {"matchExpressions": [{"key": NODE_GROUP, "operator": "DoesNotExist"}]}
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
     affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [*preferred, {"weight": 100, "preference": grouped}]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from koordinator.api.drain_node import DrainNodeStatus
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.reservation import Reservation
+from koordinator.descheduler.plan_controller import PatchObject
 
 DOMAIN: Final = "drain.descheduler.koordinator.sh"
 FINALIZER: Final = f"{DOMAIN}/drain"
@@ -57,13 +57,6 @@ class Cordon:
 
     def __str__(self) -> str:
         return "cordon its node" if self.wanted else "uncordon its node"
-
-
-@dataclass(frozen=True, slots=True)
-class PatchDrainNode:
-    """Merge this into the DrainNode, but for its status."""
-
-    patch: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +110,4 @@ class DeleteOwned:
         return f"delete {type(self.owned).__name__} {self.owned.metadata.name}"
 
 
-Action = Cordon | PatchDrainNode | DeleteDrainNode | ReservePlace | ExtendReservation | CreateJob | DeleteOwned
-
-
-@dataclass(frozen=True, slots=True)
-class DrainEvent:
-    """An event on the DrainNode."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class DrainPlan:
-    """Actions in this order, each of which may be repeated; then the status, if it is another one; then the events."""
-
-    status: DrainNodeStatus
-    actions: tuple[Action, ...] = ()
-    events: tuple[DrainEvent, ...] = ()
+Action = Cordon | PatchObject | DeleteDrainNode | ReservePlace | ExtendReservation | CreateJob | DeleteOwned

@@ -15,6 +15,7 @@ from koordinator.api.drain_node import CONFIRMED, WAIT_FIRST, DrainNode, PodMigr
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.reservation import Reservation
+from koordinator.base.durations import has_passed
 from koordinator.descheduler.drain.objects import job_for
 from koordinator.descheduler.drain.plan import (
     Action,
@@ -115,7 +116,7 @@ class PodStep:
     def _wait(self, pod: Pod) -> PodMigration:
         policy, is_own = self.rules.policy(pod)
         since = self.entry.start_timestamp if is_own else self.drain.metadata.creation_timestamp
-        if policy.mode == WAIT_FIRST and since is not None and self.now - since < policy.wait_duration:
+        if policy.mode == WAIT_FIRST and since is not None and not has_passed(policy.wait_duration, since, self.now):
             return self._at(drains.POD_WAITING, "pod may end by itself")
         return self._at(drains.POD_READY)
 
@@ -212,7 +213,7 @@ class PodStep:
 
     def _has_waited(self) -> bool:
         since = self.entry.last_transition_timestamp
-        return since is None or self.now - since >= RETRY
+        return since is None or has_passed(RETRY, since, self.now)
 
     def _extended(self, found: Reservation | None) -> tuple[Action, ...]:
         """A place that waits for a confirmation must not expire, unless the drain does."""

@@ -13,21 +13,25 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod, is_finished, is_mirror, is_static
 from koordinator.api.pod_migration_job import RESERVATION_FIRST
 from koordinator.descheduler.drain.plan import MIGRATION_POLICY
+from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
+from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.pod_predicates import is_of_daemon_set
 from koordinator.model.label_selector import CompiledSelector, compile_selector
 
 _MODES: Final = (MIGRATE_DIRECTLY, WAIT_FIRST)
-Refuse = Callable[[Pod, DrainNodeSpec], Sequence[str]]
-"""Why MigrationController would not move a pod, however long one waits; the spec overrides some of its rules."""
+MakePolicy = Callable[[DrainNodeSpec], Policy]
+"""Gives why MigrationController would not move a pod, however long one waits; the spec overrides some of its rules."""
 
 
 class PodRules:
     """The rules of one DrainNode."""
 
-    def __init__(self, spec: DrainNodeSpec, scheduler_names: Sequence[str], refuse: Refuse) -> None:
+    def __init__(self, spec: DrainNodeSpec, scheduler_names: Sequence[str], make_policy: MakePolicy) -> None:
         self._spec = spec
         self._scheduler_names = scheduler_names
-        self._refuse = refuse
+        self._may_leave = EvictionPipeline(
+            self._without_controller, self._with_data, self._without_reservations, make_policy(spec)
+        )
 
     @cached_property
     def _selector(self) -> CompiledSelector | None:
@@ -46,14 +50,21 @@ class PodRules:
 
     def obstacle(self, pod: Pod) -> str:
         """Why the pod must not be moved; empty if it may."""
-        spec = self._spec
-        if controller_of(pod.metadata) is None and not spec.force:
-            return "pod has no controller, set force"
-        if any(volume.empty_dir is not None for volume in pod.spec.volumes) and not spec.delete_empty_dir_data:
-            return "pod uses emptyDir, set deleteEmptyDirData"
-        if not self.is_moved_directly(pod) and pod.spec.scheduler_name not in self._scheduler_names:
-            return f"scheduler {pod.spec.scheduler_name} does not support reservations"
-        return "; ".join(self._refuse(pod, spec))
+        return "; ".join(self._may_leave.evaluate(pod))
+
+    def _without_controller(self, pod: Pod) -> Refusals:
+        is_bare = controller_of(pod.metadata) is None
+        return ["pod has no controller, set force"] if is_bare and not self._spec.force else NOTHING_REFUSED
+
+    def _with_data(self, pod: Pod) -> Refusals:
+        has_data = any(volume.empty_dir is not None for volume in pod.spec.volumes)
+        is_kept = has_data and not self._spec.delete_empty_dir_data
+        return ["pod uses emptyDir, set deleteEmptyDirData"] if is_kept else NOTHING_REFUSED
+
+    def _without_reservations(self, pod: Pod) -> Refusals:
+        if self.is_moved_directly(pod) or pod.spec.scheduler_name in self._scheduler_names:
+            return NOTHING_REFUSED
+        return [f"scheduler {pod.spec.scheduler_name} does not support reservations"]
 
     def policy(self, pod: Pod) -> tuple[MigrationPolicy, bool]:
         """When the pod is moved, and whether it says so itself."""

@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
-
-from msgspec.structs import replace
 
 from koordinator.api import drain_node as drains
 from koordinator.api import drain_node_group as groups
 from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import DrainNodeGroup
 from koordinator.api.kinds import DRAIN_NODE_GROUPS, DRAIN_NODES, NODES
-from koordinator.api.meta import Object, controller_of
+from koordinator.api.meta import controller_of
 from koordinator.base.clock import Clock
 from koordinator.descheduler.drain.plan import NODE_GROUP
 from koordinator.descheduler.drain_group.decision import decide
 from koordinator.descheduler.drain_group.plan import (
     CreateDrainNode,
     DeleteDrainNode,
-    GroupAction,
     GroupFacts,
-    GroupPlan,
     LabelNode,
     NodeCapacity,
     PatchDrainNode,
-    PatchGroup,
 )
 from koordinator.descheduler.drain_group.planning import capacity_of
 from koordinator.descheduler.drain_group.stages import Stage, stage_of
-from koordinator.descheduler.intentions import intentions_for, merged
-from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.descheduler.migration.lister import MigrationLister
+from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, age_order, for_version
 from koordinator.descheduler.requests import reservations_by_node
-from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.object_cache import is_older
 from koordinator.kube.reconciler import Reconcilers
 
 _PERIOD: Final = 3.0
 _WAITING_PERIOD: Final = 300.0
 """Seconds until a group is looked at again that waits for another one, whose end is seen at once."""
-_LONGEST_LAG: Final = 60.0
-"""Seconds after which a DrainNode that the informer has not seen is taken to be gone again."""
 _BY_GROUP: Final = "uid of the drain node group"
 
 
-class DrainGroupController:
-    """Works while ``run`` runs."""
+class DrainGroupController(PlanController[DrainNodeGroup]):
+    """Decides about one group after the other."""
 
     def __init__(
         self,
@@ -62,62 +51,23 @@ class DrainGroupController:
         *,
         clock: Clock,
     ) -> None:
-        self._client = client
+        super().__init__("drain groups", DRAIN_NODE_GROUPS, client, informers, recorder, reconcilers, clock)
         self._cluster = cluster
-        self._recorder = recorder
-        self._clock = clock
-        self._groups = informers.informer(DRAIN_NODE_GROUPS, absent_is_empty=True)
         self._drains = informers.informer(DRAIN_NODES, absent_is_empty=True)
         self._drains.add_index(_BY_GROUP, _group_uid)
         self._nodes = informers.informer(NODES)
-        self._written: dict[str, tuple[DrainNode, float]] = {}
-        """The last response of the API server, and its time (monotonic); informers may be behind."""
-        self._reconciler = reconcilers.make("drain groups", self.reconcile, self._names)
         self._add_handlers()
 
-    async def run(self) -> None:
-        """Work until cancelled; may be called again afterwards."""
-        self._written.clear()
-        await self._reconciler.run()
-
-    async def reconcile(self, name: str) -> float | None:
-        """Bring a DrainNodeGroup one step further. Returns after how many seconds it has to be looked at again."""
-        group = self._groups.get(name)
-        if group is None:
-            return None
-        plan = self._decide(group)
-        for action in plan.actions:
-            await self._take(action, group)
-        await self._write_status(group, plan)
+    def _due(self, group: DrainNodeGroup, plan: ObjectPlan) -> float | None:
         if plan.status.phase == groups.PENDING and group.status.phase == groups.PENDING and not plan.actions:
             return _WAITING_PERIOD
         return None if plan.status.phase in groups.FINISHED and not plan.actions else _PERIOD
 
-    async def intentions(self) -> list[str]:
-        """What would be done about each DrainNodeGroup, with nothing done about it."""
-
-        async def next_plan(group: DrainNodeGroup) -> tuple[DrainNodeGroup, list[str]]:
-            plan = self._decide(group)
-            for action in plan.actions:
-                if isinstance(action, PatchGroup):
-                    group = merged(group, action.patch)
-            actions = [str(action) for action in plan.actions if not isinstance(action, PatchGroup)]
-            return replace(group, status=plan.status), actions
-
-        return [
-            f"DrainNodeGroup {group.metadata.name}: {each}"
-            for group in self._groups.list()
-            for each in await intentions_for(group, next_plan)
-        ]
-
-    def _decide(self, group: DrainNodeGroup) -> GroupPlan:
-        return decide(group, self._facts(group), self._clock.now())
-
-    def _names(self) -> Iterable[str]:
-        return [group.metadata.name for group in self._groups.list()]
+    def _decide(self, group: DrainNodeGroup) -> tuple[DrainNodeGroup, ObjectPlan]:
+        return group, decide(group, self._facts(group), self._clock.now())
 
     def _add_handlers(self) -> None:
-        self._groups.add_handlers(
+        self._objects.add_handlers(
             name="drain groups",
             on_add=lambda group, _: self._reconciler.add(group.metadata.name),
             # The end of one group is the beginning of the next.
@@ -128,12 +78,8 @@ class DrainGroupController:
             name="drain groups",
             on_add=lambda drain, _: self._add_group_of(drain),
             on_update=lambda _, drain: self._add_group_of(drain),
-            on_delete=self._forget,
+            on_delete=self._add_group_of,
         )
-
-    def _forget(self, drain: DrainNode) -> None:
-        self._written.pop(drain.metadata.name, None)
-        self._add_group_of(drain)
 
     def _add_group_of(self, drain: DrainNode) -> None:
         name = drain.metadata.labels.get(NODE_GROUP)
@@ -141,7 +87,7 @@ class DrainGroupController:
             self._reconciler.add(name)
 
     def _facts(self, group: DrainNodeGroup) -> GroupFacts:
-        owned = {each.metadata.name: each for each in self._owned_by(group)}
+        owned = {each.metadata.name: each for each in self._drains.by_index(_BY_GROUP, group.metadata.uid)}
         others = [drain for drain in self._drains.list() if drain.metadata.name not in owned]
         is_choosing = group.status.phase == groups.PLANNING and Stage.PLANNED not in map(stage_of, owned.values())
         return GroupFacts(
@@ -153,14 +99,6 @@ class DrainGroupController:
             self._waits_for(group),
         )
 
-    def _owned_by(self, group: DrainNodeGroup) -> Iterator[DrainNode]:
-        uid = group.metadata.uid
-        yield from map(self._newest, self._drains.by_index(_BY_GROUP, uid))
-        oldest = self._clock.monotonic() - _LONGEST_LAG
-        for drain, at in list(self._written.values()):
-            if at > oldest and uid in _group_uid(drain) and self._drains.get(drain.metadata.name) is None:
-                yield drain
-
     def _capacities(self) -> Mapping[str, NodeCapacity]:
         reserved = reservations_by_node(self._cluster.reservations.list())
         return {
@@ -169,67 +107,23 @@ class DrainGroupController:
         }
 
     def _waits_for(self, group: DrainNodeGroup) -> str:
-        unfinished = [each for each in self._groups.list() if each.status.phase not in groups.FINISHED]
-        oldest = min([*unfinished, group], key=_age)
+        unfinished = [each for each in self._objects.list() if each.status.phase not in groups.FINISHED]
+        oldest = min([*unfinished, group], key=age_order)
         return oldest.metadata.name if oldest.metadata.name != group.metadata.name else ""
 
-    def _newest(self, cached: DrainNode) -> DrainNode:
-        written, _ = self._written.get(cached.metadata.name, (None, 0.0))
-        if written is None or not is_older(cached.metadata.resource_version, written.metadata.resource_version):
-            self._written.pop(cached.metadata.name, None)
-            return cached
-        return written
-
-    async def _write_status(self, group: DrainNodeGroup, plan: GroupPlan) -> None:
-        patch = status_patch(group.status, plan.status)
-        if patch:
-            body = {"metadata": _version(group), "status": patch}
-            await self._client.patch(
-                DRAIN_NODE_GROUPS, group.metadata.name, body, PatchType.MERGE, subresource="status"
-            )
-        for event in plan.events:
-            self._recorder.event(reference_to(DRAIN_NODE_GROUPS, group), event.type, event.reason, "Drain", event.note)
-
-    async def _take(self, action: GroupAction, group: DrainNodeGroup) -> None:
-        try:
-            await self._do(action, group)
-        except ApiStatusError as error:
-            # It was done before, or the object is gone.
-            if not (error.is_already_exists or error.is_not_found):
-                raise
-
-    async def _do(self, action: GroupAction, group: DrainNodeGroup) -> None:
+    async def _do(self, action: Any, group: DrainNodeGroup) -> None:
         client = self._client
         match action:
             case LabelNode(node, name):
                 await client.patch(NODES, node, {"metadata": {"labels": {NODE_GROUP: name}}}, PatchType.MERGE)
             case CreateDrainNode(document):
-                self._note(await client.create(DRAIN_NODES, document))
+                await client.create(DRAIN_NODES, document)
             case PatchDrainNode(drain, patch):
-                self._note(await client.patch(DRAIN_NODES, drain.metadata.name, _of(drain, patch), PatchType.MERGE))
+                await client.patch(DRAIN_NODES, drain.metadata.name, for_version(drain, patch), PatchType.MERGE)
             case DeleteDrainNode(drain):
                 await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
-            case PatchGroup(patch):
-                await client.patch(DRAIN_NODE_GROUPS, group.metadata.name, _of(group, patch), PatchType.MERGE)
-
-    def _note(self, drain: DrainNode) -> None:
-        self._written[drain.metadata.name] = drain, self._clock.monotonic()
 
 
 def _group_uid(drain: DrainNode) -> Iterable[str]:
     owner = controller_of(drain.metadata)
     return (owner.uid,) if owner is not None and owner.kind == DRAIN_NODE_GROUPS.name else ()
-
-
-def _age(group: DrainNodeGroup) -> tuple[float, str]:
-    created = group.metadata.creation_timestamp
-    return created.timestamp() if created is not None else 0.0, group.metadata.name
-
-
-def _of(obj: Object, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch, for this version of the object only."""
-    return {**patch, "metadata": {**patch.get("metadata", {}), **_version(obj)}}
-
-
-def _version(obj: Object) -> dict[str, Any]:
-    return {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}

@@ -13,38 +13,37 @@ from koordinator.api import drain_node_group as groups
 from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import DrainNodeGroup, DrainNodeGroupStatus
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
-from koordinator.descheduler.drain.plan import CLEAN_TAINT, FINALIZER, NODE_GROUP, DrainEvent
+from koordinator.descheduler.drain.plan import CLEAN_TAINT, FINALIZER, NODE_GROUP
 from koordinator.descheduler.drain_group.plan import (
     ABORT,
     CreateDrainNode,
     DeleteDrainNode,
     GroupAction,
     GroupFacts,
-    GroupPlan,
     LabelNode,
     PatchDrainNode,
-    PatchGroup,
 )
 from koordinator.descheduler.drain_group.planning import drain_node_for, drain_node_name, next_node
 from koordinator.descheduler.drain_group.stages import ONCE_AVAILABLE, Stage, counted, obstacle, stage_of
+from koordinator.descheduler.plan_controller import ObjectPlan, PatchObject, PlannedEvent
 from koordinator.model.label_selector import SelectorError, compile_selector
 
 _WARNED_OF: Final = (groups.FAILED, groups.ABORTED)
 
 
-def decide(group: DrainNodeGroup, facts: GroupFacts, now: datetime) -> GroupPlan:
+def decide(group: DrainNodeGroup, facts: GroupFacts, now: datetime) -> ObjectPlan:
     """The next plan for ``group``. ``now`` is the wall time."""
     status = group.status
     if group.metadata.deletion_timestamp is not None:
-        return GroupPlan(status, _finalize(group, facts))
+        return ObjectPlan(status, _finalize(group, facts))
     if status.phase in groups.FINISHED:
-        return GroupPlan(status, (*_without_labels(group, facts), *_taken_back(group, facts)))
+        return ObjectPlan(status, (*_without_labels(group, facts), *_taken_back(group, facts)))
     reason = _why_to_abort(group, now)
     if reason:
         return _ended(group, facts, status, groups.ABORTED, reason, *_aborted(facts.drains.values()))
     if FINALIZER not in group.metadata.finalizers:
         finalizers = [*group.metadata.finalizers, FINALIZER]
-        return GroupPlan(status, (PatchGroup({"metadata": {"finalizers": finalizers}}),))
+        return ObjectPlan(status, (PatchObject({"metadata": {"finalizers": finalizers}}),))
     if not status.phase:
         return _entered(group, status, groups.PENDING, "")
     try:
@@ -68,9 +67,9 @@ def _why_to_abort(group: DrainNodeGroup, now: datetime) -> str:
     return "ttl has passed" if is_over else ""
 
 
-def _begin(group: DrainNodeGroup, facts: GroupFacts, members: Collection[str], now: datetime) -> GroupPlan:
+def _begin(group: DrainNodeGroup, facts: GroupFacts, members: Collection[str], now: datetime) -> ObjectPlan:
     if facts.waits_for:
-        return GroupPlan(replace(group.status, message=f"waits for DrainNodeGroup {facts.waits_for}"))
+        return ObjectPlan(replace(group.status, message=f"waits for DrainNodeGroup {facts.waits_for}"))
     if len(group.metadata.name) > LONGEST_LABEL:
         reason = f"the name of a DrainNodeGroup is a label of its nodes, and has at most {LONGEST_LABEL} characters"
         return _ended(group, facts, group.status, groups.FAILED, reason)
@@ -90,7 +89,7 @@ def _labelled(group: DrainNodeGroup, facts: GroupFacts, members: Collection[str]
 
 def _plan(
     group: DrainNodeGroup, facts: GroupFacts, members: Collection[str], status: DrainNodeGroupStatus
-) -> GroupPlan:
+) -> ObjectPlan:
     """One node after the other: what is reserved for the pods of one is not free for those of the next."""
     labels = _labelled(group, facts, members)
     planned = [drain for drain in facts.drains.values() if stage_of(drain) is Stage.PLANNED]
@@ -102,31 +101,31 @@ def _plan(
             if drain.spec.confirm_state == drains.WAIT_FOR_CONFIRM
             and (obstacle(drain) or drain.spec.node_name not in facts.nodes)
         )
-        return GroupPlan(replace(status, message=f"looks for places for the pods of {names}"), (*labels, *rejected))
+        return ObjectPlan(replace(status, message=f"looks for places for the pods of {names}"), (*labels, *rejected))
     node, why_not = next_node(group.spec.termination_policy, members, facts)
     name = drain_node_name(group.metadata.name, node)
     if node and name in facts.taken_names:
-        return GroupPlan(replace(status, message=f"waits until DrainNode {name}, which is another's, is gone"), labels)
+        return ObjectPlan(replace(status, message=f"waits until DrainNode {name}, which is another's, is gone"), labels)
     if node:
         created = CreateDrainNode(drain_node_for(group, node))
-        return GroupPlan(replace(status, message=f"looks for places for the pods of {node}"), (*labels, created))
+        return ObjectPlan(replace(status, message=f"looks for places for the pods of {node}"), (*labels, created))
     if any(stage_of(drain) in ONCE_AVAILABLE for drain in facts.drains.values()):
         return _entered(group, status, groups.WAITING, why_not, *labels)
     return _ended(group, facts, status, groups.FAILED, f"no node can be drained: {why_not}")
 
 
-def _drain(group: DrainNodeGroup, facts: GroupFacts, status: DrainNodeGroupStatus) -> GroupPlan:
+def _drain(group: DrainNodeGroup, facts: GroupFacts, status: DrainNodeGroupStatus) -> ObjectPlan:
     """Waiting or Running."""
     confirmed = _confirmed(group, facts)
     if confirmed or status.running_count:
         if status.phase == groups.RUNNING:
-            return GroupPlan(status, confirmed)
+            return ObjectPlan(status, confirmed)
         return _entered(group, status, groups.RUNNING, "", *confirmed)
     if status.available_count:
         policy = group.spec.execution_policy
         why = "spec.executionPolicy is paused" if policy.paused else f"partition is {policy.partition}"
         if status.phase == groups.WAITING:
-            return GroupPlan(replace(status, message=why))
+            return ObjectPlan(replace(status, message=why))
         return _entered(group, status, groups.WAITING, why)
     if status.succeeded_count:
         return _ended(
@@ -193,7 +192,7 @@ def _finalize(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ..
     noted: dict[str, Any] = {"metadata": {"annotations": {CLEAN_TAINT: "true"}}}
     cleaned = [PatchDrainNode(drain, noted) for drain in _complete(facts)] if _is_to_be_cleaned(group) else []
     deleted = map(DeleteDrainNode, facts.drains.values())
-    return (*_without_labels(group, facts), *cleaned, *deleted, PatchGroup({"metadata": {"finalizers": finalizers}}))
+    return (*_without_labels(group, facts), *cleaned, *deleted, PatchObject({"metadata": {"finalizers": finalizers}}))
 
 
 def _ended(
@@ -203,13 +202,13 @@ def _ended(
     phase: str,
     message: str,
     *actions: GroupAction,
-) -> GroupPlan:
+) -> ObjectPlan:
     return _entered(group, status, phase, message, *actions, *_without_labels(group, facts))
 
 
 def _entered(
     group: DrainNodeGroup, status: DrainNodeGroupStatus, phase: str, message: str, *actions: GroupAction
-) -> GroupPlan:
+) -> ObjectPlan:
     note = f"DrainNodeGroup {group.metadata.name} is {phase}" + (f": {message}" if message else "")
-    event = DrainEvent("Warning" if phase in _WARNED_OF else "Normal", phase, note)
-    return GroupPlan(replace(status, phase=phase, message=message), actions, (event,))
+    event = PlannedEvent("Warning" if phase in _WARNED_OF else "Normal", phase, note)
+    return ObjectPlan(replace(status, phase=phase, message=message), actions, (event,))

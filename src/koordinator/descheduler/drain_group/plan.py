@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api.drain_node import DrainNode
-from koordinator.api.drain_node_group import DrainNodeGroupStatus
 from koordinator.api.node import Node
-from koordinator.descheduler.drain.plan import DOMAIN, DrainEvent
+from koordinator.descheduler.drain.plan import DOMAIN
+from koordinator.descheduler.plan_controller import PatchObject
 
 ABORT: Final = f"{DOMAIN}/abort"
 """Label of a DrainNodeGroup: all its DrainNodes are aborted where it is "true"."""
@@ -91,20 +91,4 @@ class DeleteDrainNode:
         return f"delete DrainNode {self.drain.metadata.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class PatchGroup:
-    """Merge this into the DrainNodeGroup, but for its status."""
-
-    patch: dict[str, Any]
-
-
-GroupAction = LabelNode | CreateDrainNode | PatchDrainNode | DeleteDrainNode | PatchGroup
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPlan:
-    """Actions in this order, each of which may be repeated; then the status, if it is another one; then the events."""
-
-    status: DrainNodeGroupStatus
-    actions: tuple[GroupAction, ...] = ()
-    events: tuple[DrainEvent, ...] = ()
+GroupAction = LabelNode | CreateDrainNode | PatchDrainNode | DeleteDrainNode | PatchObject

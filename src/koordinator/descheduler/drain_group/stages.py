@@ -14,6 +14,7 @@ from koordinator.api import drain_node as drains
 from koordinator.api import drain_node_group as groups
 from koordinator.api.drain_node import DrainNode, DrainNodeCondition
 from koordinator.api.drain_node_group import DrainNodeGroupStatus
+from koordinator.descheduler.migration.job_status import since_transition
 
 _NAMED: Final = 3
 """Nodes that a message names."""
@@ -89,17 +90,11 @@ def _with_reason(node: str, why: str) -> str:
 
 
 def _condition(status: DrainNodeGroupStatus, type_: str, nodes: list[str], now: datetime) -> DrainNodeCondition:
-    text = "True" if nodes else "False"
     old = next((each for each in status.conditions if each.type == type_), None)
-    moment = old.last_transition_time if old is not None and old.status == text else now.replace(microsecond=0)
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    return DrainNodeCondition(
-        type=type_,
-        status=text,
-        reason=type_ if nodes else "",
-        message=", ".join(nodes[:_NAMED]) + more,
-        last_transition_time=moment,
-    )
+    text, reason = ("True", type_) if nodes else ("False", "")
+    new = DrainNodeCondition(type=type_, status=text, reason=reason, message=", ".join(nodes[:_NAMED]) + more)
+    return since_transition(new, old, now)
 
 
 def _is_true(drain: DrainNode, type_: str) -> bool:

@@ -15,8 +15,10 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node
 from koordinator.descheduler.migration.job_status import is_terminal
-from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.pod_order import eviction_order
+
+Rank = tuple[Any, ...]
 
 
 class ArbitrationStatus(Enum):
@@ -40,24 +42,27 @@ def waits(job: PodMigrationJob) -> bool:
     return not (held or is_terminal(job) or has_passed_arbitration(job))
 
 
-def filter_job(job: PodMigrationJob, pod: Pod | None, filters: MigrationFilters) -> ArbitrationResult:
+def filter_job(job: PodMigrationJob, pod: Pod | None, policies: MigrationPolicies) -> ArbitrationResult:
     """Whether the job of ``pod`` may go on now. One without a pod may: it will say that there is none."""
     if pod is None:
         return ArbitrationResult(ArbitrationStatus.PASSED)
-    reasons = NOTHING_REFUSED if is_of_drain_node(job) else filters.for_good(pod)
+    reasons = NOTHING_REFUSED if is_of_drain_node(job) else policies.for_good.evaluate(pod)
     if reasons:
         return ArbitrationResult(ArbitrationStatus.FORBIDDEN, reasons)
-    reasons = filters.for_now(pod, arbitrating=True)
+    reasons = policies.limits(pod, arbitrating=True)
     return ArbitrationResult(ArbitrationStatus.WAITING if reasons else ArbitrationStatus.PASSED, reasons)
 
 
 def in_order(
-    waiting: Sequence[PodMigrationJob], pods: Mapping[str, Pod], migrating_with: Callable[[str], int]
+    waiting: Sequence[PodMigrationJob],
+    pods: Mapping[str, Pod],
+    ranks: Mapping[str, Rank],
+    migrating_with: Callable[[str], int],
 ) -> list[PodMigrationJob]:
     """The jobs, first come first.
 
-    ``pods`` are those of the jobs, by the jobs' names. ``migrating_with`` returns how many jobs for pods of an owner,
-    by its uid, are under way. Each sort is stable over the one before it; the last one counts most:
+    ``pods`` and their ``ranks`` are those of the jobs, by the jobs' names. ``migrating_with`` returns how many jobs for
+    pods of an owner, by its uid, are under way. Each sort is stable over the one before it; the last one counts most:
 
     1. newer jobs before older ones (by seconds),
     2. jobs without a pod, then by the order in which pods are evicted,
@@ -65,7 +70,7 @@ def in_order(
     4. jobs for pods of the batch Job of which most are under way already.
     """
     ordered = sorted(waiting, key=lambda job: -_created(job))
-    ordered.sort(key=lambda job: _pod_rank(pods.get(job.metadata.name)))
+    ordered.sort(key=lambda job: ranks[job.metadata.name])
     first: dict[str, int] = {}
     places = {}
     for place, job in enumerate(ordered):
@@ -94,5 +99,6 @@ def _created(job: PodMigrationJob) -> int:
     return int(created.timestamp()) if created is not None else 0
 
 
-def _pod_rank(pod: Pod | None) -> tuple[Any, ...]:
+def rank_of(pod: Pod | None) -> Rank:
+    """Where a job stands by its pod: those without one first."""
     return (False,) if pod is None else (True, *eviction_order(pod))

@@ -15,20 +15,22 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop
+from koordinator.base.yielding import CooperativeYielding
 from koordinator.descheduler.migration.arbitration import (
     ArbitrationResult,
     ArbitrationStatus,
     filter_job,
     in_order,
     is_under_way,
+    rank_of,
     waits,
 )
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.migration.plan import JobEvent
 from koordinator.descheduler.migration.workloads import Workloads
+from koordinator.descheduler.plan_controller import PlannedEvent
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 logger = logging.getLogger(__name__)
@@ -49,17 +51,19 @@ class Arbitrator:
         self,
         cluster: MigrationLister,
         writer: JobWriter,
-        filters: MigrationFilters,
+        policies: MigrationPolicies,
         workloads: Workloads,
         args: ArbitrationArgs,
         clock: Clock,
+        yielding: CooperativeYielding,
     ) -> None:
         self._cluster = cluster
         self._writer = writer
-        self._filters = filters
+        self._policies = policies
         self._workloads = workloads
         self._args = args
         self._clock = clock
+        self._yielding = yielding
         self._arrived = asyncio.Event()
         cluster.job_informer.add_handlers(name="migration, jobs that wait", on_add=lambda job, _: self._arrive(job))
 
@@ -73,6 +77,7 @@ class Arbitrator:
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
         for job, pod in await self._in_order():
+            await self._yielding.checkpoint()
             try:
                 await self._arbitrate_job(job, pod)
             except KubeError as error:
@@ -83,7 +88,7 @@ class Arbitrator:
 
     async def results(self) -> list[tuple[PodMigrationJob, ArbitrationResult]]:
         """What a round would come to for each job that waits, with nothing written."""
-        return [(job, filter_job(job, pod, self._filters)) for job, pod in await self._in_order()]
+        return [(job, filter_job(job, pod, self._policies)) for job, pod in await self._in_order()]
 
     async def _in_order(self) -> list[tuple[PodMigrationJob, Pod | None]]:
         """The jobs that wait with their pods, in the order of a round."""
@@ -92,7 +97,11 @@ class Arbitrator:
             return []
         pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}
         await self._workloads.refresh(pods.values(), older_than=_FRESH)
-        return [(job, pods.get(job.metadata.name)) for job in in_order(waiting, pods, self._under_way)]
+        ranks = {}
+        for job in waiting:
+            await self._yielding.checkpoint()
+            ranks[job.metadata.name] = rank_of(pods.get(job.metadata.name))
+        return [(job, pods.get(job.metadata.name)) for job in in_order(waiting, pods, ranks, self._under_way)]
 
     async def _arbitrate_arrivals(self) -> None:
         """One round, when there is a new job, or when those that were not let through are due again."""
@@ -103,7 +112,7 @@ class Arbitrator:
         await self.arbitrate()
 
     async def _arbitrate_job(self, job: PodMigrationJob, pod: Pod | None) -> None:
-        result = filter_job(job, pod, self._filters)
+        result = filter_job(job, pod, self._policies)
         if result.status is ArbitrationStatus.PASSED:
             await self._let_through(job)
         elif result.status is ArbitrationStatus.FORBIDDEN:
@@ -128,7 +137,9 @@ class Arbitrator:
         message = f'Pod "{key}" is forbidden to migrate because it does not meet the requirements'
         reason = jobs.FORBIDDEN_MIGRATE_POD
         status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
-        self._writer.record_event(await self._writer.write_status(job, status), JobEvent("Warning", reason, message))
+        self._writer.record_event(
+            await self._writer.write_status(job, status), PlannedEvent("Warning", reason, message)
+        )
 
     def _pod(self, job: PodMigrationJob) -> Pod | None:
         reference = job.spec.pod_ref

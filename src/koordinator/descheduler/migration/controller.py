@@ -22,8 +22,8 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
+from koordinator.base.durations import has_passed
 from koordinator.base.errors import KoordinatorError
-from koordinator.descheduler.intentions import intentions_for, merged
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
@@ -41,16 +41,17 @@ from koordinator.descheduler.migration.plan import (
     CreateReservation,
     DeleteReservation,
     EvictPod,
+    JobFacts,
+    JobPlan,
     OrderReservation,
     PatchJob,
-    Plan,
-    Snapshot,
     Step,
     WriteStatus,
 )
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
 from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
+from koordinator.descheduler.plan_controller import intentions_for, merged
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.reconciler import Reconcilers
@@ -166,8 +167,8 @@ class JobController:
 
         return await intentions_for(job, next_plan)
 
-    async def _decide(self, job: PodMigrationJob) -> Plan:
-        return decide(job, await self._snapshot(job), self._args, self._clock.now())
+    async def _decide(self, job: PodMigrationJob) -> JobPlan:
+        return decide(job, await self._facts(job), self._args, self._clock.now())
 
     def _names(self) -> Iterable[str]:
         return [job.metadata.name for job in self._cluster.jobs()]
@@ -215,14 +216,14 @@ class JobController:
                 await self._delete_reservation(found.metadata.name, found.metadata.uid)
             del self._orphaned[name]
 
-    async def _snapshot(self, job: PodMigrationJob) -> Snapshot:
+    async def _facts(self, job: PodMigrationJob) -> JobFacts:
         reference = job.spec.pod_ref
         pod = await self._pod(reference.namespace, reference.name) if reference is not None else None
         found = await self._reservation(self._reservation_of(job))
         owners = found.status.current_owners if found is not None else ()
         bound = await self._pod(owners[0].namespace, owners[0].name) if owners else None
-        limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.now()))
-        return Snapshot(pod, found, bound, limited)
+        limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.monotonic()))
+        return JobFacts(pod, found, bound, limited)
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         """From the cache; a pod that it does not have is read from the API, so that none counts as gone too early."""
@@ -258,7 +259,7 @@ class JobController:
                 raise
             return None
 
-    async def _carry_out(self, plan: Plan, job: PodMigrationJob) -> PodMigrationJob:
+    async def _carry_out(self, plan: JobPlan, job: PodMigrationJob) -> PodMigrationJob:
         for step in plan.steps:
             job = await self._take(step, job)
         for event in plan.events:
@@ -348,7 +349,7 @@ class JobController:
         controller = controller_of(pod.metadata)
         self._cool_down.track(controller.uid if controller is not None else "", before)
         await self._workloads.refresh([pod])
-        self._limiter.track(EvictedPod.of(pod, self._replicas(pod)), self._clock.now())
+        self._limiter.track(EvictedPod.of(pod, self._replicas(pod)), self._clock.monotonic())
 
     def _replicas(self, pod: Pod) -> int | None:
         try:
@@ -360,7 +361,8 @@ class JobController:
 
     def _count_recent_evictions(self) -> None:
         """What a predecessor has evicted counts too, as far as its jobs still show it."""
-        oldest_limited = self._clock.now() - self._limiter.longest_memory
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        memory = self._limiter.longest_memory
         evictions = []
         for job in self._cluster.jobs():
             condition, reference = condition_of(job.status, jobs.EVICTION), job.spec.pod_ref
@@ -370,11 +372,10 @@ class JobController:
             controller = job.metadata.annotations.get(EVICTED_POD_CONTROLLER, "")
             # The condition has the time when the pod was gone, which is after its replacement was created.
             self._cool_down.track(controller, job.metadata.creation_timestamp or at)
-            if at > oldest_limited:
+            if not has_passed(memory, at, now):
                 others = self._cluster.pods_owned_by(controller)
-                self._limiter.track(
-                    EvictedPod(namespace, controller, self._replicas(others[0]) if others else None), at
-                )
+                evicted = EvictedPod(namespace, controller, self._replicas(others[0]) if others else None)
+                self._limiter.track(evicted, monotonic - max((now - at).total_seconds(), 0.0))
 
     async def _read_again(self, name: str) -> PodMigrationJob | None:
         try:
@@ -382,7 +383,6 @@ class JobController:
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise
-            self._cluster.forget(name)
             return None
 
 

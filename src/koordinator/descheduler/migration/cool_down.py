@@ -14,6 +14,7 @@ from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import WireStruct, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.timestamps import format_time
+from koordinator.base.durations import has_passed
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.pod_predicates import is_evictable_by_annotation
 
@@ -50,7 +51,7 @@ class CoolDown:
         return [f"coolDown: the pod was created after another one of its workload was evicted, and stays until {until}"]
 
     def _counts(self, at: datetime, now: datetime) -> bool:
-        return now - at < self._duration
+        return not has_passed(self._duration, at, now)
 
 
 class _SoftEviction(WireStruct):

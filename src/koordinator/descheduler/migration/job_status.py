@@ -9,10 +9,12 @@ import msgspec
 
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api.codec import to_document
+from koordinator.api.drain_node import DrainNodeCondition
 from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobStatus
 from koordinator.api.struct_fields import struct_fields
 
 S = TypeVar("S", bound=msgspec.Struct)
+C = TypeVar("C", PodMigrationJobCondition, DrainNodeCondition)
 
 COMPLETE: Final = "Complete"
 """``status.status`` of a job that has succeeded."""
@@ -42,18 +44,19 @@ def with_condition(
     """The status with ``new`` in place of the condition of its type; the same object if that changes nothing.
 
     The transition time is kept where the condition's status stays, and is ``now`` otherwise."""
-    moment = now.replace(microsecond=0)
     old = condition_of(status, new.type)
-    if old is None:
-        added = msgspec.structs.replace(new, last_transition_time=moment)
-        return msgspec.structs.replace(status, conditions=[*status.conditions, added])
-    changed = msgspec.structs.replace(
-        new, last_transition_time=old.last_transition_time if old.status == new.status else moment
-    )
+    changed = since_transition(new, old, now)
     if changed == old:
         return status
-    conditions = [changed if condition is old else condition for condition in status.conditions]
+    conditions = [changed if each is old else each for each in status.conditions] + [changed] * (old is None)
     return msgspec.structs.replace(status, conditions=conditions)
+
+
+def since_transition(new: C, old: C | None, now: datetime) -> C:
+    """A condition of any kind with the time since which its status is what it is: ``old`` is the one before."""
+    stays = old is not None and old.status == new.status
+    moment = old.last_transition_time if stays and old is not None else now.replace(microsecond=0)
+    return msgspec.structs.replace(new, last_transition_time=moment)
 
 
 def at_condition(status: PodMigrationJobStatus, new: PodMigrationJobCondition, now: datetime) -> PodMigrationJobStatus:

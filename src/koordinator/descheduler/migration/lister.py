@@ -1,4 +1,4 @@
-"""The pods, jobs, Reservations and workloads that migration decides on: from informers, and from its own writes."""
+"""The pods, jobs, Reservations and workloads that migration decides on."""
 
 from __future__ import annotations
 
@@ -19,42 +19,31 @@ from koordinator.api.kinds import (
 from koordinator.api.meta import Object, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
-from koordinator.base.clock import Clock
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.object_cache import is_older
 
 _BY_NODE: Final = "migration node"
 _BY_OWNER: Final = "migration owner uid"
 _BY_POD: Final = "migration pod"
 _BY_POD_UID: Final = "migration pod uid"
-_OPEN_BY_POD_NAMESPACE: Final = "migration pod namespace, of jobs that have not ended"
+_OPEN: Final = "migration jobs that have not ended"
 _BY_BOUND_POD: Final = "migration bound pod"
 _BY_RESERVATION: Final = "migration reservation"
 _BY_CONTROLLER: Final = "migration controller uid"
 
-_EVERYWHERE: Final = "*"
-"""Beside the namespaces, which have other names."""
-_LONGEST_LAG: Final = 60.0
-"""Seconds after which a job that the informer has not seen is taken to be gone again."""
-
 
 class MigrationLister:
-    """Creates its informers in ``__init__``, before they run.
+    """Creates its informers in ``__init__``, before they run. They know at once what this program has written: what has
+    been let through or created a moment ago counts towards every limit."""
 
-    Jobs are as this program has written them last, where informers have not seen that yet: what has been let through or
-    created a moment ago counts towards every limit."""
-
-    def __init__(self, informers: InformerSet, clock: Clock) -> None:
-        self._clock = clock
-        self._written: dict[str, tuple[PodMigrationJob, float]] = {}
+    def __init__(self, informers: InformerSet) -> None:
         self.pods = informers.informer(PODS, indexes={_BY_NODE: _node, _BY_OWNER: _owners})
         self.job_informer = informers.informer(
             POD_MIGRATION_JOBS,
             indexes={
                 _BY_POD: _pod_key,
                 _BY_POD_UID: _pod_uid,
-                _OPEN_BY_POD_NAMESPACE: _open_namespaces,
+                _OPEN: _is_open,
                 _BY_BOUND_POD: _bound_pod,
                 _BY_RESERVATION: _reservation,
             },
@@ -67,53 +56,25 @@ class MigrationLister:
         self.stateful_sets = informers.informer(STATEFUL_SETS)
         self.clone_sets = informers.informer(CLONE_SETS, absent_is_empty=True)
         self.advanced_stateful_sets = informers.informer(ADVANCED_STATEFUL_SETS, absent_is_empty=True)
-        self.job_informer.add_handlers(
-            name="migration, jobs that it has written",
-            on_update=lambda _, job: self._catch_up(job),
-            on_add=lambda job, _: self._catch_up(job),
-            on_delete=lambda job: self.forget(job.metadata.name),
-        )
-
-    def assume(self, job: PodMigrationJob) -> None:
-        """The job as the API server returned it for a write."""
-        oldest = self._clock.monotonic() - _LONGEST_LAG
-        gone = [name for name, (_, at) in self._written.items() if at <= oldest and self.job_informer.get(name) is None]
-        for name in gone:
-            self.forget(name)
-        cached = self.job_informer.get(job.metadata.name)
-        if cached is None or is_older(cached.metadata.resource_version, job.metadata.resource_version):
-            self._written[job.metadata.name] = job, self._clock.monotonic()
-
-    def forget(self, name: str) -> None:
-        """The job is gone, or informers have caught up with it."""
-        self._written.pop(name, None)
 
     def job(self, name: str) -> PodMigrationJob | None:
-        cached = self.job_informer.get(name)
-        return self._newest(cached) if cached is not None else self._unseen().get(name)
+        return self.job_informer.get(name)
 
     def jobs(self) -> Sequence[PodMigrationJob]:
-        return [*map(self._newest, self.job_informer.list()), *self._unseen().values()]
+        return list(self.job_informer.list())
 
     def jobs_of(self, pod: Pod) -> Sequence[PodMigrationJob]:
         """The jobs that refer to the pod by its uid or by its namespace and name."""
-        metadata = pod.metadata
-        found = {job.metadata.name: job for job in self.job_informer.by_index(_BY_POD_UID, metadata.uid)}
-        found |= {job.metadata.name: job for job in self.job_informer.by_index(_BY_POD, metadata.key)}
-        unseen = (job for job in self._unseen().values() if metadata.key in _pod_key(job))
-        return [*map(self._newest, found.values()), *unseen]
+        found = [*self.job_informer.by_index(_BY_POD_UID, pod.metadata.uid), *self.jobs_for(pod.metadata.key)]
+        return list({job.metadata.name: job for job in found}.values())
+
+    def jobs_for(self, key: str) -> Sequence[PodMigrationJob]:
+        """The jobs that refer to a pod by its namespace and name."""
+        return self.job_informer.by_index(_BY_POD, key)
 
     def open_jobs(self) -> Sequence[PodMigrationJob]:
-        """The jobs that have not ended, as far as informers have seen: with a cool-down, there are many more others."""
-        return self._open_jobs(_EVERYWHERE)
-
-    def open_jobs_in(self, namespace: str) -> Sequence[PodMigrationJob]:
-        """Those of pods of a namespace."""
-        return self._open_jobs(namespace)
-
-    def _open_jobs(self, key: str) -> Sequence[PodMigrationJob]:
-        unseen = (job for job in self._unseen().values() if key in _open_namespaces(job))
-        return [*map(self._newest, self.job_informer.by_index(_OPEN_BY_POD_NAMESPACE, key)), *unseen]
+        """The jobs that have not ended: with a cool-down, there are many more others."""
+        return self.job_informer.by_index(_OPEN, _OPEN)
 
     def jobs_bound_to(self, pod: Pod) -> Sequence[PodMigrationJob]:
         """The jobs whose Reservation the pod uses."""
@@ -136,26 +97,6 @@ class MigrationLister:
     def replica_sets_of(self, uid: str) -> Sequence[Object]:
         """The ReplicaSets that an object with this uid controls."""
         return self.replica_sets.by_index(_BY_CONTROLLER, uid)
-
-    def _newest(self, cached: PodMigrationJob) -> PodMigrationJob:
-        written, _ = self._written.get(cached.metadata.name, (None, 0.0))
-        if written is None or not is_older(cached.metadata.resource_version, written.metadata.resource_version):
-            return cached
-        return written
-
-    def _unseen(self) -> dict[str, PodMigrationJob]:
-        """Jobs that the informer has not seen at all yet."""
-        oldest = self._clock.monotonic() - _LONGEST_LAG
-        return {
-            name: job
-            for name, (job, at) in self._written.items()
-            if at > oldest and self.job_informer.get(name) is None
-        }
-
-    def _catch_up(self, seen: PodMigrationJob) -> None:
-        written, _ = self._written.get(seen.metadata.name, (None, 0.0))
-        if written is not None and not is_older(seen.metadata.resource_version, written.metadata.resource_version):
-            self.forget(seen.metadata.name)
 
 
 def _node(pod: Pod) -> Iterable[str]:
@@ -186,11 +127,8 @@ def _pod_uid(job: PodMigrationJob) -> Iterable[str]:
     return (reference.uid,) if reference is not None and reference.uid else ()
 
 
-def _open_namespaces(job: PodMigrationJob) -> Iterable[str]:
-    if is_terminal(job):
-        return ()
-    reference = job.spec.pod_ref
-    return (_EVERYWHERE,) if reference is None else (reference.namespace, _EVERYWHERE)
+def _is_open(job: PodMigrationJob) -> Iterable[str]:
+    return () if is_terminal(job) else (_OPEN,)
 
 
 def _reservation(job: PodMigrationJob) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
@@ -21,14 +21,13 @@ class _Bucket:
     rate: float
     burst: int
     tokens: float
-    filled_at: datetime
-    last_eviction: datetime
+    filled_at: float
+    last_eviction: float
 
-    def tokens_at(self, now: datetime) -> float:
-        passed = max((now - self.filled_at).total_seconds(), 0.0)
-        return min(float(self.burst), self.tokens + passed * self.rate)
+    def tokens_at(self, now: float) -> float:
+        return min(float(self.burst), self.tokens + max(now - self.filled_at, 0.0) * self.rate)
 
-    def take(self, rate: float, now: datetime) -> None:
+    def take(self, rate: float, now: float) -> None:
         self.tokens = self.tokens_at(now)
         self.filled_at = self.last_eviction = now
         self.rate = rate
@@ -51,7 +50,8 @@ class EvictedPod:
 
 
 class ObjectLimiter:
-    """Times are wall times, so that what happened before a restart can be counted too."""
+    """Times are seconds of the monotonic clock, so that a wall clock that is set neither holds evictions up nor lets
+    more of them through."""
 
     def __init__(self, args: MigrationControllerArgs) -> None:
         self._args = args
@@ -63,7 +63,7 @@ class ObjectLimiter:
         """Evictions longer ago than this count for nothing."""
         return max((_memory(each.duration) for each in self._limiters.values()), default=timedelta())
 
-    def refusals(self, pod: Pod, now: datetime) -> list[str]:
+    def refusals(self, pod: Pod, now: float) -> list[str]:
         """What keeps the pod from being evicted at this moment."""
         self._forget(now)
         refused = []
@@ -73,7 +73,7 @@ class ObjectLimiter:
                 refused.append(f"limitedObject: {kind} {name} had pods evicted a short time ago")
         return refused
 
-    def track(self, evicted: EvictedPod, now: datetime) -> None:
+    def track(self, evicted: EvictedPod, now: float) -> None:
         """A pod has been evicted."""
         for kind, name in self._keys(evicted):
             most = self._most(kind, evicted.replicas)
@@ -98,10 +98,12 @@ class ObjectLimiter:
             return 0
         return workload_limit(replicas, self._args.max_migrating_per_workload if value is None else value)
 
-    def _forget(self, now: datetime) -> None:
+    def _forget(self, now: float) -> None:
         memories = {kind: _memory(each.duration) for kind, each in self._limiters.items()}
         self._buckets = {
-            key: bucket for key, bucket in self._buckets.items() if now - bucket.last_eviction < memories[key[0]]
+            key: bucket
+            for key, bucket in self._buckets.items()
+            if now - bucket.last_eviction < memories[key[0]].total_seconds()
         }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJobStatus
 from koordinator.api.reservation import Reservation
+from koordinator.descheduler.plan_controller import PlannedEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class JobFacts:
     """The cluster around one job."""
 
     pod: Pod | None = None
@@ -83,23 +84,14 @@ Step = WriteStatus | PatchJob | CreateReservation | OrderReservation | DeleteRes
 
 
 @dataclass(frozen=True, slots=True)
-class JobEvent:
-    """An event on the job."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """Steps to take in this order, each only once the one before it has succeeded.
 
     After all of them ``events`` are recorded and the job is reconciled again at once. Without steps, it is reconciled
     again after ``after`` seconds, or, if that is None, when something about it changes."""
 
     steps: tuple[Step, ...] = ()
-    events: tuple[JobEvent, ...] = ()
+    events: tuple[PlannedEvent, ...] = ()
     after: float | None = None
     final: bool = False
     """Nothing is left to decide after the steps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from koordinator.base.token_bucket import TokenBucket
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
 from koordinator.descheduler.drain.controller import DrainController
 from koordinator.descheduler.drain_group.controller import DrainGroupController
+from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
 from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
 from koordinator.descheduler.framework import (
     EvictionResult,
@@ -39,7 +40,8 @@ from koordinator.descheduler.migration.cool_down import CoolDown
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
+from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.object_limiter import ObjectLimiter
 from koordinator.descheduler.migration.scavenger import Scavenger
@@ -64,14 +66,15 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._node_fit = DefaultEvictor(fitting, handle)
         client, clock, metrics = handle.client, handle.clock, handle.metrics
         self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
-        self._cluster = MigrationLister(handle.informers, clock)
+        self._cluster = MigrationLister(handle.informers)
         self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
-        self._writer = JobWriter(client, self._cluster, handle.recorder)
+        self._writer = JobWriter(client, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)
         self._limiter = ObjectLimiter(args)
         self._cool_down = CoolDown(args.cool_down)
-        rules = EvictionRules(args, self._priority_of_class)
-        self._filters = MigrationFilters(args, rules, self._cluster, self._workloads)
+        self._rules = EvictionRules(args, self._priority_of_class)
+        self._ledger = MigrationLedger(self._cluster)
+        self._begin_plan()
         self._reconcilers = Reconcilers(clock, metrics, "koordinator_descheduler_reconcile_total")
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
         self.controller = JobController(
@@ -88,7 +91,13 @@ class MigrationController(FilterPlugin, EvictPlugin):
             reserve_claims=DISABLE_PVC_RESERVATION not in handle.gates,
         )
         self.arbitrator = Arbitrator(
-            self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
+            self._cluster,
+            self._writer,
+            MigrationPolicies(args, self._rules, self._cluster, self._ledger, self._workloads),
+            self._workloads,
+            args.arbitration_args,
+            clock,
+            self._reconcilers.yielding,
         )
         self.scavenger = Scavenger(client, self._cluster, clock, args.cool_down)
         self._loops = LoopSupervisor(clock=clock, random=handle.random, metrics=metrics)
@@ -139,13 +148,34 @@ class MigrationController(FilterPlugin, EvictPlugin):
     async def prepare(self, snapshot: Snapshot) -> None:
         """Read the scales of workloads of other kinds than Kubernetes' own."""
         pods = (pod for on_node in snapshot.pods_by_node.values() for pod in on_node)
-        await self._workloads.refresh(pods, older_than=FRESH / 2)
+        await self._workloads.refresh(pods, older_than=FRESH)
         await self._node_fit.prepare(snapshot)
+        self._begin_plan()
+
+    def rehearsing(self) -> Self:
+        copied = super().rehearsing()
+        copied._node_fit = self._node_fit.rehearsing()
+        return copied
+
+    def _begin_plan(self) -> None:
+        """Nothing is planned yet that no job was made for."""
+        self._planned = PlannedMigrations(self._ledger)
+        policies = MigrationPolicies(self.args, self._rules, self._cluster, self._planned, self._workloads)
+        may_migrate = policies.for_new_job.evaluate
+        self._candidates = EvictionPipeline(
+            self._planned.refusals, may_migrate, self._is_cooling_down, self._node_fit.pre_eviction_filter
+        )
+        self._evictable = EvictionPipeline(may_migrate, self._is_limited)
+
+    def _is_cooling_down(self, pod: Pod) -> Refusals:
+        return self._cool_down.refusals(pod, self.handle.clock.now())
+
+    def _is_limited(self, pod: Pod) -> Refusals:
+        return self._limiter.refusals(pod, self.handle.clock.monotonic())
 
     def filter(self, pod: Pod) -> Refusals:
         """Why no job would be made for the pod now."""
-        refusals = self._filters.refusals(pod) or self._cool_down.refusals(pod, self.handle.clock.now())
-        return refusals or self._node_fit.pre_eviction_filter(pod)
+        return self._candidates.evaluate(pod)
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         """With ``nodeFit``, whether the pod fits on another node."""
@@ -156,7 +186,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         if self.args.dry_run:
             logger.info("%s would evict %s because of %s", plugin, pod.metadata.key, reason)
             return EvictionResult(True, "dry run")
-        refusals = self._filters.refusals(pod) or self._limiter.refusals(pod, self.handle.clock.now())
+        refusals = self._evictable.evaluate(pod)
         if refusals:
             return EvictionResult(False, "; ".join(refusals))
         try:
@@ -164,6 +194,14 @@ class MigrationController(FilterPlugin, EvictPlugin):
         except KubeError as error:
             return EvictionResult(False, f"the job could not be created: {error}")
         return EvictionResult(True, f"PodMigrationJob {job.metadata.name} was created")
+
+    def plan_eviction(self, pod: Pod) -> EvictionResult:
+        refusals = () if self.args.dry_run else self._evictable.evaluate(pod)
+        if refusals:
+            return EvictionResult(False, "; ".join(refusals))
+        if not self.args.dry_run:
+            self._planned.add(pod)
+        return EvictionResult(True, "dry run")
 
     def _job_for(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> dict[str, Any]:
         metadata, args = pod.metadata, self.args
@@ -195,7 +233,8 @@ class MigrationController(FilterPlugin, EvictPlugin):
             handle.client,
             handle.informers,
             self._cluster,
-            self._drain_refusals,
+            self._workloads,
+            self._drain_policy,
             self.args.scheduler_names,
             handle.recorder,
             self._reconcilers,
@@ -206,15 +245,15 @@ class MigrationController(FilterPlugin, EvictPlugin):
             handle.client, handle.informers, self._cluster, handle.recorder, self._reconcilers, clock=clock
         )
 
-    def _drain_refusals(self, pod: Pod, spec: DrainNodeSpec) -> Refusals:
-        """Why no waiting would let the pod be moved, where a DrainNode does not say otherwise."""
+    def _drain_policy(self, spec: DrainNodeSpec) -> Policy:
+        """Why no waiting would let a pod be moved, where a DrainNode does not say otherwise."""
         args = replace(
             self.args,
             evict_all_bare_pods=self.args.evict_all_bare_pods or spec.force,
             evict_local_storage_pods=self.args.evict_local_storage_pods or spec.delete_empty_dir_data,
         )
         rules = EvictionRules(args, self._priority_of_class)
-        return MigrationFilters(args, rules, self._cluster, self._workloads).for_good(pod)
+        return MigrationPolicies(args, rules, self._cluster, self._ledger, self._workloads).for_good.evaluate
 
     def _priority_of_class(self, name: str) -> int | None:
         found = self._priority_classes.get(name)

@@ -10,6 +10,7 @@ from koordinator.api import labels
 from koordinator.api.codec import to_document
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
+from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
@@ -109,7 +110,13 @@ def reservation_for(
     spec["allocateOnce"] = True
     if spec.get("ttl") is None and spec.get("expires") is None and job.spec.ttl:
         spec["ttl"] = format_duration(job.spec.ttl)
-    _keep_off(pod.spec.node_name, affinity_member(spec["template"], "spec"), without_claims=without_claims)
+    template = affinity_member(spec["template"], "spec")
+    template.pop("nodeName", None)
+    if without_claims:
+        volumes = template.get("volumes") or []
+        template["volumes"] = [each for each in volumes if not any(each.get(name) for name in _CLAIMS)]
+    if pod.spec.node_name:
+        keep_off(pod.spec.node_name, template)
     return {"apiVersion": RESERVATIONS.api_version, "kind": RESERVATIONS.name, "metadata": metadata, "spec": spec}
 
 
@@ -125,26 +132,22 @@ def _owners(pod: Pod) -> list[Document]:
     if is_unschedulable(pod):
         owner = {"kind": "Pod", "namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
         return [{"object": owner}]
-    controllers = (reference for reference in metadata.owner_references if reference.controller)
-    return [{"controller": {**to_document(each), "namespace": metadata.namespace}} for each in controllers][:1]
+    controller = controller_of(metadata)
+    if controller is None:
+        return []
+    return [{"controller": {**to_document(controller), "namespace": metadata.namespace}}]
 
 
-def _keep_off(node: str, spec: Document, *, without_claims: bool) -> None:
-    """The pod template goes to any node but the pod's own."""
-    spec.pop("nodeName", None)
-    if without_claims:
-        spec["volumes"] = [each for each in spec.get("volumes") or [] if not any(each.get(name) for name in _CLAIMS)]
-    if not node:
-        return
+def keep_off(node: str, spec: Document, *expressions: Document) -> None:
+    """A pod of this spec goes to any node but that one, and only to nodes for which the expressions hold."""
+    affinity = affinity_member(affinity_member(spec, "affinity"), "nodeAffinity")
+    required = affinity_member(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
     elsewhere = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
-    required = affinity_member(
-        affinity_member(affinity_member(spec, "affinity"), "nodeAffinity"),
-        "requiredDuringSchedulingIgnoredDuringExecution",
-    )
-    terms = required.get("nodeSelectorTerms") or [{}]
-    for term in terms:
+    required["nodeSelectorTerms"] = required.get("nodeSelectorTerms") or [{}]
+    for term in required["nodeSelectorTerms"]:
         term["matchFields"] = [*(term.get("matchFields") or []), elsewhere]
-    required["nodeSelectorTerms"] = terms
+        if expressions:
+            term["matchExpressions"] = [*(term.get("matchExpressions") or []), *expressions]
 
 
 def affinity_member(parent: Document, name: str) -> dict[str, Any]:

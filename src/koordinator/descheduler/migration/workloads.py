@@ -6,7 +6,8 @@ before a decision, and remembered for a short while for filters, which cannot wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,9 +21,14 @@ from koordinator.kube.discovery import ObjectName, ObjectPaths, UnknownKindError
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
-FRESH: Final = 30.0
-"""Seconds for which a scale is recent enough for a filter; the arbitrator reads it more often."""
-_FORGET: Final = 600.0
+FRESH: Final = 600.0
+"""Seconds after which a scale is read anew, though no pod of its workload has come or gone since; the arbitrator reads
+it more often."""
+_RETRY: Final = 15.0
+"""Seconds after which one that could not be read is."""
+_FORGET: Final = 2 * FRESH
+_AT_ONCE: Final = 8
+"""Requests in flight."""
 
 
 class _ScaleSpec(WireStruct):
@@ -55,6 +61,9 @@ class _Reading:
     problem: str
     at: float
 
+    def is_due(self, now: float, older_than: float) -> bool:
+        return now - self.at >= (older_than if self.workload is not None else min(older_than, _RETRY))
+
 
 class Workloads:
     """Finds workloads by the reference that a pod has to its controller."""
@@ -64,6 +73,11 @@ class Workloads:
         self._client = client
         self._clock = clock
         self._scales: dict[tuple[str, str], _Reading] = {}
+        self._changed: set[str] = set()
+        """The uids of controllers of which a pod has come or gone since their scales were read."""
+        cluster.pods.add_handlers(
+            name="migration, workloads", on_add=lambda pod, _: self._note_change(pod), on_delete=self._note_change
+        )
         self._paths = ObjectPaths(client)
         self._built_in = {
             ("", "ReplicationController"): cluster.replication_controllers.get,
@@ -86,10 +100,6 @@ class Workloads:
             return self._remembered(controller, pod.metadata.namespace)
         return self._known(get(f"{pod.metadata.namespace}/{controller.name}"), controller)
 
-    def pods_of(self, workload: Workload) -> Sequence[Pod]:
-        """All pods of the workload, those that have ended included."""
-        return [pod for uid in workload.uids for pod in self._cluster.pods_owned_by(uid)]
-
     async def refresh(self, pods: Iterable[Pod], *, older_than: float = 0.0) -> None:
         """Read the scale of what controls these pods, as far as that is of a kind without an informer."""
         now = self._clock.monotonic()
@@ -97,12 +107,29 @@ class Workloads:
         wanted = {}
         for pod in pods:
             controller = controller_of(pod.metadata)
-            if controller is not None and (_group(controller), controller.kind) not in self._built_in:
+            if controller is not None and self._is_read_from_the_api(controller):
                 wanted[controller.uid, pod.metadata.namespace] = controller
-        for (uid, namespace), controller in wanted.items():
-            reading = self._scales.get((uid, namespace))
-            if reading is None or now - reading.at >= older_than:
-                self._scales[uid, namespace] = await self._read(controller, namespace)
+        due = iter([each for each in wanted.items() if self._is_due(*each[0], now, older_than)])
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(_AT_ONCE, len(wanted))):
+                tasks.create_task(self._read_each(due))
+
+    async def _read_each(self, due: Iterator[tuple[tuple[str, str], OwnerReference]]) -> None:
+        for (uid, namespace), controller in due:
+            self._changed.discard(uid)
+            self._scales[uid, namespace] = await self._read(controller, namespace)
+
+    def _is_due(self, uid: str, namespace: str, now: float, older_than: float) -> bool:
+        reading = self._scales.get((uid, namespace))
+        return reading is None or uid in self._changed or reading.is_due(now, older_than)
+
+    def _is_read_from_the_api(self, controller: OwnerReference) -> bool:
+        return (_group(controller), controller.kind) not in self._built_in
+
+    def _note_change(self, pod: Pod) -> None:
+        controller = controller_of(pod.metadata)
+        if controller is not None and (controller.uid, pod.metadata.namespace) in self._scales:
+            self._changed.add(controller.uid)
 
     def _known(self, found: Any, controller: OwnerReference) -> Workload:
         if found is None or found.metadata.uid != controller.uid:
@@ -122,7 +149,7 @@ class Workloads:
     def _remembered(self, controller: OwnerReference, namespace: str) -> Workload:
         reading = self._scales.get((controller.uid, namespace))
         what = f"{controller.kind}.{controller.api_version} {namespace}/{controller.name}"
-        if reading is None or self._clock.monotonic() - reading.at >= FRESH:
+        if reading is None or self._clock.monotonic() - reading.at >= _FORGET:
             raise WorkloadUnknownError(f"the scale of {what} has not been read yet")
         if reading.workload is None:
             raise WorkloadUnknownError(f"the scale of {what} is not known: {reading.problem}")

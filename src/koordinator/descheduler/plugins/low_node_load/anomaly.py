@@ -22,6 +22,8 @@ class Detector:
     normalities: int
     timeout: float
     is_abnormal: bool = False
+    hot_cycles: int = field(default=0, init=False)
+    """Abnormal cycles in a row, the last one included."""
     _abnormal: int = field(default=0, init=False)
     _normal: int = field(default=0, init=False)
     _until: float = field(default=0.0, init=False)
@@ -31,8 +33,9 @@ class Detector:
         self._refresh(now)
         if normal:
             self._normal += 1
-            self._abnormal = 0
+            self._abnormal = self.hot_cycles = 0
         else:
+            self.hot_cycles += 1
             self._abnormal += 1
             self._normal = 0
         if not self.is_abnormal and self._abnormal > self.abnormalities:
@@ -81,6 +84,11 @@ class Detectors:
             )
         self._detectors[node] = detector, now + self._cache_timeout
         return detector.mark(normal=False, now=now)
+
+    def hot_cycles(self, node: str) -> int:
+        """In how many cycles in a row a node has been hot that is hot now; 1 where that is enough."""
+        found = self._detectors.get(node)
+        return found[0].hot_cycles if found is not None else 1
 
     def mark_normal(self, node: str, now: float) -> None:
         """One normal cycle; it ends a run of hot ones."""

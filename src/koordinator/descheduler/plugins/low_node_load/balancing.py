@@ -245,7 +245,7 @@ class PoolBalance:
 
     def _reason(self, stage: _Stage, row: int) -> str:
         """As the original writes it, since people look for it in events and jobs."""
-        percentages = self._columns.percentages(row, prod=stage.prod)
+        percentages = self._columns.percentages(row, stage.usage)
         over = stage.usage[row] > stage.limits[row]
         what = "prod" if stage.prod else "node"
         texts = [

@@ -84,9 +84,9 @@ class LoadColumns:
         amounts[-1] = 1
         return np.array(amounts, dtype=np.int64)
 
-    def percentages(self, row: int, *, prod: bool) -> dict[str, float]:
-        """Of the allocatable amount; a resource that the node does not have is 0."""
-        used = self.prod_usage if prod else self.usage
+    def percentages(self, row: int, used: Ints) -> dict[str, float]:
+        """Of the allocatable amount, of nodes x resources such as ``usage``; a resource that the node does not have
+        is 0."""
         found = {}
         for column, name in enumerate(self.resources):
             factor = scale(name)

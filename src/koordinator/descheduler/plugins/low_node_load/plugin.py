@@ -9,11 +9,11 @@ from typing import Final, Self
 
 from koordinator.api.node import Node
 from koordinator.descheduler.configuration.arguments import PodSelection, checked_selector
-from koordinator.descheduler.framework import BalancePlugin, Handle, Plan, Remark, Snapshot
+from koordinator.descheduler.framework import BalancePlugin, Handle, HotNode, Plan, Remark, Snapshot
 from koordinator.descheduler.plugins.low_node_load.anomaly import Detectors
 from koordinator.descheduler.plugins.low_node_load.arguments import AnomalyCondition, LowNodeLoadArgs, NodePool
 from koordinator.descheduler.plugins.low_node_load.balancing import PoolBalance, Rules
-from koordinator.descheduler.plugins.low_node_load.load_columns import LoadColumns, measure
+from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns, measure
 from koordinator.descheduler.plugins.low_node_load.thresholds import (
     Groups,
     classify,
@@ -42,7 +42,7 @@ class LowNodeLoad(BalancePlugin):
 
     def rehearsing(self) -> Self:
         """With copies of the detectors, which count cycles."""
-        copied = copy.copy(self)
+        copied = super().rehearsing()
         copied._detectors = copy.deepcopy(self._detectors)
         return copied
 
@@ -78,6 +78,12 @@ class LowNodeLoad(BalancePlugin):
         condition = pool.anomaly_condition or AnomalyCondition()
         abnormal = _confirmed(columns, groups.source, detectors, condition, now)
         abnormal_prod = _confirmed(columns, groups.prod_high, prod_detectors, condition, now)
+        needed = _needed(condition)
+        for row in groups.source:
+            yield _hot_node(pool, columns, columns.usage, thresholds.high, row, detectors, needed, row in abnormal)
+        for row in groups.prod_high:
+            usage, limits, confirmed = columns.prod_usage, thresholds.prod_high, row in abnormal_prod
+            yield _hot_node(pool, columns, usage, limits, row, prod_detectors, needed, confirmed)
         idle = _why_idle(groups, abnormal, abnormal_prod, self._args.number_of_nodes)
         if idle:
             yield Remark(f"node pool {pool.name}: {idle}")
@@ -117,6 +123,37 @@ def _confirmed(
     detectors.forget_expired(now)
     _mark_normal(columns, sorted(set(range(len(columns.nodes))).difference(hot)), detectors, now)
     return [row for row in hot if detectors.mark_hot(columns.nodes[row].metadata.name, condition, now)]
+
+
+def _needed(condition: AnomalyCondition) -> int:
+    """In how many cycles in a row a node has to be hot."""
+    least = condition.consecutive_abnormalities
+    return least if least == 1 else least + 1
+
+
+def _hot_node(
+    pool: NodePool,
+    columns: LoadColumns,
+    usage: Ints,
+    limits: Ints,
+    row: int,
+    detectors: Detectors,
+    needed: int,
+    is_confirmed: bool,
+) -> HotNode:
+    over = [name for name, is_over in zip(columns.resources, usage[row] > limits[row], strict=True) if is_over]
+    used, most = columns.percentages(row, usage), columns.percentages(row, limits)
+    name = columns.nodes[row].metadata.name
+    return HotNode(
+        name,
+        pool.name,
+        "all" if usage is columns.usage else "prod",
+        {each: used[each] for each in over},
+        {each: most[each] for each in over},
+        detectors.hot_cycles(name),
+        needed,
+        is_confirmed,
+    )
 
 
 def _mark_normal(columns: LoadColumns, rows: Sequence[int], detectors: Detectors, now: float) -> None:

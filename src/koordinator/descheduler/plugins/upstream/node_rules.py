@@ -44,7 +44,7 @@ class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
     def __init__(self, args: RemovePodsViolatingNodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         targets: TargetNodes | None = None
@@ -60,7 +60,7 @@ class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
                 for pod in snapshot.pods_on(node.metadata.name):
                     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
                     reason = _why_misplaced(kind, affinity, pod, node, snapshot.nodes) if affinity else ""
-                    if reason and self._candidates.allows(pod):
+                    if reason and self._candidates.allows(pod, self.handle.evictor):
                         yield pod, reason
 
 
@@ -98,14 +98,14 @@ class RemovePodsViolatingNodeTaints(DeschedulePlugin):
     def __init__(self, args: RemovePodsViolatingNodeTaintsArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             taints = [taint for taint in node.spec.taints if self._counts(taint)]
             for pod in snapshot.pods_on(node.metadata.name) if taints else ():
                 bad = [taint_text(taint) for taint in taints if not tolerated(pod.spec.tolerations, taint)]
-                if bad and self._candidates.allows(pod):
+                if bad and self._candidates.allows(pod, self.handle.evictor):
                     yield Eviction(pod, f"pod does not tolerate {', '.join(bad)} of node {node.metadata.name}")
 
     def _counts(self, taint: Taint) -> bool:
@@ -124,7 +124,7 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
 
     def __init__(self, args: StrategyArguments, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         nodes = {node.metadata.name: node for node in snapshot.nodes}
@@ -133,7 +133,7 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
         for pods in by_node.values():
             for pod in sorted(pods, key=kubernetes_order):
                 rival = _rival(pod, left.values(), nodes)
-                if rival is None or not self._candidates.allows(pod):
+                if rival is None or not self._candidates.allows(pod, self.handle.evictor):
                     continue
                 if (yield Eviction(pod, f"pod's anti-affinity matches pod {rival.metadata.key}")):
                     left.pop(pod.metadata.uid, None)

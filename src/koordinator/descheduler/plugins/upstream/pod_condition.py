@@ -86,14 +86,14 @@ class PodLifeTime(DeschedulePlugin):
     def __init__(self, args: PodLifeTimeArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         found = [
             pod
             for node in snapshot.nodes
             for pod in snapshot.pods_by_node.get(node.metadata.name, ())
-            if self._matches(pod, snapshot.now) and self._candidates.allows(pod)
+            if self._matches(pod, snapshot.now) and self._candidates.allows(pod, self.handle.evictor)
         ]
         for pod in sorted(found, key=lambda pod: _created(pod, snapshot.now)):
             yield Eviction(pod, self._reason(pod, snapshot.now))
@@ -143,12 +143,12 @@ class RemoveFailedPods(DeschedulePlugin):
     def __init__(self, args: RemoveFailedPodsArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             for pod in snapshot.pods_by_node.get(node.metadata.name, ()):
-                if self._matches(pod, snapshot.now) and self._candidates.allows(pod):
+                if self._matches(pod, snapshot.now) and self._candidates.allows(pod, self.handle.evictor):
                     yield Eviction(pod, f"pod has failed: {', '.join(sorted(self._why_failed(pod))) or 'no reason'}")
 
     def _matches(self, pod: Pod, now: datetime) -> bool:
@@ -192,12 +192,12 @@ class RemovePodsHavingTooManyRestarts(DeschedulePlugin):
     def __init__(self, args: RemovePodsHavingTooManyRestartsArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             pods = snapshot.pods_by_node.get(node.metadata.name, ())
-            found = [pod for pod in pods if self._matches(pod) and self._candidates.allows(pod)]
+            found = [pod for pod in pods if self._matches(pod) and self._candidates.allows(pod, self.handle.evictor)]
             for pod in sorted(found, key=lambda pod: -self._restarts(pod)):
                 yield Eviction(pod, f"containers of the pod have restarted {self._restarts(pod)} times")
 

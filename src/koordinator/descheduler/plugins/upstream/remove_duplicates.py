@@ -30,7 +30,7 @@ class RemoveDuplicates(BalancePlugin):
     def __init__(self, args: RemoveDuplicatesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def balance(self, snapshot: Snapshot) -> Plan:
         total: Counter[_Owner] = Counter()
@@ -63,7 +63,7 @@ class RemoveDuplicates(BalancePlugin):
             references = pod.metadata.owner_references
             if not references or any(owner.kind in self._args.exclude_owner_kinds for owner in references):
                 continue
-            if self._candidates.allows(pod):
+            if self._candidates.allows(pod, self.handle.evictor):
                 images = tuple(sorted(container.image for container in pod.spec.containers))
                 owners = ((pod.metadata.namespace, owner.kind, owner.name, images) for owner in references)
                 groups[tuple(sorted(owners))].append(pod)

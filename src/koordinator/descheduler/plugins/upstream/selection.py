@@ -25,12 +25,11 @@ class StrategyArguments(Arguments):
 
 
 class Candidates:
-    """The pods that a strategy may evict, by its arguments and by the evictor."""
+    """The pods that a strategy may evict."""
 
-    def __init__(self, args: StrategyArguments, evictor: Evictor) -> None:
+    def __init__(self, args: StrategyArguments) -> None:
         self._namespaces = args.namespaces or Namespaces()
         self._selector = checked_selector(args.label_selector, "labelSelector")
-        self._evictor = evictor
 
     def selects(self, pod: Pod) -> bool:
         """By the arguments alone."""
@@ -38,6 +37,6 @@ class Candidates:
             return False
         return self._selector is None or self._selector.matches(pod.metadata.labels)
 
-    def allows(self, pod: Pod) -> bool:
+    def allows(self, pod: Pod, evictor: Evictor) -> bool:
         """By the arguments and by both filters of the evictor."""
-        return self.selects(pod) and not self._evictor.filter(pod) and not self._evictor.pre_eviction_filter(pod)
+        return self.selects(pod) and not evictor.filter(pod) and not evictor.pre_eviction_filter(pod)

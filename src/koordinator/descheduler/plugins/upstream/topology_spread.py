@@ -54,7 +54,7 @@ class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
     def __init__(self, args: RemovePodsViolatingTopologySpreadConstraintArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._args = args
-        self._candidates = Candidates(args, handle.evictor)
+        self._candidates = Candidates(args)
 
     def balance(self, snapshot: Snapshot) -> Plan:
         namespaces: dict[str, list[Pod]] = defaultdict(list)

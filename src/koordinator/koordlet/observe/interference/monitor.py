@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from koordinator.api.meta import ObjectReference
+from koordinator.api.meta import ObjectReference, controller_of
 from koordinator.api.timestamps import format_time
 from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
@@ -219,5 +219,5 @@ def _document(finding: Finding) -> dict[str, Any]:
 def _workload(pod: NodePod) -> str:
     """Pods of one controller are alike; a pod without one is its own workload."""
     metadata = pod.pod.metadata
-    owner = next((each for each in metadata.owner_references if each.controller), None)
+    owner = controller_of(metadata)
     return f"{metadata.namespace}/{owner.kind}/{owner.name}" if owner is not None else metadata.key

@@ -7,13 +7,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from koordinator.api.pod import Pod
-from koordinator.descheduler.framework import BalancePlugin, Cordon, DeletionCost, Eviction, Remark, Snapshot, Step
+from koordinator.descheduler.cycle import Cycle
+from koordinator.descheduler.eviction_pipeline import EvictionLimiter, ProfileEvictor
+from koordinator.descheduler.executors import Live
+from koordinator.descheduler.explanation import NOT_CHOSEN, explain
+from koordinator.descheduler.framework import (
+    BalancePlugin,
+    Cordon,
+    DeletionCost,
+    Eviction,
+    FilterPlugin,
+    Plan,
+    Remark,
+    Snapshot,
+    Step,
+)
 from koordinator.descheduler.plugins.low_node_load.plugin import LowNodeLoad
-from koordinator.descheduler.rehearsal import NOT_CHOSEN, Rehearsal
-from koordinator.descheduler.runtime import EvictionLimiter, EvictorProxy, Profile
+from koordinator.descheduler.profiles import Profile
 from koordinator.model.label_selector import CompiledSelector, parse_selector
 from tests.descheduler.clusters import make_handle, make_metric, make_node, make_pod, make_snapshot
 from tests.descheduler.test_cycle import NODES_THERE, WEB, Proposing, Recorder
+from tests.in_memory_api import InMemoryApi
 
 
 def rehearse(
@@ -24,12 +38,13 @@ def rehearse(
     selector: CompiledSelector | None = None,
 ) -> dict[str, Any]:
     recorder = Recorder(refused)
-    evictor = EvictorProxy(EvictionLimiter(), dry_run=False)
+    evictor = ProfileEvictor()
     evictor.connect([recorder], recorder)
     profile = Profile("test", selector, evictor, {each.name: each for each in plugins}, [], plugins)
     taken = snapshot or make_snapshot(NODES_THERE, WEB)
-    rehearsal = Rehearsal([profile], lambda: EvictionLimiter(*limits), lambda: taken)
-    document = asyncio.run(rehearsal.run())
+    live = {pod.metadata.key: pod for pods in taken.pods_by_node.values() for pod in pods}
+    cycle = Cycle([profile], lambda: EvictionLimiter(*limits), lambda: taken, live.get, Live(InMemoryApi().client()))
+    document = asyncio.run(explain(cycle))
     assert recorder.evicted == [], "nothing is carried out"
     return document
 
@@ -79,12 +94,13 @@ def test_limits_hold_and_say_so() -> None:
 def test_what_is_proposed_twice_leaves_once() -> None:
     document = rehearse(Proposing(evict(WEB[0], WEB[0])))
     assert names(document["evictions"]) == ["web-0"]
-    assert document["refused"][0]["why"] == "it would have been evicted already"
+    assert document["refused"][0]["why"] == "it has been evicted in this cycle"
 
 
 def test_a_pod_that_is_terminating_is_refused() -> None:
     leaving = make_pod("web-0", "b", deletionTimestamp="2026-01-01T12:00:00Z")
-    assert rehearse(Proposing(evict(leaving)))["refused"][0]["why"] == "the pod is terminating"
+    document = rehearse(Proposing(evict(leaving)), snapshot=make_snapshot(NODES_THERE, [leaving]))
+    assert document["refused"][0]["why"] == "the pod is terminating"
 
 
 def test_other_steps_and_remarks() -> None:
@@ -135,6 +151,64 @@ def test_asking_does_not_count_as_a_hot_cycle() -> None:
     requested = [bool(rehearse(plugin, snapshot=snapshot)["evictions"]) for _ in range(3)]
     assert requested == [True, True, True], "each says what the third cycle would do"
     assert cycle()
+
+
+def test_hot_nodes_are_named_with_what_they_use_and_for_how_long() -> None:
+    args = LowNodeLoad.args_type(
+        high_thresholds={"cpu": 60, "memory": 95},
+        low_thresholds={"cpu": 30, "memory": 90},
+        anomaly_condition=condition(),
+        node_fit=False,
+    ).completed("")
+    plugin = LowNodeLoad(args, make_handle())
+    pods = [make_pod(f"p{number}", "hot") for number in range(4)]
+    metrics = [make_metric("hot", {f"p{number}": "900m" for number in range(4)}), make_metric("cold", {})]
+    snapshot = make_snapshot([make_node("hot"), make_node("cold")], pods, metrics)
+    found = []
+    for _ in range(4):
+        (hot,) = rehearse(plugin, snapshot=snapshot)["hot"]
+        found.append((hot["cycles"], hot["needed"], hot["confirmed"]))
+        for _ in plugin.balance(snapshot):
+            pass
+    assert found == [(1, 3, False), (2, 3, False), (3, 3, True), (1, 3, True)]
+    assert {name: hot[name] for name in ("node", "pods", "usage", "thresholds")} == {
+        "node": "hot",
+        "pods": "all",
+        "usage": {"cpu": 90.0},
+        "thresholds": {"cpu": 60.0},
+    }
+
+
+def test_a_plugin_that_only_says_what_it_would_do_evicts_nothing_in_the_plan_either() -> None:
+    document = rehearse(Proposing([Eviction(WEB[0], "too many", dry_run=True)]), limits=(None, None, 0))
+    assert document["evictions"] == []
+    assert [each["what"] for each in document["others"]] == [
+        "say that it would evict pod default/web-0, by its argument dryRun"
+    ]
+
+
+class Prepared(Proposing, FilterPlugin):
+    """Counts how often it is prepared."""
+
+    name = "Prepared"
+
+    def __init__(self) -> None:
+        super().__init__(evict(*WEB[:1]))
+        self.prepared = 0
+
+    async def prepare(self, snapshot: Snapshot) -> None:
+        self.prepared += 1
+
+    def deschedule(self, snapshot: Snapshot) -> Plan:
+        yield Remark(f"prepared {self.prepared} times")
+        yield from super().deschedule(snapshot)
+
+
+def test_plugins_are_prepared_as_in_a_cycle_and_keep_nothing_of_it() -> None:
+    plugin = Prepared()
+    for _ in range(2):
+        assert rehearse(plugin)["remarks"][0]["text"] == "prepared 1 times"
+    assert plugin.prepared == 0
 
 
 def condition() -> Any:
