@@ -22,6 +22,7 @@ from koordinator.descheduler.plugins.table import DECIDING
 from koordinator.descheduler.requests import reservations_by_node
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from tests.kube.fake_client import ScriptedClient
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLUGIN_ARGS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -180,7 +181,7 @@ class RecordedEvents:
 
 def make_handle(evictor: Evictor | None = None, client: object = None, recorder: object = None) -> Handle:
     clock = ManualClock(start=NOW)
-    api = cast("Client", client)
+    api = cast("Client", client or ScriptedClient())
     return Handle(
         profile="test",
         client=api,

@@ -61,8 +61,9 @@ def page(*items: Object, version: int, token: str = "", malformed: Sequence[Malf
 class ScriptedClient:
     """Lists and watches come from scripts, in order; every call is kept in ``calls``.
 
-    A list script holds pages or exceptions; each watch takes one sequence of events, exceptions, END or HANG, and
-    of functions that are called between them. When the scripts are used up, lists and watches hang until they are cancelled.
+    A list script holds pages or exceptions; each watch takes one sequence of events, exceptions, END or HANG, and of
+    functions that are called between them. When the scripts are used up, lists and watches hang until they are
+    cancelled.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a program writes is in its informers with the response, and what lists and watches show from before is dropped."""
+"""What a program writes is in its informers with the response, and what is older is dropped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The cached objects of one selection: it applies lists, watch events and the responses to the program's own writes, and
-notifies handlers consistently.
+"""The cached objects of one selection: it applies lists, watch events and the responses to the program's own writes,
+and notifies handlers consistently.
 
 An object is added once, updated while its uid stays the same, and deleted once; one that was recreated under its name
 is deleted first. Late, repeated and reordered events have no effect, and changes during a disconnection are reported as

@@ -1,5 +1,5 @@
-"""Each write of the controller fails in each way that people have seen: what it does not touch is written meanwhile, and
-in the end everything is written as it should be, once."""
+"""Each write of the controller fails in each way that people have seen: what it does not touch is written meanwhile,
+and in the end everything is written as it should be, once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.timestamps import format_time

@@ -17,6 +17,7 @@ from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.missing_objects import MissingObjects
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class WebhookServer:
         host: str = "",
         connections: ProgramConnections,
         limits: ServerLimits = LIMITS,
+        missing: MissingObjects | None = None,
     ) -> None:
         self._certificate = certificate
         self._clock = clock
@@ -59,7 +61,7 @@ class WebhookServer:
         self.bound_port = 0
         self.add_route("/healthz", _healthy)
         for handler in handlers:
-            self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock)), "POST")
+            self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock, missing)), "POST")
 
     def add_route(self, path: str, handler: RequestHandler, method: str = "GET") -> None:
         """Serve one more path, such as ``/elasticQuota``; call before ``start``."""
@@ -103,7 +105,7 @@ class WebhookServer:
         async def handle(request: web.Request) -> web.StreamResponse:
             in_flight.inc()
             try:
-                body = await webhook.committed_response(await request.read())
+                body = await webhook.respond(await request.read())
                 return web.Response(body=body, content_type=_JSON)
             finally:
                 in_flight.dec()
