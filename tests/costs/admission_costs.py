@@ -81,15 +81,15 @@ def cost(shape: Shape) -> Cost:
     mutating = Webhook(PodMutatingHandler(SmallCluster(*shape.profiles), NoQuotaTrees(), lambda: 0), metrics, clock)
     validating = Webhook(PodValidatingHandler(), metrics, clock)
     body = review(object=shape.pod)
-    _admit(mutating, validating, body)
+    # Once before it counts, with what is compiled on first sight.
+    responses = [at_once(webhook.respond(body)) for webhook in (mutating, validating)]
+    assert all(response["allowed"] for response in responses), responses
     with counter.counting():
         for _ in range(_PIECES):
-            responses = at_once(mutating.respond(body)), at_once(validating.respond(body))
-    assert all(response["allowed"] for response in responses), responses
+            for webhook in (mutating, validating):
+                # Not by a function of the tests, with which all that it calls would not count.
+                try:
+                    webhook.respond(body).send(None)
+                except StopIteration:
+                    continue
     return Cost.of(counter.calls, _PIECES)
-
-
-def _admit(mutating: Webhook, validating: Webhook, body: bytes) -> None:
-    """Once before it counts, with what is compiled on first sight."""
-    at_once(mutating.respond(body))
-    at_once(validating.respond(body))
