@@ -178,7 +178,7 @@ class Informer(Generic[T]):
     def put(self, obj: T) -> None:
         """The server has responded with ``obj``, which is of the kind. What the watch has gone past is known better.
 
-        Which objects a selector selects is the server's to say, but for that of a name: they come by the watch alone."""
+        What a selector selects is the server's to say, but for that of a name: it comes by the watch alone."""
         metadata = obj.metadata
         if self._takes(metadata.key) and is_older(self.resource_version, metadata.resource_version):
             self.cache.put(obj)

@@ -18,9 +18,9 @@ from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import PLUGINS
 
 CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile", "recommender")
-METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080)
-HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
-PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090)
+METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080, "--metrics-addr")
+HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000, "--health-probe-addr")
+PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090, "--pprof-addr")
 
 
 @dataclass(frozen=True, slots=True)

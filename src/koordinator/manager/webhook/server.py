@@ -29,6 +29,7 @@ a minute for a response."""
 _STOP_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
 _JSON: Final = "application/json"
+_PORT_FIELD: Final = "the environment variable WEBHOOK_PORT"
 
 RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -75,7 +76,7 @@ class WebhookServer:
         self._certificate.reload()
         if self._http is not None:
             return
-        listeners = await listen(self._host, self._port)
+        listeners = await listen(self._host, self._port, _PORT_FIELD)
         self.bound_port = int(listeners[0].getsockname()[1])
         runner = web.AppRunner(self._application, shutdown_timeout=_CLOSE_SECONDS)
         await runner.setup()
