@@ -125,11 +125,6 @@ async def connected(options: ClientOptions) -> AsyncIterator[KubeClient]:
 
 def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions, limits: TimeLimits) -> Transport:
     context = tls.context if tls is not None else None
-    if found.endpoint.proxy:
-        # Imported only if needed, because that takes a quarter of a second.
-        from koordinator.kube.aiohttp_transport import AiohttpTransport
-
-        return AiohttpTransport(found.endpoint, context, options.clock, max_connections=options.max_connections)
     return PooledTransport(found.endpoint, context, options.clock, limits, max_connections=options.max_connections)
 
 
