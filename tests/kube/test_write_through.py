@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import CONFIG_MAPS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODES
 from koordinator.base.clock import SystemClock
 from koordinator.kube.client import KubeClient
 from koordinator.kube.informer_set import InformerSet
@@ -39,8 +39,8 @@ async def without_watches(*, write_through: bool = True) -> AsyncIterator[tuple[
         api.fault = _no_watch
         client = api.client()
         informers = InformerSet(client, write_through=write_through)
-        for kind in (NODES, CONFIG_MAPS, PODS):
-            informers.informer(kind)
+        informers.informer(NODES)
+        informers.informer(CONFIG_MAPS)
         informers.informer(NODES, label_selector="a=b")
         informers.informer(CONFIG_MAPS, namespace="other")
         informers.informer(CONFIG_MAPS, field_selector="metadata.name=c")

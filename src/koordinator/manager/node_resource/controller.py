@@ -28,7 +28,8 @@ from koordinator.model.overcommit.policies import PLUGINS, Policies, node_polici
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
-_WORKERS: Final = 4
+_WORKERS: Final = 16
+"""A write that hangs, such as for a slow webhook, holds one of them for a minute."""
 _LEAST_PAUSE: Final = 1.0
 _DEADLINE: Final = 150.0
 """Two requests one after the other, each of which a client gives up after a minute."""
