@@ -82,10 +82,10 @@ def test_of_many_that_begin_together_some_are_named(log: pytest.LogCaptureFixtur
 
 
 def test_what_is_waited_for_is_said_every_half_minute() -> None:
-    async def scenario() -> list[float]:
+    async def scenario() -> list[tuple[float, str]]:
         clock = ManualClock()
         at_once, later = Reminder(clock), Reminder(clock, after=10)
-        said = []
+        said = list[tuple[float, str]]()
         for _ in range(71):
             said += [(clock.monotonic(), name) for name, each in (("a", at_once), ("b", later)) if each.is_due()]
             await clock.advance(1)

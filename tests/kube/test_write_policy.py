@@ -76,7 +76,7 @@ def test_no_write_is_sent_and_its_error_says_which_it_was(what: str) -> None:
 def test_there_is_no_verb_that_writes_and_is_not_tried_here() -> None:
     verbs = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
     assert verbs == {
-        *("get", "list", "watch", "close", "once", "backlog"),
+        *("get", "list", "watch", "close", "once", "backlog", "write_through"),
         *("create", "update", "patch", "delete", "delete_collection", "raw"),
     }
 
