@@ -22,7 +22,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
-from tests.in_memory_api import ApiRequest, InMemoryApi
+from tests.in_memory_api import ApiRequest, Hang, InMemoryApi
 from tests.manager.node_resource.node_example import BATCH_CPU, BATCH_MEMORY, CONFIGURATION, usage
 from tests.real_world.faulty_api_server import FAULTS, Rule
 
@@ -178,6 +178,30 @@ def test_watches_that_expire_bring_no_crowd_of_lists_and_no_second_write() -> No
             assert max(lists.values()) <= 12, "a pause that doubles up to 15 seconds"
             assert (made.amount("n1"), made.has_zones("n1", "24k")) == ("48k", True)
             assert made.writes() == {"n1": 2}
+
+    asyncio.run(scenario())
+
+
+def test_zones_are_not_appended_again_where_the_cache_is_behind() -> None:
+    """The answer to the first patch is lost, and the watch does not show it."""
+
+    def hang(request: ApiRequest, done: bool) -> Exception | None:
+        return Hang() if (request.verb, request.plural) == ("watch", "noderesourcetopologies") else None
+
+    async def scenario() -> None:
+        async with managed("n1") as made:
+            made.add("n2")
+            await made.clock.advance(1)
+            made.api.fault = hang
+            made.api.go_away()
+            made.api.come_back()
+            await made.clock.advance(60)
+            lost = Rule(FAULTS["the answer is lost"], "patch", "noderesourcetopologies", times=1)
+            made.api.faults.rules.append(lost)
+            made.names = ("n2",)
+            made.report(17_000)
+            await made.clock.advance(60)
+            assert (lost.hits, made.has_zones("n2", "24k")) == (["n2"], True)
 
     asyncio.run(scenario())
 
