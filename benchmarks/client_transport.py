@@ -25,6 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, cast
 
+import aiohttp
 import uvloop
 import yaml
 
@@ -33,12 +34,11 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod, PodSpec
 from koordinator.base.clock import SystemClock
 from koordinator.base.time_limits import TimeLimits
-from koordinator.kube.aiohttp_transport import AiohttpTransport
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.transport import Endpoint, Transport
+from koordinator.kube.transport import Endpoint
 from koordinator.scheduler.binding.binding_cycle import PodBinding
 from koordinator.scheduler.cycle.failure_report import PodEvents
 from tests.kube.certificates import Authority
@@ -136,15 +136,34 @@ async def least_case(port: int, context: ssl.SSLContext) -> tuple[Case, list[Ech
     return run, connections
 
 
-def post_case(transport: Transport) -> Case:
+Post = Callable[[bytes], Awaitable[int]]
+"""Sends a body and returns the status."""
+
+
+def our_post(transport: PooledTransport) -> Post:
+    async def post(body: bytes) -> int:
+        return (await transport.request("POST", "/bind", _HEADERS, body, give_up_at=time.monotonic() + 60)).status
+
+    return post
+
+
+def aiohttp_post(session: aiohttp.ClientSession, url: str, context: ssl.SSLContext) -> Post:
+    async def post(body: bytes) -> int:
+        async with session.post(url, data=body, headers=_HEADERS, ssl=context) as response:
+            await response.read()
+            return response.status
+
+    return post
+
+
+def post_case(post: Post) -> Case:
     async def run(pods: list[Pod]) -> None:
         left = iter(pods)
         body = PodBinding("default", "pod", "uid", "node-1").body()
 
         async def worker() -> None:
             for _ in left:
-                response = await transport.request("POST", "/bind", _HEADERS, body, give_up_at=time.monotonic() + 60)
-                assert response.status == 201
+                assert await post(body) == 201
 
         await asyncio.gather(*(worker() for _ in range(_CONCURRENCY)))
 
@@ -200,14 +219,19 @@ async def measure(port: int, authority: Authority, folder: Path, requests: int, 
     context = ssl.create_default_context(cadata=authority.pem.decode())
     endpoint = Endpoint(f"https://{_HOST}:{port}")
     ours = PooledTransport(endpoint, context, clock, limits, max_connections=_CONCURRENCY)
-    aiohttp = AiohttpTransport(endpoint, context, clock, max_connections=_CONCURRENCY)
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=_CONCURRENCY),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=False,
+    )
     client = await connect(ClientOptions(kubeconfig=str(write_kubeconfig(folder, endpoint.url, authority))))
     broadcaster = EventBroadcaster(client, instance="benchmark", clock=clock, random=Random(1))
     least, connections = await least_case(port, context)
     cases = {
         "least": least,
-        "ours": post_case(ours),
-        "aiohttp": post_case(aiohttp),
+        "ours": post_case(our_post(ours)),
+        "aiohttp": post_case(aiohttp_post(session, f"{endpoint.url}/bind", context)),
         "binding": binding_case(client),
         "event": event_case(broadcaster),
     }
@@ -219,7 +243,7 @@ async def measure(port: int, authority: Authority, folder: Path, requests: int, 
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-        for closing in (ours, aiohttp, client, limits):
+        for closing in (ours, session, client, limits):
             await closing.close()
         for connection in connections:
             connection.close()

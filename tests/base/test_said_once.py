@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.base.said_once import SaidOnce
+from koordinator.base.said_once import Reminder, SaidOnce
 
 logger = logging.getLogger(__name__)
 
@@ -79,3 +79,16 @@ def test_of_many_that_begin_together_some_are_named(log: pytest.LogCaptureFixtur
     said = SaidOnce(logger, most=2)
     rounds(said, ("a", "b", "c", "d"), ("a", "b", "c", "d", "e"))
     assert log.messages == ["a", "b", "and 2 more like these", "e"]
+
+
+def test_what_is_waited_for_is_said_every_half_minute() -> None:
+    async def scenario() -> list[tuple[float, str]]:
+        clock = ManualClock()
+        at_once, later = Reminder(clock), Reminder(clock, after=10)
+        said = list[tuple[float, str]]()
+        for _ in range(71):
+            said += [(clock.monotonic(), name) for name, each in (("a", at_once), ("b", later)) if each.is_due()]
+            await clock.advance(1)
+        return said
+
+    assert asyncio.run(scenario()) == [(0, "a"), (10, "b"), (30, "a"), (40, "b"), (60, "a"), (70, "b")]

@@ -33,7 +33,6 @@ from koordinator.base.strict_yaml import load_document, read_configuration_file
 from koordinator.kube.component_options import LeaderElectionFlags, client_options, election_config
 from koordinator.kube.connect import connected
 from koordinator.kube.events import EventBroadcaster
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -69,7 +68,6 @@ class Greeter:
     def __init__(self, client: Client, informers: InformerSet, reconcilers: Reconcilers, text: str, process: Process):
         self._client = client
         self._text = text
-        self._expectations = Expectations(process.clock)
         self._namespaces = informers.informer(NAMESPACES)
         self._greetings = informers.informer(CONFIG_MAPS, field_selector="metadata.name=greeting")
         self._reconciler = reconcilers.make(
@@ -81,13 +79,9 @@ class Greeter:
         await self._reconciler.run()
 
     async def _reconcile(self, namespace: str) -> float | None:
-        stored = self._greetings.get(f"{namespace}/greeting")
-        if not self._expectations.are_satisfied(namespace, stored):
-            return 1.0
-        if stored is None:
+        if self._greetings.get(f"{namespace}/greeting") is None:
             document = {"metadata": {"name": "greeting"}, "data": {"text": self._text}}
-            created = await self._client.create(CONFIG_MAPS, document, namespace)
-            self._expectations.expect(namespace, created)
+            await self._client.create(CONFIG_MAPS, document, namespace)
         return None
 
 

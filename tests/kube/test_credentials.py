@@ -16,7 +16,7 @@ import pytest
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.kube.credentials import TokenFile, fixed_credentials, impersonation_headers
 from koordinator.kube.errors import ApiStatusError, CredentialError, KubeconfigError
-from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
+from koordinator.kube.exec_credentials import ExecCredentials, SharedPlugin, SharedPlugins, check_plugin
 from koordinator.kube.kubeconfig import Cluster, ExecPlugin, ExecVariable, NamedExtension, User
 from koordinator.kube.tls import KeyPair
 from tests.kube.certificates import Authority
@@ -185,14 +185,9 @@ def source_of(
     described = ExecPlugin(
         command=str(plugin.command), **{"api_version": V1, "interactive_mode": "IfAvailable", **settings}
     )
-    return ExecCredentials(
-        described,
-        cluster,
-        clock,
-        (presented if presented is not None else []).append,
-        {"PATH": "/usr/bin:/bin", "REGION": "outer"},
-        is_terminal,
-    )
+    environment = {"PATH": "/usr/bin:/bin", "REGION": "outer"}
+    shared = SharedPlugin(described, cluster, clock, environment, is_terminal)
+    return ExecCredentials(shared, (presented if presented is not None else []).append)
 
 
 def test_a_plugins_token_is_kept(plugin: Plugin) -> None:
@@ -202,6 +197,19 @@ def test_a_plugins_token_is_kept(plugin: Plugin) -> None:
 
     assert run(work()) == ["Bearer s3cret"] * 2
     assert plugin.runs == 1
+
+
+def test_clients_with_the_same_options_run_a_plugin_once(plugin: Plugin) -> None:
+    described = ExecPlugin(command=str(plugin.command), api_version=V1, interactive_mode="Never")
+
+    async def work() -> list[str]:
+        shared, clock, environment = SharedPlugins(), ManualClock(), {"PATH": "/usr/bin:/bin"}
+        clusters = [Cluster(server=f"https://{name}") for name in ("one", "one", "other")]
+        made = [shared.plugin(described, cluster, clock, environment) for cluster in clusters]
+        return [await ExecCredentials(each, lambda _: None).authorization() for each in made]
+
+    assert run(work()) == ["Bearer s3cret"] * 3
+    assert plugin.runs == 2
 
 
 def test_concurrent_requests_run_a_plugin_once(plugin: Plugin) -> None:

@@ -217,7 +217,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         with_cluster(server="https://x", **{"certificate-authority": "x", "insecure-skip-tls-verify": True}),
         "insecure-skip-tls-verify",
     ),
-    "proxy": (with_cluster(server="https://x", **{"proxy-url": "socks5://u:s3cret@p"}), "proxy-url: 'socks5://p'"),
+    "proxy": (with_cluster(server="https://x", **{"proxy-url": "socks4://u:s3cret@p"}), "proxy-url: 'socks4://p'"),
     "certificate without key": (
         with_user(**{"client-certificate": "a"}),
         USER + "client-certificate without client-key",

@@ -98,6 +98,14 @@ def test_retry_after_is_honoured(client: ScriptedClient) -> None:
     assert bench.clock.monotonic() >= 70
 
 
+def test_watches_that_expire_at_once_bring_no_crowd_of_lists(client: ScriptedClient) -> None:
+    client.lists += [page(pod("a", 1), version=5) for _ in range(1000)]
+    client.watches += [[expired()] for _ in range(1000)]
+    bench = Bench(client)
+    asyncio.run(bench.play(60.0))
+    assert 3 <= bench.informer.reflector_statistics.lists <= 8
+
+
 def test_pages_that_expire_are_replaced_by_one_full_list(client: ScriptedClient) -> None:
     client.lists += [page(pod("a", 1), version=5, token="next"), expired(), page(pod("b", 7), version=9)]
     assert play(client) == ["+a@1*", "+b@7*", "-a@1"]

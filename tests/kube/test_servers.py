@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import aiohttp
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.base.listen_address import NOWHERE, ListenAddress
+from koordinator.base.listen_address import NOWHERE, ListenAddress, parse_listen_address
 from koordinator.base.metrics import Metrics
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
@@ -112,9 +113,23 @@ def test_a_port_that_is_taken_ends_the_start_and_leaves_nothing_behind() -> None
         second.add(free)
         second.add(taken)
         async with first:
-            with pytest.raises(OSError, match="address already in use"):
+            with pytest.raises(OSError, match=f"it is taken by process {os.getpid()} "):
                 await second.__aenter__()
             assert not await listens(free)
+
+    asyncio.run(scenario())
+
+
+def test_a_port_that_is_taken_is_named_with_its_holder_and_the_flag() -> None:
+    async def scenario() -> None:
+        (taken,) = local(1)
+        first, second = Servers(Metrics(), ManualClock()), Servers(Metrics(), ManualClock())
+        first.add(taken)
+        second.add(parse_listen_address("--metrics-addr", str(taken)))
+        async with first:
+            with pytest.raises(OSError, match="is taken by process") as refused:
+                await second.__aenter__()
+            assert str(refused.value).endswith("; choose another with --metrics-addr")
 
     asyncio.run(scenario())
 

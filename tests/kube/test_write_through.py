@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import CONFIG_MAPS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODES
 from koordinator.base.clock import SystemClock
 from koordinator.kube.client import KubeClient
 from koordinator.kube.informer_set import InformerSet
@@ -39,10 +39,12 @@ async def without_watches(*, write_through: bool = True) -> AsyncIterator[tuple[
         api.fault = _no_watch
         client = api.client()
         informers = InformerSet(client, write_through=write_through)
-        for kind in (NODES, CONFIG_MAPS, PODS):
-            informers.informer(kind)
+        informers.informer(NODES)
+        informers.informer(CONFIG_MAPS)
         informers.informer(NODES, label_selector="a=b")
         informers.informer(CONFIG_MAPS, namespace="other")
+        informers.informer(CONFIG_MAPS, field_selector="metadata.name=c")
+        informers.informer(CONFIG_MAPS, field_selector="metadata.name=d")
         async with informers.started(10):
             yield client, informers
         await client.close()
@@ -87,6 +89,8 @@ async def test_informers_with_selectors_or_of_other_namespaces_and_dry_runs_are_
         assert informers.informer(NODES).get("dry") is None
         assert len(informers.informer(NODES, label_selector="a=b")) == 0
         assert len(informers.informer(CONFIG_MAPS, namespace="other")) == 0
+        named = [informers.informer(CONFIG_MAPS, field_selector=f"metadata.name={name}") for name in "cd"]
+        assert [len(each) for each in named] == [1, 0]
 
 
 @asynchronous

@@ -31,7 +31,7 @@ OPTIONS = (
     ColocationProfileOptions,
     WebhookEnvironment,
 )
-_WRITERS_OF_OPTIONS = {"command_line.py", "command_line_parts.py"}
+_WRITERS_OF_OPTIONS = {"command_line.py"}
 CHART = (
     "--enable-leader-election",
     "--metrics-addr=:8080",

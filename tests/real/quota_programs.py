@@ -22,7 +22,7 @@ from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.enhanced_rules import no_rules
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
 from tests.manager.webhook.elastic_quota.quota_bench import Pod, QuotaBench
-from tests.manager.webhook.reviews import answered, review
+from tests.manager.webhook.reviews import answered, at_once, review
 from tests.model.quota_tree.quota_objects import P
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import create, install, prepare
@@ -46,7 +46,7 @@ class Programs:
     def send(self, step: Step) -> tuple[Document, Document]:
         """Our response and the original's."""
         body = body_of(step)
-        return answered(self.ours[step.path].respond(body)), answered(self.original.send(step.path, body))
+        return at_once(self.ours[step.path].respond(body)), answered(self.original.send(step.path, body))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
-from tests.manager.webhook.reviews import answered, review
+from tests.manager.webhook.reviews import answered, at_once, review
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import NAMESPACE, create, install, prepare
 from tests.real.manager_process import manager
@@ -61,7 +61,7 @@ class Programs:
         """Our response and the original's."""
         names = {"namespace": NAMESPACE if resource == "configmaps" else "", "name": "n"}
         body = review(resource={"group": "", "version": "v1", "resource": resource}, **names, **request)
-        return answered(self.ours[path].respond(body)), answered(self.original.send(path, body))
+        return at_once(self.ours[path].respond(body)), answered(self.original.send(path, body))
 
 
 def our_program() -> dict[str, Webhook]:

@@ -31,7 +31,7 @@ from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
 from tests.manager.webhook.installed import mutating, validating
-from tests.manager.webhook.reviews import answered, review
+from tests.manager.webhook.reviews import answered, at_once, review
 from tests.manager.webhook.small_cluster import NoQuotaTrees, SmallCluster
 from tests.real.admission_cases import (
     BINDINGS,
@@ -111,7 +111,7 @@ class Programs:
             return answered(reply.read())
 
     def send_to_ours(self, path: str, body: bytes) -> dict[str, Any]:
-        return answered(self.ours[path].respond(body))
+        return at_once(self.ours[path].respond(body))
 
 
 def pod_metadata(namespace: str, name: str) -> ObjectMeta | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,8 @@ class ListenAddress:
 
     host: str
     port: int
+    field: str = dataclasses.field(default="", compare=False)
+    """The flag or the field of the configuration that says so, if any."""
 
     def __str__(self) -> str:
         if not self.port:
@@ -36,7 +39,7 @@ def parse_listen_address(field: str, text: str) -> ListenAddress:
     bracketed = text.startswith("[") or ":" not in host
     if not colon or not bracketed or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
         raise ConfigurationError(field, text, "write HOST:PORT, :PORT for every address, or 0 to serve nothing")
-    return ListenAddress(host, int(port)) if int(port) else NOWHERE
+    return ListenAddress(host, int(port), field) if int(port) else NOWHERE
 
 
 def is_loopback(host: str) -> bool:

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagValues
+from koordinator.base.listen_address import ListenAddress
 
 T = TypeVar("T")
 
@@ -91,9 +92,24 @@ def integer(
     )
 
 
-def number(name: str, default: float, help_text: str, *, minimum: float | None = None, under: str = "") -> float:
+def number(
+    name: str,
+    default: float,
+    help_text: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    under: str = "",
+) -> float:
     """A number with a fraction."""
-    return _option(default, lambda to: to.number(name, default, help_text, minimum=minimum), under=under)
+    return _option(
+        default, lambda to: to.number(name, default, help_text, minimum=minimum, maximum=maximum), under=under
+    )
+
+
+def listen_address(name: str, default: ListenAddress, help_text: str, *, under: str = "") -> ListenAddress:
+    """Where to listen."""
+    return _option(default, lambda to: to.listen_address(name, default, help_text), under=under)
 
 
 def duration(

@@ -1,4 +1,5 @@
-"""What a program has to say of things that last: each once while it lasts, and again when it has come back.
+"""What a program has to say of things that last: each once while it lasts, and again when it has come back; and what it
+waits for, every half minute.
 
 A loop goes over the same files and objects again and again. What is wrong with one of them is named when it begins, not
 in each round.
@@ -14,6 +15,23 @@ from typing import Final
 from koordinator.base.clock import Clock
 
 _NO_LIMIT: Final = 1 << 30
+_REMINDED_EVERY: Final = 30.0
+
+
+class Reminder:
+    """When to say again what is waited for: every half minute, for the first time ``after`` seconds."""
+
+    def __init__(self, clock: Clock, *, after: float = 0.0) -> None:
+        self._monotonic = clock.monotonic
+        self._due_at = clock.monotonic() + after
+
+    def is_due(self) -> bool:
+        """Whether it is time; then it is again half a minute later."""
+        now = self._monotonic()
+        if now < self._due_at:
+            return False
+        self._due_at = now + _REMINDED_EVERY
+        return True
 
 
 class SaidOnce:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shlex
 import socket
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,12 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-import psutil
-
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.port_holder import holder_of
 
 ADDRESS: Final = "127.0.0.1"
-_MOST_CHARACTERS: Final = 100
 
 
 class PortsTaken(KoordinatorError):
@@ -76,31 +73,6 @@ def _why_taken(port: int) -> str:
             probe.listen()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                return f"is taken by {_holder(port)}"
+                return f"is taken by {holder_of(port)}"
             return f"cannot be listened on ({error.strerror})"
     return ""
-
-
-def _holder(port: int) -> str:
-    """``process 4242 (python -m http.server)``."""
-    unseen = "a process that is not to be seen from here, perhaps another user's"
-    try:
-        connections = psutil.net_connections("tcp")
-    except psutil.Error:  # Only root may list connections on some systems.
-        return unseen
-    for connection in connections:
-        if connection.status != psutil.CONN_LISTEN or not connection.laddr or connection.pid is None:
-            continue
-        if connection.laddr.port == port:
-            return f"process {connection.pid}{_command_of(connection.pid)}"
-    return unseen
-
-
-def _command_of(pid: int) -> str:
-    try:
-        command = shlex.join(psutil.Process(pid).cmdline())
-    except psutil.Error:
-        return ""
-    if not command:
-        return ""
-    return f" ({command if len(command) <= _MOST_CHARACTERS else command[: _MOST_CHARACTERS - 1] + '…'})"

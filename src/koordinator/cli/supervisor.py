@@ -17,6 +17,7 @@ from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.said_once import Reminder
 from koordinator.cli.child_process import ChildProcess, Program, start_child
 
 _FIRST_BACKOFF: Final = 0.5
@@ -29,7 +30,6 @@ _START_SECONDS: Final = 300.0
 """A program that is not ready by then never will be; on a machine that is busy with something else, it takes a
 minute."""
 _SAID_AFTER: Final = 10.0
-_SAID_EVERY: Final = 30.0
 _RESPONSE_SECONDS: Final = 5.0
 """How long a running program may take to say that it is well."""
 _FIRST_RESPONSE_SECONDS: Final = 30.0
@@ -121,7 +121,7 @@ class Supervisor:
         except OSError as error:
             raise ProgramFailed(f"{program.name} cannot be started: {error}") from error
         began = self._clock.monotonic()
-        say_at = began + _SAID_AFTER
+        reminder = Reminder(self._clock, after=_SAID_AFTER)
         while not await _is_healthy(program, _FIRST_RESPONSE_SECONDS):
             if child.returncode is not None:
                 raise ProgramFailed(f"{program.name} ended with status {child.returncode}:\n{child.log_tail()}")
@@ -130,8 +130,7 @@ class Supervisor:
                 raise ProgramFailed(
                     f"{program.name} was not ready within {self._start_seconds:.0f} s:\n{child.log_tail()}"
                 )
-            if now >= say_at:
-                say_at = now + _SAID_EVERY
+            if reminder.is_due():
                 self._report(
                     f"waiting for {program.name} (process {child.pid}) to be ready, for {now - began:.0f} s so far; "
                     f"the end of its log ({self.log_path(program.name)}): {child.log_tail(1).strip()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import secrets
 import socket
 import sqlite3
@@ -22,6 +23,7 @@ from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.listen_address import is_loopback
 from koordinator.base.metrics import Metrics
+from koordinator.base.port_holder import holder_of
 from koordinator.base.served_connections import ProgramConnections, ServedConnections
 from koordinator.cluster import kubeconfig_file
 from koordinator.cluster.access.aggregation import ClusterRoleAggregation
@@ -210,7 +212,9 @@ class EmbeddedApi:
         try:
             listener.bind((address, port))
         except OSError as error:
-            raise StartError(f"cannot listen on {address} port {port}: {error.strerror}") from error
+            taken = f"it is taken by {holder_of(port)}; choose another with --port"
+            reason = taken if error.errno == errno.EADDRINUSE else error.strerror
+            raise StartError(f"cannot listen on {address} port {port}: {reason}") from error
         self._port = listener.getsockname()[1]
         return listener
 

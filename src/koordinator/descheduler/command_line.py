@@ -103,7 +103,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         leader_election=flags.election.overrides(given),
         dry_run=given[flags.dry_run],
         gates=enabled_gates(flags.features),
-        address=ListenAddress(given[flags.address], given[flags.port]),
+        address=ListenAddress(given[flags.address], given[flags.port], f"--{flags.port.name}"),
         verbosity=given[flags.verbosity],
         remarks=(
             *flags.unused.remarks(given),

@@ -34,8 +34,8 @@ Examples:
   NODE_NAME=node-1 koordlet --addr=:9316 --collect-res-used-interval=5s
       In a DaemonSet: metrics for all clients, a fifth of the cost, coarser percentiles."""
 
-_ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
-_PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317)
+_ADDRESS: Final = ListenAddress("127.0.0.1", 9316, "--addr")
+_PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317, "--pprof-addr")
 _MEMORY: Final = "memory"
 _SQLITE: Final = "sqlite"
 _NO_RUNTIME: Final = "no container is stopped behind kubelet's back, which is all that the runtime was asked for"

@@ -6,6 +6,7 @@ What a client may take up meanwhile is limited by ``koordinator.base.served_conn
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from koordinator.base.accepting import BACKLOG, Acceptor, attach
+from koordinator.base.port_holder import holder_of
 from koordinator.base.served_connections import ServedConnection, ServedConnections
 
 _HANDSHAKES_AT_ONCE: Final = 4
@@ -22,8 +24,9 @@ _GOODBYE_SECONDS: Final = 1.0
 """How long a client may take to confirm the end of a TLS connection."""
 
 
-async def listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for each address of a host; "" is every address. OSError if one is not available."""
+async def listen(host: str, port: int, field: str = "") -> list[socket.socket]:
+    """Listening sockets for each address of a host; "" is every address. OSError if one is not available: it names who
+    has the port, and ``field``, with which another is chosen."""
     listeners: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(await _addresses(host, port)):
@@ -41,9 +44,16 @@ async def listen(host: str, port: int) -> list[socket.socket]:
             listener.close()
         if isinstance(error, socket.gaierror):
             raise
-        reason = os.strerror(error.errno or 0).lower()
-        raise OSError(error.errno, f"cannot listen on {host or '*'} port {port}: {reason}") from error
+        raise OSError(
+            error.errno, f"cannot listen on {host or '*'} port {port}: {_reason(error, port, field)}"
+        ) from error
     return listeners
+
+
+def _reason(error: OSError, port: int, field: str) -> str:
+    if error.errno != errno.EADDRINUSE:
+        return os.strerror(error.errno or 0).lower()
+    return f"it is taken by {holder_of(port)}" + (f"; choose another with {field}" if field else "")
 
 
 async def _addresses(host: str, port: int) -> Sequence[Any]:

@@ -21,7 +21,7 @@ from koordinator.kube.decoding import (
     decode_list_in_slices,
     decode_object,
 )
-from koordinator.kube.errors import TransportError
+from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import ListPage, PatchType, WatchEvent, WriteThroughCache
 from koordinator.kube.request import (
     Request,
@@ -88,6 +88,10 @@ class KubeClient:
         for cache in self._caches:
             cache.put(kind, obj)
         return obj
+
+    def _removed(self, kind: Kind[Any], name: str, namespace: str, uid: str) -> None:
+        for cache in self._caches if uid else ():
+            cache.remove(kind, f"{namespace}/{name}" if namespace else name, uid)
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         request = Request("GET", target(kind, namespace, require_name(name)))
@@ -219,14 +223,19 @@ class KubeClient:
         propagation_policy: str = "",
     ) -> None:
         body = delete_options(uid, resource_version, grace_period_seconds, propagation_policy)
-        response = await self._sender.call(Request("DELETE", target(kind, namespace, require_name(name)), body))
+        try:
+            response = await self._sender.call(Request("DELETE", target(kind, namespace, require_name(name)), body))
+        except ApiStatusError as error:
+            # Of the object, and not of its kind.
+            if error.is_not_found and error.details.name == name:
+                self._removed(kind, name, namespace, uid)
+            raise
         if not self._caches:
             return
         left, gone = decode_deleted(kind, response)
         if left is not None:
             self._stored(kind, left)
-        for cache in self._caches if gone else ():
-            cache.remove(kind, f"{namespace}/{name}" if namespace else name, gone)
+        self._removed(kind, name, namespace, gone)
 
     async def delete_collection(
         self, kind: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""

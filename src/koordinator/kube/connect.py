@@ -20,7 +20,7 @@ from koordinator.kube import connection
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connection import Connection
 from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentials, impersonation_headers
-from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
+from koordinator.kube.exec_credentials import ExecCredentials, SharedPlugins, check_plugin
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
 from koordinator.kube.tls import KeyPair, RotatingContext
@@ -71,6 +71,7 @@ class ClientOptions:
     random: random.Random = field(default_factory=random.Random, repr=False)
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     root: Path = Path("/")
+    plugins: SharedPlugins = field(default_factory=SharedPlugins, repr=False, compare=False)
 
 
 async def connect(options: ClientOptions) -> KubeClient:
@@ -125,11 +126,6 @@ async def connected(options: ClientOptions) -> AsyncIterator[KubeClient]:
 
 def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions, limits: TimeLimits) -> Transport:
     context = tls.context if tls is not None else None
-    if found.endpoint.proxy:
-        # Imported only if needed, because that takes a quarter of a second.
-        from koordinator.kube.aiohttp_transport import AiohttpTransport
-
-        return AiohttpTransport(found.endpoint, context, options.clock, max_connections=options.max_connections)
     return PooledTransport(found.endpoint, context, options.clock, limits, max_connections=options.max_connections)
 
 
@@ -149,4 +145,5 @@ def _credentials(
             tls.present(key_pair)
             transport.use_tls(tls.context)
 
-    return ExecCredentials(user.exec, found.cluster, options.clock, present, options.environment)
+    plugin = options.plugins.plugin(user.exec, found.cluster, options.clock, options.environment)
+    return ExecCredentials(plugin, present)

@@ -17,6 +17,7 @@ import msgspec
 from koordinator.kube import kubeconfig
 from koordinator.kube.errors import KubeconfigError
 from koordinator.kube.kubeconfig import Cluster, Context, Kubeconfig, User
+from koordinator.kube.proxy import SCHEMES
 from koordinator.kube.tls import KeyPair, TLSSettings
 from koordinator.kube.transport import Endpoint
 
@@ -26,9 +27,9 @@ from koordinator.kube.transport import Endpoint
 def check_proxy(url: str, where: str) -> str:
     """``url`` if we can use it. Raises KubeconfigError naming ``where``."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in SCHEMES or not parts.hostname:
         raise KubeconfigError(
-            f"{where}: {_without_password(parts)!r} is not usable: write http://HOST:PORT or https://…"
+            f"{where}: {_without_password(parts)!r} is not usable: write http://HOST:PORT, https://… or socks5://…"
         )
     return url
 

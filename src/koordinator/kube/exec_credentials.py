@@ -1,7 +1,8 @@
 """Credentials from an exec plugin: a program that prints an ExecCredential (client.authentication.k8s.io).
 
 It runs when there is no credential yet, when the last one has expired, and once more when the server refuses the one
-that it gave; never twice at the same time, since it may be prompting a person.
+that it gave; never twice at the same time, since it may be prompting a person. Clients made with the same options share
+what it gave.
 """
 
 from __future__ import annotations
@@ -58,54 +59,31 @@ def check_plugin(plugin: ExecPlugin, where: str) -> None:
 
 
 class ExecCredentials:
-    """Credentials that a plugin gives. ``present`` is called with each client certificate of it (None: none)."""
+    """Credentials that a plugin gives to one client. ``present`` is called with each client certificate of it (None:
+    none)."""
 
-    def __init__(
-        self,
-        plugin: ExecPlugin,
-        cluster: Cluster,
-        clock: Clock,
-        present: Callable[[KeyPair | None], None],
-        environment: Mapping[str, str],
-        is_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty(),
-    ) -> None:
+    def __init__(self, plugin: SharedPlugin, present: Callable[[KeyPair | None], None]) -> None:
         self._plugin = plugin
-        self._cluster = cluster
-        self._clock = clock
         self._present = present
-        self._environment = environment
-        self._is_terminal = is_terminal
-        self._lock = asyncio.Lock()
         self._status: _Status | None = None
         self._authorization = ""
 
     async def authorization(self) -> str:
-        if self._is_current():
-            return self._authorization
-        async with self._lock:
-            if not self._is_current():
-                await self._refresh()
+        self._take(await self._plugin.current())
         return self._authorization
 
     async def renew(self, refused: str) -> bool:
-        before = self._status
-        async with self._lock:
-            if self._status is before and self._authorization == refused:
-                try:
-                    await self._refresh()
-                except CredentialError as error:
-                    logger.warning("the server refused the credentials and there are no new ones: %s", error)
-                    return False
+        if self._authorization == refused:
+            try:
+                self._take(await self._plugin.after(self._status))
+            except CredentialError as error:
+                logger.warning("the server refused the credentials and there are no new ones: %s", error)
+                return False
         return True
 
-    def _is_current(self) -> bool:
-        if self._status is None:
-            return False
-        expiry = self._status.expiration_timestamp
-        return expiry is None or self._clock.now() <= expiry
-
-    async def _refresh(self) -> None:
-        status = self._read(await self._run())
+    def _take(self, status: _Status) -> None:
+        if status is self._status:
+            return
         if status.client_certificate_data:
             certificate, key = status.client_certificate_data.encode(), status.client_key_data.encode()
             self._present(KeyPair(certificate=certificate, key=key))
@@ -113,6 +91,58 @@ class ExecCredentials:
             self._present(None)
         self._status = status
         self._authorization = bearer(status.token) if status.token else ""
+
+
+class SharedPlugins:
+    """The plugins that have run: the clients that are made with the same options share what they gave, so that a
+    command with several clients does not ask a person several times."""
+
+    def __init__(self) -> None:
+        self._plugins: dict[bytes, SharedPlugin] = {}
+
+    def plugin(
+        self, plugin: ExecPlugin, cluster: Cluster, clock: Clock, environment: Mapping[str, str]
+    ) -> SharedPlugin:
+        key = codec.encode([plugin, cluster])
+        return self._plugins.setdefault(key, SharedPlugin(plugin, cluster, clock, environment))
+
+
+class SharedPlugin:
+    """Runs a plugin, never twice at the same time, and keeps what it gave last."""
+
+    def __init__(
+        self,
+        plugin: ExecPlugin,
+        cluster: Cluster,
+        clock: Clock,
+        environment: Mapping[str, str],
+        is_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty(),
+    ) -> None:
+        self._plugin = plugin
+        self._cluster = cluster
+        self._clock = clock
+        self._environment = environment
+        self._is_terminal = is_terminal
+        self._lock = asyncio.Lock()
+        self._status: _Status | None = None
+
+    async def current(self) -> _Status:
+        """What it gave, unless that has expired. Raises CredentialError."""
+        status = self._status
+        if status is None or not self._holds(status):
+            status = await self.after(status)
+        return status
+
+    async def after(self, refused: _Status | None) -> _Status:
+        """What it has given after ``refused``. Raises CredentialError."""
+        async with self._lock:
+            if self._status is None or self._status is refused:
+                self._status = self._read(await self._run())
+            return self._status
+
+    def _holds(self, status: _Status) -> bool:
+        expiry = status.expiration_timestamp
+        return expiry is None or self._clock.now() <= expiry
 
     async def _run(self) -> bytes:
         interactive = self._is_interactive()

@@ -178,18 +178,20 @@ class Informer(Generic[T]):
     def put(self, obj: T) -> None:
         """The server has responded with ``obj``, which is of the kind. What the watch has gone past is known better.
 
-        Which objects a selector selects is the server's to say, so that they come by the watch alone."""
-        if self._takes(obj.metadata.namespace) and is_older(self.resource_version, obj.metadata.resource_version):
+        What a selector selects is the server's to say, but for that of a name: it comes by the watch alone."""
+        metadata = obj.metadata
+        if self._takes(metadata.key) and is_older(self.resource_version, metadata.resource_version):
             self.cache.put(obj)
 
     def remove(self, key: str, uid: str) -> None:
         """The server has responded that an object of the kind is gone."""
-        if self._takes(key.rpartition("/")[0]):
+        if self._takes(key):
             self.cache.remove(key, uid)
 
-    def _takes(self, namespace: str) -> bool:
-        selection = self.selection
-        return not (selection.label_selector or selection.field_selector) and selection.namespace in ("", namespace)
+    def _takes(self, key: str) -> bool:
+        selection, (namespace, _, name) = self.selection, key.rpartition("/")
+        is_selected = not selection.label_selector and selection.field_selector in ("", f"metadata.name={name}")
+        return is_selected and selection.namespace in ("", namespace)
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """Wait for the initial list; raises TimeoutError after ``timeout`` seconds."""

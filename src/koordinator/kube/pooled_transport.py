@@ -1,8 +1,8 @@
-"""The transport that programs use: pooled connections for requests, a connection of its own for each stream.
+"""The transport of all programs: pooled connections for requests, a connection of its own for each stream.
 
 A request over an idle connection is one write and one future; a timer is needed only to wait for a connection. aiohttp
-spends several times more CPU time on a small request than this transport, and importing it takes a quarter of a second;
-it is used only for API servers behind an HTTP proxy.
+spends several times more CPU time on a small request (``benchmarks/client_transport.py``), and importing it takes a
+quarter of a second.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from koordinator.kube.connector import Connector
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.http1 import ResponseParser
 from koordinator.kube.pool import Connection, ConnectionPool
+from koordinator.kube.proxy import Proxy
 from koordinator.kube.transport import Endpoint, Response
 
 # A response that is read as it arrives, over a connection of its own, as for a watch.
@@ -123,8 +124,12 @@ class ResponseStream(asyncio.Protocol):
 _CACHED_HEADERS = 32
 
 
+def _tls_of(proxy: Proxy) -> ssl.SSLContext | None:
+    return ssl.create_default_context() if proxy.scheme == "https" else None
+
+
 class PooledTransport:
-    """A transport without a proxy. ``limits`` ends requests without a timely response."""
+    """Directly or through the proxy of the endpoint. ``limits`` ends requests without a timely response."""
 
     def __init__(
         self,
@@ -140,10 +145,17 @@ class PooledTransport:
         self._clock = clock
         self._monotonic = clock.monotonic
         self._connector = Connector(parts.hostname or "", port, endpoint.server_name, tls)
+        self._prefix, authorization = parts.path, ""
+        proxy = Proxy.parse(endpoint.proxy) if endpoint.proxy else None
+        if proxy is not None and proxy.speaks_http and parts.scheme == "http":
+            # Without TLS, the proxy is sent the requests themselves.
+            self._connector = Connector(proxy.host, proxy.port, "", _tls_of(proxy))
+            self._prefix, authorization = endpoint.url, proxy.authorization
+        elif proxy is not None:
+            self._connector.proxy = proxy
         self._pool = ConnectionPool(self._connector, max_connections, limits, clock.monotonic)
         self._streams: WeakSet[ResponseStream] = WeakSet()
-        self._prefix = parts.path
-        self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
+        self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n{authorization}"
         # By identity, because the sender builds each set of headers once and uses it for every request.
         self._blocks: dict[int, tuple[Mapping[str, str], str]] = {}
 

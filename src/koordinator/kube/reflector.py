@@ -64,7 +64,7 @@ class ReflectorOptions:
     """For one page."""
     short_watch: float = 1.0
     """A watch that ends sooner and brought nothing is a failure."""
-    backoff: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(initial=0.8, maximum=15.0))
+    backoff: BackoffPolicy = field(default_factory=lambda: BackoffPolicy(initial=0.8, maximum=15.0, reset_after=30.0))
     absent_recheck: float = 30.0
     """How often a kind that the server does not have is requested again."""
 
@@ -144,13 +144,15 @@ class Reflector(Generic[T]):
                 await self._clock.sleep(self._pause_after(error))
 
     def _pause_after(self, error: Exception) -> float:
+        """The seconds until the next attempt. They grow from failure to failure until there was none for a while: a
+        success in between means little, where lists succeed and each watch expires at once."""
         self.statistics.failures += 1
         self.statistics.last_error = str(error) or type(error).__name__
         if isinstance(error, ApiStatusError):
             listing, self._must_list = self._must_list, True
             if error.is_expired and not listing:
-                logger.info("watch of %s expired at %s: listing anew", self._selection, self._version)
-                return 0.0
+                logger.info("watch of %s expired at %s: listing anew soon", self._selection, self._version)
+                return self._backoff.next()
             lack = lack_for_kind(error, self._selection.kind, verb := "list" if listing else "watch")
             if lack:
                 self.statistics.last_error = lack
@@ -211,7 +213,6 @@ class Reflector(Generic[T]):
             token, first, version = page.continue_token, False, page.resource_version
         self._sink.end_replace(version)
         self._version = version
-        self._backoff.reset()
         self._lack.is_over("list")
 
     async def _replace_page(self, page: ListPage[T]) -> None:
@@ -242,7 +243,6 @@ class Reflector(Generic[T]):
         self.statistics.last_contact = ended = self._clock.monotonic()
         if self.statistics.events == events and ended - started < self._options.short_watch:
             raise TransportError("the watch ended at once without bringing anything")
-        self._backoff.reset()
 
     async def _consume(self, timeout_seconds: int) -> None:
         selection = self._selection

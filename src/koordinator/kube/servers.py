@@ -98,6 +98,7 @@ class Servers:
             planned.health,
             host=address.host,
             port=address.port,
+            field=address.field,
             tls=tls,
             connections=self._connections,
         )

@@ -36,6 +36,7 @@ class HealthServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        field: str = "",
         tls: ssl.SSLContext | None = None,
         connections: ProgramConnections | None = None,
         limits: ServerLimits | None = None,
@@ -44,6 +45,7 @@ class HealthServer:
         self._health_metrics = HealthMetrics()
         self._host = host
         self._port = port
+        self._field = field
         self._tls = tls
         self._connections = connections or ProgramConnections(metrics, SystemClock())
         self._limits = limits or ServerLimits()
@@ -75,7 +77,7 @@ class HealthServer:
 
     async def start(self) -> None:
         """Start listening. Raises OSError if the address is unavailable."""
-        listeners = await listen(self._host, self._port)
+        listeners = await listen(self._host, self._port, self._field)
         self.bound_port = int(listeners[0].getsockname()[1])
         connections = self._connections.serve(str(self.bound_port), self._limits)
         self._http = PageServer(self._routes.respond, connections, self._connections.clock, tls=self._tls)

@@ -11,75 +11,174 @@ from koordinator.api.installation import NAMESPACE
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.name_list import is_enabled
+from koordinator.base.option_flags import duration, group, integer, listen_address, number, switch, text, texts
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
+from koordinator.manager.recommender.options import TITLE as RECOMMENDER
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import PLUGINS
 
 CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile", "recommender")
-METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080)
-HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
-PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090)
+PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090, "--pprof-addr")
+CLUSTER: Final = "Cluster"
+ELECTION: Final = "Leader election"
+SERVING: Final = "Serving and logging"
+CONTROLLER: Final = "Controller"
+WEBHOOK: Final = "Webhook"
+TITLES: Final = (CLUSTER, ELECTION, SERVING, CONTROLLER, WEBHOOK, RECOMMENDER)
+"""The headings of the help text, in this order."""
+_LIST: Final = "names, * for all others, -NAME for all but that one; the first that names it decides.\nAll: "
 
 
 @dataclass(frozen=True, slots=True)
 class PodEnhancedValidatorOptions:
-    """The ConfigMap of additional validation rules for pods."""
+    """Where the rules of the gate EnablePodEnhancedValidator are, and how often they are read."""
 
-    config_namespace: str = NAMESPACE
-    config_name: str = "pod-enhanced-validator-config"
-    reconcile_interval: timedelta = timedelta(minutes=5)
+    config_namespace: str = text(
+        "pod-enhanced-validator-config-namespace",
+        NAMESPACE,
+        "The namespace of the ConfigMap with further rules for pods (feature EnablePodEnhancedValidator).",
+    )
+    config_name: str = text("pod-enhanced-validator-config-name", "pod-enhanced-validator-config", "Its name.")
+    reconcile_interval: timedelta = duration(
+        "pod-enhanced-validator-reconcile-interval",
+        timedelta(minutes=5),
+        "A change of it is in force after so long at most; 0: at once.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaUpdateOptions:
     """How often, and with which pauses, the pod webhook retries to write a quota's usage."""
 
-    max_retries: int = 3
-    retry_jitter: timedelta = timedelta(0)
-    max_total_jitter: timedelta = timedelta(seconds=1)
-    conflict_fresh_get: bool = False
+    max_retries: int = integer(
+        "quota-update-max-retries",
+        3,
+        "How often to try again to write what a quota has used (feature EnableQuotaAdmission): three times, and "
+        "once more for each doubling of the pods that are counted together, up to this many; less than 3 means 3.",
+    )
+    retry_jitter: timedelta = duration(
+        "quota-update-retry-jitter",
+        timedelta(0),
+        "Wait for half of this to all of it after a conflict with another replica; 0: do not wait. 50ms suits "
+        "several replicas.",
+    )
+    max_total_jitter: timedelta = duration(
+        "quota-update-max-total-jitter",
+        timedelta(seconds=1),
+        "The longest that such waits add up to for one write.",
+    )
+    conflict_fresh_get: bool = switch(
+        "quota-update-conflict-fresh-get",
+        False,
+        "After a conflict read the quota from the API server instead of from what was watched.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ColocationProfileOptions:
     """How the colocation profile controller updates existing pods."""
 
-    reconcile_by_default: bool = False
-    reconcile_interval: timedelta = timedelta(seconds=30)
-    force_update_pod_duration: timedelta = timedelta(minutes=5)
-    expire_pod_cache_duration: timedelta = timedelta(minutes=10)
-    update_pod_qps: float = 10.0
-    update_pod_qps_burst: int = 100
+    reconcile_by_default: bool = switch(
+        "colocation-profile-reconcile-by-default",
+        False,
+        "Bring existing pods in line with every ClusterColocationProfile, not only with those that are labelled "
+        "config.koordinator.sh/controller-managed=true (feature ColocationProfileController).",
+    )
+    reconcile_interval: timedelta = duration(
+        "colocation-profile-reconcile-interval",
+        timedelta(seconds=30),
+        "How often to do so; 0: only when a profile changes.",
+    )
+    force_update_pod_duration: timedelta = duration(
+        "colocation-profile-force-update-pod-duration",
+        timedelta(minutes=5),
+        "Look again after so long at a pod that a profile has been applied to, and write it if it is not in line; "
+        "0: not until the profile changes.",
+    )
+    expire_pod_cache_duration: timedelta = duration(
+        "colocation-profile-expire-pod-cache-duration",
+        timedelta(minutes=10),
+        "How often to drop from memory the pods that are gone or are to be looked at again.",
+    )
+    update_pod_qps: float = number(
+        "colocation-profile-update-pod-qps", 10.0, "Pods to write a second; 0: the burst and no more."
+    )
+    update_pod_qps_burst: int = integer(
+        "colocation-profile-update-pod-qps-burst", 100, "Pods to write at once, after a pause."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options, with the original's defaults except for the addresses, which are loopback here."""
+    """All options and their flags, with the original's defaults except for the addresses, which are loopback here."""
 
-    kubeconfig: str = ""
-    qps: int = 30
-    burst: int = 50
-    namespace: str = ""
-    """The namespace of the watched pods, quotas and quota profiles; empty for all."""
-    metrics_address: ListenAddress = METRICS_ADDRESS
-    health_address: ListenAddress = HEALTH_ADDRESS
-    profile_address: ListenAddress = PROFILE_ADDRESS
-    leader_election: bool = True
+    kubeconfig: str = text(
+        "kubeconfig",
+        "",
+        "How to reach the cluster; without it, KUBECONFIG, ~/.kube/config or the service account of the pod that "
+        "this runs in.",
+        placeholder="file",
+        under=CLUSTER,
+    )
+    qps: int = integer("rest-config-qps", 30, "Requests a second; 0 or less: no limit.", under=CLUSTER)
+    burst: int = integer("rest-config-burst", 50, "Requests at once.", under=CLUSTER)
+    namespace: str = text(
+        "namespace",
+        "",
+        "Of pods, quotas and quota profiles watch those of this namespace only; empty: those of all.",
+        under=CLUSTER,
+    )
+    config_namespace: str = text(
+        "config-namespace", NAMESPACE, "The namespace of the ConfigMap of --slo-config-name.", under=CLUSTER
+    )
+    slo_config_name: str = text(
+        "slo-config-name",
+        slo_controller_config.DEFAULT_NAME,
+        "The ConfigMap that says how nodes are overcommitted and how they keep quality of service.",
+        under=CLUSTER,
+    )
+    leader_election: bool = switch(
+        "enable-leader-election",
+        True,
+        "Run controllers only while holding the lease koordinator-manager; webhooks are served either way.",
+        under=ELECTION,
+    )
     leader_election_namespace: str = NAMESPACE
-    controllers: tuple[str, ...] = CONTROLLERS
-    node_resource_plugins: tuple[str, ...] = PLUGINS
-    slo_config_name: str = slo_controller_config.DEFAULT_NAME
-    config_namespace: str = NAMESPACE
+    metrics_address: ListenAddress = listen_address(
+        "metrics-addr",
+        ListenAddress("127.0.0.1", 8080, "--metrics-addr"),
+        "Where to serve /metrics, and the same under /internal-metrics, /external-metrics and /all-metrics; :8080 "
+        "is every address of the machine, 0 serves nothing. No authentication.",
+        under=SERVING,
+    )
+    health_address: ListenAddress = listen_address(
+        "health-probe-addr",
+        ListenAddress("127.0.0.1", 8000, "--health-probe-addr"),
+        "Where to serve /readyz (with the check webhook-ready), /livez and /healthz, for the probes of a kubelet.",
+        under=SERVING,
+    )
+    profile_address: ListenAddress = PROFILE_ADDRESS
+    verbosity: int = integer(
+        "v", 2, "How much to log; from 4 on also which requests are sent again.", minimum=0, under=SERVING
+    )
+    controllers: tuple[str, ...] = texts(
+        "controllers", CONTROLLERS, f"The controllers to run: {_LIST}{', '.join(CONTROLLERS)}", under=CONTROLLER
+    )
+    node_resource_plugins: tuple[str, ...] = texts(
+        "noderesource-plugins",
+        PLUGINS,
+        f"The parts of the noderesource controller: {_LIST}{', '.join(PLUGINS)}",
+        under=CONTROLLER,
+    )
+    colocation_profile: ColocationProfileOptions = group(CONTROLLER, ColocationProfileOptions)
     node_strategy_name_needed: bool = False
-    pod_enhanced_validator: PodEnhancedValidatorOptions = PodEnhancedValidatorOptions()
-    quota_update: QuotaUpdateOptions = QuotaUpdateOptions()
-    binding_admission: BindingAdmissionSettings = field(default_factory=BindingAdmissionSettings)
-    colocation_profile: ColocationProfileOptions = ColocationProfileOptions()
-    recommender: RecommenderOptions = field(default_factory=RecommenderOptions)
+    pod_enhanced_validator: PodEnhancedValidatorOptions = group(WEBHOOK, PodEnhancedValidatorOptions)
+    quota_update: QuotaUpdateOptions = group(WEBHOOK, QuotaUpdateOptions)
+    binding_admission: BindingAdmissionSettings = group(WEBHOOK, BindingAdmissionSettings)
+    recommender: RecommenderOptions = group(RECOMMENDER, RecommenderOptions)
     features: FeatureGates = field(default_factory=make_features)
-    verbosity: int = 2
     environment: WebhookEnvironment = field(default_factory=WebhookEnvironment)
     remarks: tuple[str, ...] = ()
     """A sentence for each flag that was given and will not have the expected effect."""

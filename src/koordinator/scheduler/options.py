@@ -251,7 +251,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         master=given[flags.client.master],
         client_connection=flags.client.overrides(given),
         leader_election=flags.election.overrides(given),
-        address=ListenAddress(given[flags.address], given[flags.port]),
+        address=ListenAddress(given[flags.address], given[flags.port], f"--{flags.port.name}"),
         profiling=given[flags.profiling],
         max_in_unschedulable=given[flags.max_in_unschedulable],
         verbosity=given[flags.verbosity],

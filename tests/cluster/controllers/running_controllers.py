@@ -44,7 +44,8 @@ class Cluster:
         """``watches`` keep the caches of the controllers current, by the plural of the kind."""
         self.api = api
         self.context = context
-        self.client: Client = context.client
+        self.client: Client = api.client()
+        """Somebody else's: what it writes is not in the caches of the controllers at once."""
         self._watches = watches
 
     @property

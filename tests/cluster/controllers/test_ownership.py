@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
 
-from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
+from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, OwnerReference
 from koordinator.api.pod import Pod
-from koordinator.base.clock import ManualClock
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.ownership import claim, usable_selector
 from koordinator.cluster.controllers.pod_control import slow_start
 from koordinator.model.label_selector import EVERYTHING, NOTHING, compile_selector
@@ -54,64 +51,6 @@ def test_an_object_that_is_being_deleted_is_not_adopted() -> None:
     orphan = pod("orphan")
     leaving = msgspec.structs.replace(orphan, metadata=msgspec.structs.replace(orphan.metadata, deletion_timestamp=NOW))
     assert claim(replica_set("me"), [leaving], EVERYTHING).adopted == []
-
-
-@dataclass
-class _Cache:
-    """What expectations read of an informer."""
-
-    resource_version: str = "5"
-    objects: dict[str, Pod] = field(default_factory=dict)
-
-    def get(self, key: str) -> Pod | None:
-        return self.objects.get(key)
-
-
-def _expectations(cache: _Cache, clock: ManualClock | None = None) -> ChildExpectations:
-    children: Any = cache
-    return ChildExpectations(children, clock or ManualClock())
-
-
-def _at(version: str) -> Pod:
-    return Pod(metadata=ObjectMeta(name="p", namespace="default", uid="p", resource_version=version))
-
-
-@pytest.mark.parametrize(("seen", "is_satisfied"), [("6", False), ("7", True), ("8", True)])
-def test_a_write_is_seen_with_its_version_or_a_later_one(seen: str, is_satisfied: bool) -> None:
-    cache = _Cache()
-    expectations = _expectations(cache)
-    expectations.written("me", _at("7"))
-    cache.resource_version = seen
-    assert expectations.are_satisfied("me") is is_satisfied
-    assert expectations.are_satisfied("you")
-
-
-def test_a_deletion_is_seen_when_the_pod_is_gone_or_another_one_or_being_deleted() -> None:
-    there = _at("5")
-    leaving = msgspec.structs.replace(there, metadata=msgspec.structs.replace(there.metadata, deletion_timestamp=NOW))
-    other = msgspec.structs.replace(there, metadata=msgspec.structs.replace(there.metadata, uid="other"))
-    for shown, is_satisfied in (
-        ({"default/p": there}, False),
-        ({}, True),
-        ({"default/p": leaving}, True),
-        ({"default/p": other}, True),
-    ):
-        expectations = _expectations(_Cache(objects=dict(shown)))
-        expectations.deleted("me", there)
-        assert expectations.are_satisfied("me") is is_satisfied
-
-
-def test_a_cache_that_stays_behind_for_minutes_is_no_longer_waited_for() -> None:
-    async def scenario() -> None:
-        clock = ManualClock()
-        expectations = _expectations(_Cache(), clock)
-        expectations.written("me", _at("7"))
-        await clock.advance(299)
-        assert not expectations.are_satisfied("me")
-        await clock.advance(1)
-        assert expectations.are_satisfied("me")
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(("fails_at", "succeeded", "calls"), [(None, 10, 10), (0, 0, 1), (4, 6, 7), (9, 9, 10)])

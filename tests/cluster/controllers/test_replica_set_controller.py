@@ -9,6 +9,7 @@ from koordinator.cluster.controllers.replica_set.controller import ReplicaSetCon
 from koordinator.cluster.controllers.workloads import REPLICA_SETS, ReplicaSet
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
+from koordinator.kube.object_cache import is_older
 from tests.cluster.controllers.objects import LABELS, template
 from tests.cluster.controllers.running_controllers import Cluster, asynchronous, running_controllers
 from tests.in_memory_api import ApiRequest
@@ -16,9 +17,10 @@ from tests.waiting import wait_for
 
 
 def _has_settled(cluster: Cluster, written: ReplicaSet) -> bool:
-    """Whether the controller knows of this version, and has nothing left to do."""
+    """Whether the controller knows of this version or of a later one, and has nothing left to do."""
     known = cluster.context.informers.informer(REPLICA_SETS).get(written.metadata.key)
-    return known == written and cluster.context.reconcilers.in_hand == 0
+    is_known = known is not None and not is_older(known.metadata.resource_version, written.metadata.resource_version)
+    return is_known and cluster.context.reconcilers.in_hand == 0
 
 
 @asynchronous

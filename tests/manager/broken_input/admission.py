@@ -63,7 +63,7 @@ class Admission:
             **more,
         )
         paths = [path for path in self.webhooks if resource[:-1] in path.replace("-status", "")]
-        return [answered(await self.webhooks[path].committed_response(body)) for path in paths]
+        return [answered(await self.webhooks[path].respond(body)) for path in paths]
 
     @property
     def panics(self) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from koordinator.manager.webhook.admission import AdmissionRequest, AdmissionResponse
@@ -43,6 +43,15 @@ def answered(body: bytes) -> dict[str, Any]:
     if "patch" in response:
         response["patch"] = json.loads(base64.b64decode(response["patch"]))
     return response
+
+
+def at_once(responding: Coroutine[Any, Any, bytes]) -> dict[str, Any]:
+    """The response of a webhook that waits for nothing, its patch decoded."""
+    try:
+        responding.send(None)
+    except StopIteration as end:
+        return answered(end.value)
+    raise AssertionError("the webhook waits for something")
 
 
 class Handler:

@@ -14,7 +14,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import MUTATE, StepTimer, WebhookMetrics
-from tests.manager.webhook.reviews import Handler, answered, review
+from tests.manager.webhook.reviews import Handler, at_once, review
 
 QUOTAS = {"group": "scheduling.sigs.k8s.io", "version": "v1alpha1", "resource": "elasticquotas"}
 
@@ -28,7 +28,7 @@ def raising(error: Exception) -> Any:
 
 def reviewed(path: str, respond: Any, body: bytes, metrics: Metrics | None = None) -> dict[str, Any]:
     webhook = Webhook(Handler(path, respond), WebhookMetrics(metrics or Metrics()), ManualClock())
-    return answered(webhook.respond(body))
+    return at_once(webhook.respond(body))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_response_that_cannot_be_written_is_an_error_as_well() -> None:
 
 def test_what_cannot_be_read_is_refused_without_asking_the_handler() -> None:
     handler = Handler("/mutate-pod", lambda _: ALLOWED)
-    response = answered(Webhook(handler, WebhookMetrics(Metrics()), ManualClock()).respond(b"{"))
+    response = at_once(Webhook(handler, WebhookMetrics(Metrics()), ManualClock()).respond(b"{"))
     assert not response["allowed"]
     assert response["status"]["code"] == 400
     assert handler.requests == []

@@ -186,6 +186,22 @@ def test_a_node_that_is_full_offers_nothing() -> None:
     assert batch_of(values(plan)) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("raw", "cpu"),
+    [
+        ('{"cpu": "80", "memory": "120G"}', 12_000),
+        ('{"cpu": "80"}', 12_000),
+        ('{"cpu": "200"}', 25_000),
+        ("no JSON", 25_000),
+    ],
+)
+def test_amplified_cpu_is_not_there_for_batch(raw: str, cpu: int) -> None:
+    """The kubelet reserves 20 CPUs, of which 7 are those of the system's usage."""
+    node = a_node(("100", "120G"), ("160", "120G"), annotations={"node.koordinator.sh/raw-allocatable": raw})
+
+    assert batch_of(values(decided(a_snapshot(node, PODS, a_metric(USAGE)), policy()))) == (cpu, 33 * GIGA)
+
+
 def test_a_reservation_that_cannot_be_read_reserves_nothing_and_is_named() -> None:
     plan = decided(a_snapshot(reserving(reservedCPUs="0-x"), PODS, a_metric(USAGE)), policy())
 

@@ -23,6 +23,7 @@ POLICY: Final = CapacityPolicy(enable=True)
 RECENTLY: Final = NOW - timedelta(seconds=60)
 WHOLE: Final = (ExplainedAmount(resource=BATCH_CPU), ExplainedAmount(resource=BATCH_MEMORY))
 GIGA: Final = 10**9
+FIELDS: Final = ("capacity", "allocatable", "available")
 
 
 def plan(*zones: tuple[int, int]) -> Plan:
@@ -136,8 +137,14 @@ def test_what_others_say_of_zones_survives() -> None:
     assert after["zones"][1]["unheardOf"] == {"a": 1}
 
 
-def test_a_patch_for_zones_that_have_moved_is_refused() -> None:
-    first, second = to_document(TOPOLOGY)["zones"]
+def test_entries_that_are_there_twice_are_removed() -> None:
+    document = to_document(TOPOLOGY)
+    ours, theirs = ({"name": name, **dict.fromkeys(FIELDS, "7")} for name in (BATCH_CPU, "vendor/x"))
+    document["zones"][0]["resources"] += [ours, theirs, ours, ours, theirs]
 
-    with pytest.raises(jsonpatch.JsonPatchTestFailed):
-        jsonpatch.apply_patch({"zones": [second, first]}, list(differing(TOPOLOGY, TWO, None).operations))
+    after = written(convert(document, NodeResourceTopology), TWO)
+
+    assert [name for name, *_ in entries(after)[0]] == [
+        "cpu", BATCH_MEMORY, "memory", BATCH_CPU, "vendor/x", "vendor/x"
+    ]  # fmt: skip
+    assert entries(after)[0][3] == three(BATCH_CPU, 25_000)

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 from koordinator.api.document import Document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.ownership import Claims, adoption_patch, release_patch
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
@@ -26,7 +25,6 @@ class Adoption(Generic[O, C]):
         client: Client,
         owner_kind: Kind[O],
         child_kind: Kind[C],
-        expectations: ChildExpectations,
         *,
         finalizers: Sequence[str] = (),
     ) -> None:
@@ -34,7 +32,6 @@ class Adoption(Generic[O, C]):
         self._client = client
         self._owner_kind = owner_kind
         self._child_kind = child_kind
-        self._expectations = expectations
         self._finalizers = finalizers
 
     async def claim(self, owner: O, claims: Claims[C]) -> list[C]:
@@ -43,11 +40,11 @@ class Adoption(Generic[O, C]):
         if claims.adopted and await self._is_there(owner):
             for child in claims.adopted:
                 patch = adoption_patch(self._owner_kind, owner, child, self._finalizers)
-                adopted = await self._patch(owner, child, patch)
+                adopted = await self._patch(child, patch)
                 if adopted is not None:
                     owned.append(adopted)
         for child in claims.released:
-            await self._patch(owner, child, release_patch(owner, child))
+            await self._patch(child, release_patch(owner, child))
         return owned
 
     async def _is_there(self, owner: O) -> bool:
@@ -61,16 +58,14 @@ class Adoption(Generic[O, C]):
             return False
         return fresh.metadata.uid == metadata.uid and fresh.metadata.deletion_timestamp is None
 
-    async def _patch(self, owner: O, child: C, patch: Document) -> C | None:
+    async def _patch(self, child: C, patch: Document) -> C | None:
         """None if that child is gone, or if another controller has taken it."""
         metadata = child.metadata
         try:
-            patched = await self._client.patch(
+            return await self._client.patch(
                 self._child_kind, metadata.name, patch, PatchType.STRATEGIC, metadata.namespace
             )
         except ApiStatusError as error:
             if not (error.is_not_found or error.is_conflict or error.is_invalid):
                 raise
             return None
-        self._expectations.written(owner.metadata.uid, patched)
-        return patched

@@ -125,7 +125,7 @@ class OwnerEvents(Generic[C, O]):
         self._adopters = SelectorIndex("adopters", owners, selector)
         self._add = add
 
-    def follow(self, children: Informer[C], name: str, forget: Callable[[O], None]) -> None:
+    def follow(self, children: Informer[C], name: str, forget: Callable[[O], None] | None = None) -> None:
         """Register all handlers under the name of the controller; ``forget`` is called for an owner that is gone."""
         self._owners.add_handlers(
             name=name,

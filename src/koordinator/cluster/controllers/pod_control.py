@@ -12,7 +12,6 @@ from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.controllers.adoption import Adoption
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.ownership import Claims, controller_reference
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
@@ -27,14 +26,13 @@ _TERMINATING: Final = "NamespaceTerminating"
 
 
 class PodControl(Generic[O]):
-    """For owners of one kind. What it writes is expected to appear in the cache of the pods."""
+    """For owners of one kind."""
 
     def __init__(
         self,
         client: Client,
         kind: Kind[O],
         recorder: EventRecorder,
-        expectations: ChildExpectations,
         *,
         finalizers: Sequence[str] = (),
     ) -> None:
@@ -42,8 +40,7 @@ class PodControl(Generic[O]):
         self._client = client
         self._kind = kind
         self._recorder = recorder
-        self._expectations = expectations
-        self._adoption = Adoption(client, kind, PODS, expectations, finalizers=finalizers)
+        self._adoption = Adoption(client, kind, PODS, finalizers=finalizers)
 
     async def create(self, owner: O, body: Document) -> Pod:
         """Create ``body``, such as ``pod_of`` makes it. Raises KubeError; the event is recorded then, too."""
@@ -54,7 +51,6 @@ class PodControl(Generic[O]):
             if not is_namespace_terminating(error):
                 self._warn(owner, "FailedCreate", f"Error creating: {_text(error)}")
             raise
-        self._expectations.written(metadata.uid, pod)
         self._record(owner, "SuccessfulCreate", "Create", f"Created pod: {pod.metadata.name}", pod)
         return pod
 
@@ -68,9 +64,7 @@ class PodControl(Generic[O]):
             if not (error.is_not_found or error.is_conflict):
                 self._warn(owner, "FailedDelete", f"Error deleting: {_text(error)}")
                 raise
-            self._expectations.deleted(owner.metadata.uid, pod)
             return
-        self._expectations.deleted(owner.metadata.uid, pod)
         self._record(owner, "SuccessfulDelete", "Delete", f"Deleted pod: {metadata.name}", pod)
 
     async def claim(self, owner: O, claims: Claims[Pod]) -> list[Pod]:

@@ -11,7 +11,6 @@ from koordinator.api.document import Document, same
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, controller_of
 from koordinator.cluster.controllers.adoption import Adoption
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.ownership import CONTROLLER_INDEX, by_controller, candidates, claim
 from koordinator.cluster.controllers.revision_history import (
@@ -49,16 +48,7 @@ class RevisionControl(Generic[O]):
         self._kind = kind
         self._hash_label = hash_label
         self._revisions = context.informers.informer(CONTROLLER_REVISIONS, indexes={CONTROLLER_INDEX: by_controller})
-        self._expectations = ChildExpectations(self._revisions, context.clock)
-        self._adoption = Adoption(context.client, kind, CONTROLLER_REVISIONS, self._expectations)
-
-    def are_seen(self, owner_uid: str) -> bool:
-        """Whether the cache shows all that was written for this owner."""
-        return self._expectations.are_satisfied(owner_uid)
-
-    def forget(self, owner_uid: str) -> None:
-        """The owner is gone."""
-        self._expectations.forget(owner_uid)
+        self._adoption = Adoption(context.client, kind, CONTROLLER_REVISIONS)
 
     async def current(self, owner: O, selector: CompiledSelector, template: Document, collisions: int) -> Revisions:
         """See to it that there is a revision of ``template`` and that its number is the highest. Raises KubeError."""
@@ -69,10 +59,10 @@ class RevisionControl(Generic[O]):
             return Revisions(created, history, collisions)
         current = history.current
         if current.revision < history.number:
-            current = await self._renumber(owner, current, history.number)
+            current = await self._renumber(current, history.number)
         return Revisions(current, history, collisions)
 
-    async def delete_surplus(self, owner: O, history: History, in_use: Collection[str], limit: int) -> None:
+    async def delete_surplus(self, history: History, in_use: Collection[str], limit: int) -> None:
         """Delete the oldest revisions beyond ``limit`` that no pod has. Raises KubeError."""
         for each in beyond_limit(history, in_use, limit):
             metadata = each.metadata
@@ -81,7 +71,6 @@ class RevisionControl(Generic[O]):
             except ApiStatusError as error:
                 if not (error.is_not_found or error.is_conflict):
                     raise
-            self._expectations.deleted(owner.metadata.uid, each)
 
     async def _create(
         self, owner: O, template: Document, number: int, collisions: int
@@ -101,7 +90,6 @@ class RevisionControl(Generic[O]):
                     raise
                 collisions += 1
             else:
-                self._expectations.written(owner.metadata.uid, created)
                 return created, collisions
 
     async def _existing(self, owner: O, body: Document) -> ControllerRevision | None:
@@ -111,11 +99,7 @@ class RevisionControl(Generic[O]):
         is_ours = reference is not None and reference.uid == owner.metadata.uid
         return found if is_ours and same(without_nulls(found.data), body["data"]) else None
 
-    async def _renumber(self, owner: O, revision: ControllerRevision, number: int) -> ControllerRevision:
+    async def _renumber(self, revision: ControllerRevision, number: int) -> ControllerRevision:
         metadata = revision.metadata
         body = {"metadata": {"uid": metadata.uid}, "revision": number}
-        written = await self._client.patch(
-            CONTROLLER_REVISIONS, metadata.name, body, PatchType.MERGE, metadata.namespace
-        )
-        self._expectations.written(owner.metadata.uid, written)
-        return written
+        return await self._client.patch(CONTROLLER_REVISIONS, metadata.name, body, PatchType.MERGE, metadata.namespace)

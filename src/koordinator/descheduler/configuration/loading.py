@@ -277,7 +277,7 @@ def _arguments(
 def _address(text: str | None, path: str) -> ListenAddress:
     """``:port`` is every address, a bare IP has the default port. Loopback where nothing is said."""
     if text is None:
-        return ListenAddress("127.0.0.1", DEFAULT_PORT)
+        return ListenAddress("127.0.0.1", DEFAULT_PORT, path)
     if ":" not in text and text not in ("", "0"):
         text = f"{text}:{DEFAULT_PORT}"
     return parse_listen_address(path, text)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics, exponential_buckets
-from koordinator.base.said_once import SaidOnce
+from koordinator.base.said_once import Reminder, SaidOnce
 from koordinator.koordlet.agent_metrics import PREFIX
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods.states import StatesInformer
@@ -32,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 PAUSE: Final = 1.0
 """Seconds between two tries."""
-_SAID_EVERY: Final = 30.0
 _QUERY_EVERY: Final = 30.0
 _QUERY_AGAIN: Final = 3.0
 """While nothing is known of the configuration: containers start on the right CPUs only when it is."""
@@ -53,14 +51,13 @@ ConnectKubelet = Callable[[Node], Awaitable[KubeletConnection]]
 
 async def connect_when_there(states: StatesInformer, connect: ConnectKubelet, clock: Clock) -> KubeletConnection:
     """A Node says where its kubelet is once kubelet has reported: what is missing is said every half minute."""
-    said_at = -inf
+    reminder = Reminder(clock)
     while True:
         try:
             return await connect(await states.wait_for_node())
         except KubeletAddressError as error:
-            if clock.monotonic() - said_at >= _SAID_EVERY:
+            if reminder.is_due():
                 logger.warning("waiting for kubelet to report: %s", error)
-                said_at = clock.monotonic()
         await clock.sleep(PAUSE)
 
 
@@ -86,16 +83,15 @@ class KubeletFollower:
         FileError if no cgroup hierarchy is mounted.
         """
         version = detect_version(self._options.host)
-        said_at = -inf
+        reminder = Reminder(self._clock)
         while True:
             await self._query()
             layout = self._layout(version, find_kubepods(self._options.host, version))
             if layout is not None:
                 return layout
-            if self._clock.monotonic() - said_at >= _SAID_EVERY:
+            if reminder.is_due():
                 why = str(self._said) or "--disable-query-kubelet-config is set"
                 logger.warning("waiting for kubelet, which has made no cgroups yet: %s", why)
-                said_at = self._clock.monotonic()
             await self._clock.sleep(PAUSE)
 
     async def follow(self, layout: CgroupLayout) -> None:

@@ -17,7 +17,7 @@ from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
-from koordinator.base.said_once import SaidOnce
+from koordinator.base.said_once import Reminder, SaidOnce
 from koordinator.koordlet.pods.listing import PodListing
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.description import NodeTopology
@@ -30,8 +30,8 @@ from koordinator.node.kubelet import Kubelet, KubeletConfiguration
 logger = logging.getLogger(__name__)
 
 _POLL: Final = 0.1
-_SAID_EVERY: Final = 30.0
-"""Seconds."""
+_LONG: Final = 30.0
+"""Seconds after which it is said what is waited for."""
 
 T = TypeVar("T")
 
@@ -159,13 +159,13 @@ class StatesInformer:
 
     async def wait_for_node(self) -> Node:
         """The Node object, once it is there; what is missing is said every half minute."""
-        while True:
-            for _ in range(round(_SAID_EVERY / _POLL)):
-                node = self.node
-                if node is not None:
-                    return node
-                await self._clock.sleep(_POLL)
-            logger.warning("waiting for node %s: %s", self._name, "; ".join(self._informers.not_synced) or "not found")
+        reminder = Reminder(self._clock, after=_LONG)
+        while (node := self.node) is None:
+            if reminder.is_due():
+                missing = "; ".join(self._informers.not_synced) or "not found"
+                logger.warning("waiting for node %s: %s", self._name, missing)
+            await self._clock.sleep(_POLL)
+        return node
 
     async def sync_pods(self, kubelet: Kubelet, listing: PodListing) -> None:
         """Query the kubelet once. An error, and a response without any pod, leave the pods as they were."""

@@ -47,8 +47,6 @@ class NodeObject:
     def __init__(self, client: Client, kind: Kind[Any]) -> None:
         self._client = client
         self._kind = kind
-        self._written: tuple[str, Document] | None = None
-        """The version that was last written over, and with what: it is seen in the cache a moment later only."""
 
     async def create(self, document: Document) -> None:
         """Errors are those of the API server, here and below."""
@@ -62,8 +60,7 @@ class NodeObject:
 
     async def patch(self, present: ObjectMeta, patch: Document | None) -> None:
         """Merge the patch into the object, if there is anything to change in this version of it."""
-        written = present.resource_version, patch
-        if patch is None or written == self._written:
+        if patch is None:
             return
         metadata = patch.get("metadata", {})
         names = [name for part in ("annotations", "labels") for name in metadata.get(part, {})]
@@ -75,5 +72,3 @@ class NodeObject:
             if not (error.is_conflict or error.is_not_found):
                 raise
             logger.debug("the %s has changed meanwhile: %s", self._kind.name, error)
-        else:
-            self._written = present.resource_version, patch

@@ -15,7 +15,6 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, NodeMetricSpec
 from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.kube.errors import ApiStatusError, KubeError
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext, Outcomes
 from koordinator.model.patch.difference import merge_difference
@@ -26,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 _WORKERS: Final = 4
-_PAUSE: Final = 1.0
-"""Seconds until the cache is read again after a write that it does not show yet."""
 _POLICY_PART: Final = "getNodeMetricCollectPolicy"
 _PARTS: Final = (
     node_slo.RESOURCE_THRESHOLD_PART,
@@ -56,7 +53,6 @@ class NodePolicyController(Generic[T]):
         )
         self._nodes = context.informers.informer(NODES)
         self._objects = context.informers.informer(self.kind, absent_is_empty=True)
-        self._expectations = Expectations(context.clock)
         self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
@@ -74,7 +70,7 @@ class NodePolicyController(Generic[T]):
             name=self.name,
             on_add=lambda found, _: add(found.metadata.name),
             on_update=lambda old, new: add(new.metadata.name) if _rewritten(old, new) else None,
-            on_delete=self._gone,
+            on_delete=lambda found: add(found.metadata.name),
         )
         source.listen(self._reconciler.add_all)
 
@@ -95,14 +91,8 @@ class NodePolicyController(Generic[T]):
         names = {node.metadata.name for node in self._nodes.list()}
         return sorted(names | {found.metadata.name for found in self._objects.list()})
 
-    def _gone(self, found: T) -> None:
-        self._expectations.forget(found.metadata.name)
-        self._reconciler.add(found.metadata.name)
-
     async def _reconcile(self, name: str) -> float | None:
         node, stored = self._nodes.get(name), self._objects.get(name)
-        if not self._expectations.are_satisfied(name, stored):
-            return _PAUSE
         if node is None:
             if stored is not None:
                 await self._write("delete", self._delete(stored.metadata))
@@ -131,12 +121,11 @@ class NodePolicyController(Generic[T]):
     async def _create(self, name: str, spec: dict[str, Any]) -> None:
         kind = self.kind
         document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-        self._expectations.expect(name, await self._client.create(kind, document))
+        await self._client.create(kind, document)
 
     async def _patch(self, stored: T, spec: dict[str, Any]) -> None:
         patch = {"spec": merge_difference(to_document(stored).get("spec", {}), spec)}
-        name = stored.metadata.name
-        self._expectations.expect(name, await self._client.patch(self.kind, name, patch, PatchType.MERGE))
+        await self._client.patch(self.kind, stored.metadata.name, patch, PatchType.MERGE)
 
     async def _delete(self, metadata: ObjectMeta) -> None:
         await self._client.delete(self.kind, metadata.name, uid=metadata.uid)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, Kind
+from koordinator.api.meta import Object
 from koordinator.api.node import Node
-from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.kube.errors import KubeError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.features import ENABLE_SYNC_GPU_SHARED_RESOURCE
@@ -19,14 +21,19 @@ from koordinator.manager.node_resource.explanations import Explanations, NodeExp
 from koordinator.manager.node_resource.metrics import NodeResourceMetrics
 from koordinator.manager.node_resource.snapshot_lister import SnapshotLister, StoredNode
 from koordinator.model.overcommit.abnormality import ConditionChange, NodeHealth, remembered
-from koordinator.model.overcommit.node_diff import LastWrites, PlanDiff, diff_plan
+from koordinator.model.overcommit.node_diff import LastWrites, NodeDiff, PlanDiff, ZoneDiff, diff_plan
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import PLUGINS, Policies, node_policies
 
 logger = logging.getLogger(__name__)
 
-_WORKERS: Final = 4
+T = TypeVar("T", bound=Object)
+_WORKERS: Final = 16
+"""A write that hangs, such as for a slow webhook, holds one of them for a minute."""
 _LEAST_PAUSE: Final = 1.0
+_DEADLINE: Final = 150.0
+"""Two requests one after the other, each of which a client gives up after a minute."""
+_VERSION: Final = "/metadata/resourceVersion"
 _ABNORMAL: Final = "ColocationAbnormal"
 _NORMAL: Final = "ColocationNormal"
 _ACTION: Final = "CheckNode"
@@ -40,8 +47,6 @@ class _Record:
     """A node that is created again under the same name has another."""
     last: LastWrites = field(default_factory=LastWrites)
     health: NodeHealth | None = None
-    announced: str | None = None
-    """The reason of the condition that was written last, empty for none; None: nothing has been written yet."""
     decided: tuple[NodeSnapshot, Policies, datetime] | None = None
     """What the last plan was made from."""
 
@@ -61,12 +66,12 @@ class NodeResourceController:
         self._metrics = NodeResourceMetrics(context.metrics, self.explanations)
         self._recorder = context.events.recorder(self.name)
         self._records: dict[str, _Record] = {}
-        self._expectations = Expectations(context.clock)
         self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
             lambda: self._nodes.names(),
             workers=_WORKERS,
+            deadline=_DEADLINE,
         )
         self._nodes = SnapshotLister(
             context.informers,
@@ -101,18 +106,14 @@ class NodeResourceController:
             return None
         if not self._source.current.colocation.available:
             return None
-        if not self._expectations.are_satisfied(name, stored.node):
-            return _LEAST_PAUSE
         now, record = self._clock.now(), self._record(stored.node)
         policies = node_policies(self._source.current, stored.node, self._plugins)
         snapshot = replace(stored.facts, health=record.health or remembered(stored.node, now))
         plan = decide(snapshot, policies, now)
         record.decided, record.health = (snapshot, policies, now), plan.health
-        if plan.health is None:
-            record.announced = None
         diff = diff_plan(stored.node, stored.topology, plan, policies.capacity, now, record.last)
         self._explain(stored, plan, diff, policies, now)
-        await self._write(stored.node, diff, record, now)
+        await self._write(stored, diff, record, now)
         return None if plan.recheck_at is None else max((plan.recheck_at - now).total_seconds(), _LEAST_PAUSE)
 
     def _record(self, node: Node) -> _Record:
@@ -122,55 +123,79 @@ class NodeResourceController:
             record = self._records[name] = _Record(uid)
         return record
 
-    async def _write(self, node: Node, diff: PlanDiff, record: _Record, now: datetime) -> None:
-        name = node.metadata.name
-        if diff.zones.operations:
-            operations = list(diff.zones.operations)
+    async def _write(self, stored: StoredNode, diff: PlanDiff, record: _Record, now: datetime) -> None:
+        """Each part on its own, whatever becomes of the others. Raises the first error."""
+        parts = self._write_zones(stored.topology, diff.zones, record, now), self._write_node(stored, diff, record, now)
+        failures = [each for each in await asyncio.gather(*parts, return_exceptions=True) if each is not None]
+        for failure in failures[1:]:
+            logger.warning("node %s: %s; trying again", stored.node.metadata.name, failure)
+        if failures:
+            raise failures[0]
+
+    async def _write_zones(
+        self, topology: NodeResourceTopology | None, diff: ZoneDiff, record: _Record, now: datetime
+    ) -> None:
+        if topology is not None and diff.operations:
+            # Not a test, whose failure would be an invalid request and no conflict.
+            version = {"op": "replace", "path": _VERSION, "value": topology.metadata.resource_version}
+            operations = [version, *diff.operations]
             reason = "updateNodeResourceTopology"
-            await self._send(NODE_RESOURCE_TOPOLOGIES, name, operations, PatchType.JSON, reason)
-        if diff.zones.due:
+            await self._send(NODE_RESOURCE_TOPOLOGIES, topology, operations, PatchType.JSON, reason)
+        if diff.due:
             record.last = record.last._replace(zones=now)
-        status = diff.node.status_patch()
+
+    async def _write_node(self, stored: StoredNode, diff: PlanDiff, record: _Record, now: datetime) -> None:
+        try:
+            node = await self._write_amounts(stored.node, diff.node, record, now)
+        except KubeError:
+            await self._write_condition(stored.node, diff.condition)
+            raise
+        await self._write_condition(node, diff.condition)
+
+    async def _write_amounts(self, node: Node, diff: NodeDiff, record: _Record, now: datetime) -> Node:
+        """The node as it is then."""
+        status, metadata = diff.status_patch(), diff.metadata_patch()
         if status is not None:
-            await self._send(NODES, name, status, PatchType.MERGE, "updateNodeStatus", "status")
-        if diff.node.status_due:
+            node = await self._patch_node(node, status, PatchType.MERGE, "updateNodeStatus", "status")
+        if diff.status_due:
             record.last = record.last._replace(status=now)
-        metadata = diff.node.metadata_patch()
         if metadata is not None:
-            await self._send(NODES, name, metadata, PatchType.MERGE, "patchNodeMeta")
-        if diff.condition is not None:
-            patch = diff.condition.patch
-            await self._send(NODES, name, patch, PatchType.STRATEGIC, "updateNodeCondition", "status")
-            self._announce(node, diff.condition, record)
+            node = await self._patch_node(node, metadata, PatchType.MERGE, "patchNodeMeta")
+        return node
+
+    async def _write_condition(self, node: Node, change: ConditionChange | None) -> None:
+        if change is not None:
+            await self._patch_node(node, change.patch, PatchType.STRATEGIC, "updateNodeCondition", "status")
+            self._announce(node, change)
+
+    async def _patch_node(
+        self, node: Node, patch: dict[str, Any], patch_type: PatchType, reason: str, subresource: str = ""
+    ) -> Node:
+        """The node as it is then. Raises a conflict if the node is no more what the patch was computed from."""
+        metadata = patch.get("metadata", {}) | {"resourceVersion": node.metadata.resource_version}
+        return await self._send(NODES, node, patch | {"metadata": metadata}, patch_type, reason, subresource)
 
     async def _send(
-        self, kind: Kind[Any], name: str, patch: Any, patch_type: PatchType, reason: str, subresource: str = ""
-    ) -> None:
+        self, kind: Kind[T], obj: T, patch: Any, patch_type: PatchType, reason: str, subresource: str = ""
+    ) -> T:
         try:
-            response = await self._client.patch(kind, name, patch, patch_type, subresource=subresource)
-        except KubeError as error:
+            response = await self._client.patch(kind, obj.metadata.name, patch, patch_type, subresource=subresource)
+        except KubeError:
             self._metrics.reconciled.failed(reason)
-            if isinstance(error, ApiStatusError) and error.is_not_found:
-                # It was deleted a moment ago; its event says so soon.
-                return
             raise
         self._metrics.reconciled.succeeded(reason)
-        if kind is NODES:
-            self._expectations.expect(name, response)
+        return response
 
-    def _announce(self, node: Node, change: ConditionChange, record: _Record) -> None:
-        """The condition was written: record an event, unless it was announced before and the cache does not show the
-        write yet."""
-        before = change.before if record.announced is None else record.announced
-        record.announced = change.after if record.health is not None else None
-        if before == change.after:
+    def _announce(self, node: Node, change: ConditionChange) -> None:
+        """Record an event of the condition that was written."""
+        if change.before == change.after:
             return
-        self._metrics.condition_changed(before, change.after)
+        self._metrics.condition_changed(change.before, change.after)
         regarding = reference_to(NODES, node)
         if change.after:
             self._recorder.event(regarding, "Warning", _ABNORMAL, _ACTION, f"{change.after}: {change.message}")
         else:
-            self._recorder.event(regarding, "Normal", _NORMAL, _ACTION, f"{before} is over: {change.message}")
+            self._recorder.event(regarding, "Normal", _NORMAL, _ACTION, f"{change.before} is over: {change.message}")
 
     def _explain(self, stored: StoredNode, plan: Plan, diff: PlanDiff, policies: Policies, now: datetime) -> None:
         name = stored.node.metadata.name
@@ -190,5 +215,4 @@ class NodeResourceController:
 
     def _forget(self, name: str) -> None:
         self._records.pop(name, None)
-        self._expectations.forget(name)
         self.explanations.forget(name)

@@ -17,7 +17,6 @@ from koordinator.api.kinds import RECOMMENDATIONS
 from koordinator.api.recommendation import POLICY, Recommendation
 from koordinator.base.clock import SteadyTime
 from koordinator.kube.errors import ApiStatusError, KubeError
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.recommender.checkpoints import Checkpoints
@@ -65,7 +64,6 @@ class RecommenderController:
         self._out_of_memory = OutOfMemoryWatch(context.client, self._pods, namespace, context.clock)
         self._checkpoints = Checkpoints(context.client, options, namespace, context.clock, context.metrics)
         self._history = HistoryLoader(options, context.clock, context.reconcilers, self._request_pass)
-        self._expectations = Expectations(context.clock)
         self._yielding = context.reconcilers.yielding
         self._metrics = _Metrics(context)
         self._tracked: dict[str, Tracked] = {}
@@ -199,8 +197,6 @@ class RecommenderController:
             found = tracked.recommendation
             if found.metadata.deletion_timestamp is not None:
                 continue
-            if not self._expectations.are_satisfied(found.metadata.uid, found):
-                continue
             writes = decide_writes(tracked, self._options.estimate, self._clock.now())
             if writes.status is not None:
                 await self._patch(found, writes.status, "status")
@@ -210,15 +206,13 @@ class RecommenderController:
     async def _patch(self, found: Recommendation, patch: Mapping[str, Any], subresource: str = "") -> None:
         metadata = found.metadata
         try:
-            written = await self._client.patch(
+            await self._client.patch(
                 RECOMMENDATIONS, metadata.name, patch, PatchType.MERGE, metadata.namespace, subresource=subresource
             )
         except KubeError as error:
             # The other Recommendations get theirs; this one is tried again in the next pass.
             if not (isinstance(error, ApiStatusError) and error.is_not_found):
                 logger.warning("recommender: Recommendation %s was not written: %s", metadata.key, error)
-            return
-        self._expectations.expect(metadata.uid, written)
 
     def _forget(self) -> None:
         """Forget containers that no longer have samples, once an hour."""

@@ -1,98 +1,237 @@
-"""The options of the recommender, with the defaults of Kubernetes' vertical pod autoscaler where it has the same."""
+"""The options of the recommender and their flags, ``--recommender-*``: named like those of Kubernetes' vertical pod
+autoscaler, with its defaults where it has the same."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+from urllib.parse import urlsplit
+
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.listen_address import is_loopback
+from koordinator.base.option_flags import duration, group, integer, number, text
+
+TITLE: Final = "Recommender (feature Recommender)"
+AUTO: Final = "auto"
+METRICS_API: Final = "metrics-api"
+NODE_METRIC: Final = "nodemetric"
+SOURCES: Final = (AUTO, METRICS_API, NODE_METRIC)
+_SECOND: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+_DAY: Final = timedelta(hours=24)
+_ADDRESS: Final = "recommender-prometheus-address"
+_TOKEN_FILE: Final = "recommender-prometheus-token-file"  # noqa: S105 - a flag
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """How usage is remembered."""
 
-    cpu_half_life: timedelta = timedelta(hours=24)
-    """A sample of CPU loses half of its weight in this time."""
-    memory_half_life: timedelta = timedelta(hours=24)
-    memory_interval: timedelta = timedelta(hours=24)
-    """Of each such interval, the peak of each container's memory usage is a sample."""
-    oom_bump_up_ratio: float = 1.2
-    oom_min_bump_up_bytes: int = 100 << 20
+    cpu_half_life: timedelta = duration(
+        "recommender-cpu-histogram-decay-half-life",
+        _DAY,
+        "A sample of CPU usage loses half of its weight in this time.",
+        minimum=_MINUTE,
+    )
+    memory_half_life: timedelta = duration(
+        "recommender-memory-histogram-decay-half-life",
+        _DAY,
+        "A peak of memory usage loses half of its weight in this time.",
+        minimum=_MINUTE,
+    )
+    memory_interval: timedelta = duration(
+        "recommender-memory-aggregation-interval",
+        _DAY,
+        "The peak memory usage of each such interval is one sample.",
+        minimum=_MINUTE,
+    )
+    memory_interval_count: int = integer(
+        "recommender-memory-aggregation-interval-count",
+        8,
+        "A container without samples for so many of these intervals is forgotten.",
+        minimum=1,
+    )
+    oom_bump_up_ratio: float = number(
+        "recommender-oom-bump-up-ratio",
+        1.2,
+        "A container that was killed for memory is assumed to need its usage times this.",
+        minimum=1,
+    )
+    oom_min_bump_up_bytes: int = integer(
+        "recommender-oom-min-bump-up-bytes", 100 << 20, "... and at least so many bytes more than its usage.", minimum=0
+    )
+
+
+def _percentile(kind: str, resource: str, default: float, use: str) -> float:
+    help_text = f"The percentile of the {resource} usage, from 0 to 1, from which {use} is computed."
+    return number(f"recommender-{kind}-{resource}-percentile", default, help_text, minimum=0, maximum=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceOptions:
     """How the amounts of one resource are computed: CPU in milli-cores, memory in bytes."""
 
-    pod_minimum: int
-    """The minimum of all containers of a pod together, which share it equally."""
-    step: int
-    """Amounts are rounded up to a multiple of this."""
     target_percentile: float = 0.9
     """The percentiles are fractions from 0 to 1."""
     lower_percentile: float = 0.5
     upper_percentile: float = 0.95
+    pod_minimum: int = 0
+    """The minimum of all containers of a pod together, which share it equally."""
+    step: int = 1
+    """Amounts are rounded up to a multiple of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class CPUOptions(ResourceOptions):
+    target_percentile: float = _percentile("target", "cpu", 0.9, "the recommendation")
+    lower_percentile: float = _percentile("lower", "cpu", 0.5, "its lower bound")
+    upper_percentile: float = _percentile("upper", "cpu", 0.95, "its upper bound")
+    pod_minimum: int = integer(
+        "recommender-pod-min-cpu-millicores",
+        25,
+        "The least CPU that is recommended for a pod; its containers share it equally.",
+        minimum=0,
+    )
+    step: int = integer("recommender-round-cpu-millicores", 1, "CPU is rounded up to a multiple of this.", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOptions(ResourceOptions):
+    target_percentile: float = _percentile("target", "memory", 0.9, "the recommendation")
+    lower_percentile: float = _percentile("lower", "memory", 0.5, "its lower bound")
+    upper_percentile: float = _percentile("upper", "memory", 0.95, "its upper bound")
+    pod_minimum: int = integer(
+        "recommender-pod-min-memory-mb",
+        250,
+        "The least memory that is recommended for a pod, in MiB; its containers share it equally.",
+        minimum=0,
+        unit=1 << 20,
+    )
+    step: int = integer(
+        "recommender-round-memory-bytes", 1 << 20, "Memory is rounded up to a multiple of this.", minimum=1
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateOptions:
     """How amounts are computed from the remembered usage."""
 
-    cpu: ResourceOptions = ResourceOptions(pod_minimum=25, step=1)
-    memory: ResourceOptions = ResourceOptions(pod_minimum=250 << 20, step=1 << 20)
-    margin_fraction: float = 0.15
-    confidence_interval: timedelta = timedelta(hours=24)
-    """With this much history the confidence is 1."""
-
-
-AUTO: Final = "auto"
-METRICS_API: Final = "metrics-api"
-NODE_METRIC: Final = "nodemetric"
-SOURCES: Final = (AUTO, METRICS_API, NODE_METRIC)
+    cpu: ResourceOptions = group(TITLE, CPUOptions)
+    memory: ResourceOptions = group(TITLE, MemoryOptions)
+    margin_fraction: float = number(
+        "recommender-margin-fraction",
+        0.15,
+        "The part by which a recommendation exceeds the percentile.",
+        minimum=0,
+    )
+    confidence_interval: timedelta = duration(
+        "recommender-confidence-interval",
+        _DAY,
+        "With less history than this the condition LowConfidence is True.",
+        minimum=_MINUTE,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
-    """Where the usage from before a Recommendation was created is read."""
+    """Where the usage from before a Recommendation was created is read. Raises ConfigurationError for options that
+    cannot be used together."""
 
-    prometheus_address: str = ""
-    """The URL of a Prometheus server; empty: history begins with the Recommendation."""
-    token_file: str = ""
-    """The file with the bearer token; it is read for each query, since tokens of service accounts expire."""
-    ca_file: str = ""
-    """The authority of the server's certificate; empty: those of the machine are trusted."""
-    length: timedelta = timedelta(days=8)
-    step: timedelta = timedelta(hours=1)
-    cpu_query: str = (
+    prometheus_address: str = text(
+        _ADDRESS,
+        "",
+        "The URL of a Prometheus server, from which the usage before a Recommendation was created is read; empty: "
+        "history begins with the Recommendation.",
+        placeholder="URL",
+    )
+    token_file: str = text(
+        _TOKEN_FILE,
+        "",
+        "The file with a bearer token for it, which is read for each query.",
+        placeholder="file",
+    )
+    ca_file: str = text(
+        "recommender-prometheus-ca-file",
+        "",
+        "The authority of its certificate; empty: those of the machine.",
+        placeholder="file",
+    )
+    length: timedelta = duration(
+        "recommender-history-length", timedelta(days=8), "How much history is read.", minimum=_MINUTE
+    )
+    step: timedelta = duration(
+        "recommender-history-resolution",
+        timedelta(hours=1),
+        "One sample of history for each such step.",
+        minimum=_MINUTE,
+    )
+    cpu_query: str = text(
+        "recommender-history-cpu-query",
         'rate(container_cpu_usage_seconds_total{namespace="$namespace",pod=~"$pods",container!="",container!="POD"}'
-        "[$step])"
+        "[$step])",
+        "The query for CPU usage in cores, with the labels pod and container. $namespace, $pods (a regular "
+        "expression) and $step are replaced.",
+        placeholder="PromQL",
     )
-    memory_query: str = (
+    memory_query: str = text(
+        "recommender-history-memory-query",
         "max_over_time(container_memory_working_set_bytes"
-        '{namespace="$namespace",pod=~"$pods",container!="",container!="POD"}[$step])'
+        '{namespace="$namespace",pod=~"$pods",container!="",container!="POD"}[$step])',
+        "The same for memory usage in bytes.",
+        placeholder="PromQL",
     )
+
+    def __post_init__(self) -> None:
+        url = urlsplit(self.prometheus_address)
+        if self.prometheus_address and url.scheme not in ("http", "https"):
+            allowed = "write a URL such as http://prometheus.monitoring:9090"
+            raise ConfigurationError(f"--{_ADDRESS}", self.prometheus_address, allowed)
+        if self.token_file and url.scheme == "http" and not is_loopback(url.hostname or ""):
+            allowed = f"a token is not sent in plain text: --{_ADDRESS} must begin with https://"
+            raise ConfigurationError(f"--{_TOKEN_FILE}", self.token_file, allowed)
 
 
 @dataclass(frozen=True, slots=True)
 class RecommenderOptions:
     """All options of the recommender."""
 
-    interval: timedelta = timedelta(minutes=1)
-    """How often samples are collected and recommendations are computed."""
-    source: str = AUTO
-    """One of SOURCES; AUTO is the first of the others that has samples."""
-    model: ModelOptions = ModelOptions()
-    estimate: EstimateOptions = EstimateOptions()
-    memory_interval_count: int = 8
-    """A container without samples for so many memory intervals is forgotten."""
-    checkpoint_interval: timedelta = timedelta(minutes=10)
-    """How often the model of each Recommendation is stored."""
-    min_checkpoints: int = 10
-    """So many models are stored in one pass even if that takes longer than ``checkpoints_timeout``."""
-    checkpoints_timeout: timedelta = timedelta(minutes=1)
-    history: HistoryOptions = HistoryOptions()
+    interval: timedelta = duration(
+        "recommender-interval",
+        timedelta(minutes=1),
+        "How often usage is sampled and recommendations are computed.",
+        minimum=_SECOND,
+    )
+    source: str = text(
+        "recommender-source",
+        AUTO,
+        "Where samples come from: metrics-api (metrics.k8s.io, usually served by metrics-server), nodemetric "
+        "(NodeMetrics of koordlet), or auto, the first of these that has samples.",
+        allowed=SOURCES,
+    )
+    checkpoint_interval: timedelta = duration(
+        "recommender-checkpoint-interval",
+        timedelta(minutes=10),
+        "How often the model of each Recommendation is written to its ConfigMap.",
+        minimum=_SECOND,
+    )
+    min_checkpoints: int = integer(
+        "recommender-min-checkpoints",
+        10,
+        "How many ConfigMaps are written in each pass, even if that takes longer than the timeout.",
+        minimum=1,
+    )
+    checkpoints_timeout: timedelta = duration(
+        "recommender-checkpoints-timeout",
+        timedelta(minutes=1),
+        "After this time, the remaining ConfigMaps are written in the next pass.",
+        minimum=_SECOND,
+    )
+    model: ModelOptions = group(TITLE, ModelOptions)
+    estimate: EstimateOptions = group(TITLE, EstimateOptions)
+    history: HistoryOptions = group(TITLE, HistoryOptions)
 
     @property
     def forgotten_after(self) -> timedelta:
         """A container without samples for so long is forgotten."""
-        return self.memory_interval_count * self.model.memory_interval
+        return self.model.memory_interval_count * self.model.memory_interval

@@ -6,10 +6,10 @@ A handler that fails costs its request and nothing else: the error becomes the c
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.codec import DecodeError
-from koordinator.api.kinds import ELASTIC_QUOTAS
+from koordinator.api.kinds import ELASTIC_QUOTAS, Kind
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.manager.webhook.admission import (
@@ -18,7 +18,9 @@ from koordinator.manager.webhook.admission import (
     AdmissionResponse,
     CommittingHandler,
 )
+from koordinator.manager.webhook.colocation_profile.changes import UnknownObjectError
 from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.missing_objects import MissingObjects
 from koordinator.manager.webhook.review import Review, ReviewError, decode_review, encode_response
 
 logger = logging.getLogger(__name__)
@@ -30,58 +32,54 @@ _SERVER_ERROR: Final = 500
 class Webhook:
     """Responds to the AdmissionReviews that arrive at one handler's path."""
 
-    def __init__(self, handler: AdmissionHandler, metrics: WebhookMetrics, clock: Clock) -> None:
+    def __init__(
+        self, handler: AdmissionHandler, metrics: WebhookMetrics, clock: Clock, missing: MissingObjects | None = None
+    ) -> None:
+        """``missing`` reads what the handler needs and does not know; without it such a request is refused."""
         self.path = handler.path
         self._handler = handler
         self._committing = handler if isinstance(handler, CommittingHandler) else None
         self._mutates = handler.path.startswith("/mutate")
         self._clock = clock
+        self._missing = missing
         self._metrics = metrics
         self._latency = metrics.latency.labels(handler.path)
         self._ok_requests = metrics.requests.labels(handler.path, "200")
 
-    def respond(self, body: bytes) -> bytes:
-        """The AdmissionReview with the response to the one in ``body``; never raises."""
+    async def respond(self, body: bytes) -> bytes:
+        """The AdmissionReview with the response to the one in ``body``, once what the handler has to write down is
+        written; never raises."""
         started = self._clock.monotonic()
         try:
-            return self._respond(body)
+            review = decode_review(body)
+            try:
+                response = await self._handle(review.request)
+                return encode_response(response, review.request, review.api_version)
+            except Exception as error:
+                return self._failed(error, review)
+        except ReviewError as error:
+            return self._unreadable(error)
         finally:
             self._ok_requests.inc()
             self._latency.observe(self._clock.monotonic() - started)
 
-    async def committed_response(self, body: bytes) -> bytes:
-        """As ``respond``, once what the handler has to write down is written."""
-        if self._committing is None:
-            return self.respond(body)
-        started = self._clock.monotonic()
-        try:
-            return await self._committed_response(body, self._committing)
-        finally:
-            self._ok_requests.inc()
-            self._latency.observe(self._clock.monotonic() - started)
+    async def _handle(self, request: AdmissionRequest) -> AdmissionResponse:
+        response = await self._known(request)
+        if self._committing is not None and response.allowed:
+            await self._committing.commit(request)
+        return response
 
-    def _respond(self, body: bytes) -> bytes:
-        try:
-            review = decode_review(body)
-        except ReviewError as error:
-            return self._unreadable(error)
-        try:
-            return encode_response(self._handler.handle(review.request), review.request, review.api_version)
-        except Exception as error:
-            return self._failed(error, review)
-
-    async def _committed_response(self, body: bytes, handler: CommittingHandler) -> bytes:
-        try:
-            review = decode_review(body)
-        except ReviewError as error:
-            return self._unreadable(error)
-        try:
-            response = handler.handle(review.request)
-            if response.allowed:
-                await handler.commit(review.request)
-            return encode_response(response, review.request, review.api_version)
-        except Exception as error:
-            return self._failed(error, review)
+    async def _known(self, request: AdmissionRequest) -> AdmissionResponse:
+        """The handler's response; what it does not know is read, each object once."""
+        read: set[tuple[Kind[Any], str]] = set()
+        while True:
+            try:
+                return self._handler.handle(request)
+            except UnknownObjectError as error:
+                wanted = error.kind, error.name
+                if self._missing is None or wanted in read or not await self._missing.read(*wanted):
+                    raise
+                read.add(wanted)
 
     def _unreadable(self, error: ReviewError) -> bytes:
         logger.warning("%s: a request that cannot be read: %s", self.path, error)

@@ -33,6 +33,7 @@ from koordinator.manager.webhook.certificate_files import AUTHORITY
 from koordinator.manager.webhook.certificate_writers import CertificateWriter, FileWriter, SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
 from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.missing_objects import MissingObjects
 from koordinator.manager.webhook.server import WebhookServer, listening_address
 
 _SECONDS: Final = 5.0
@@ -124,6 +125,7 @@ class Webhooks:
             port=environment.port,
             host=address,
             connections=connections,
+            missing=MissingObjects(client, clock),
         )
         self.sync = ConfigurationSync(
             client,

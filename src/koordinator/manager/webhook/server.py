@@ -17,6 +17,7 @@ from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.missing_objects import MissingObjects
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ a minute for a response."""
 _STOP_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
 _JSON: Final = "application/json"
+_PORT_FIELD: Final = "the environment variable WEBHOOK_PORT"
 
 RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -46,6 +48,7 @@ class WebhookServer:
         host: str = "",
         connections: ProgramConnections,
         limits: ServerLimits = LIMITS,
+        missing: MissingObjects | None = None,
     ) -> None:
         self._certificate = certificate
         self._clock = clock
@@ -59,7 +62,7 @@ class WebhookServer:
         self.bound_port = 0
         self.add_route("/healthz", _healthy)
         for handler in handlers:
-            self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock)), "POST")
+            self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock, missing)), "POST")
 
     def add_route(self, path: str, handler: RequestHandler, method: str = "GET") -> None:
         """Serve one more path, such as ``/elasticQuota``; call before ``start``."""
@@ -73,7 +76,7 @@ class WebhookServer:
         self._certificate.reload()
         if self._http is not None:
             return
-        listeners = await listen(self._host, self._port)
+        listeners = await listen(self._host, self._port, _PORT_FIELD)
         self.bound_port = int(listeners[0].getsockname()[1])
         runner = web.AppRunner(self._application, shutdown_timeout=_CLOSE_SECONDS)
         await runner.setup()
@@ -103,7 +106,7 @@ class WebhookServer:
         async def handle(request: web.Request) -> web.StreamResponse:
             in_flight.inc()
             try:
-                body = await webhook.committed_response(await request.read())
+                body = await webhook.respond(await request.read())
                 return web.Response(body=body, content_type=_JSON)
             finally:
                 in_flight.dec()

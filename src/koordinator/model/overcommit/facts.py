@@ -31,6 +31,7 @@ from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.model.huge_pages import huge_page_bytes, huge_page_pool, without_pool
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
 from koordinator.model.pod_requests import canonical, pod_requests
+from koordinator.model.raw_allocatable import raw_allocatable
 from koordinator.model.slo_configuration.documents import read_given, read_object
 
 _COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
@@ -71,7 +72,7 @@ class NodeFacts:
 
 
 def node_facts(node: Node) -> NodeFacts:
-    capacity, allocatable = cpu_and_memory(node.status.capacity), cpu_and_memory(node.status.allocatable)
+    capacity, allocatable = cpu_and_memory(node.status.capacity), cpu_and_memory(raw_allocatable(node))
     kept = Amounts(capacity.cpu - allocatable.cpu, capacity.memory - allocatable.memory)
     annotated, problem = NOTHING, ""
     text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)

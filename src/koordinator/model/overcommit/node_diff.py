@@ -2,8 +2,9 @@
 
 Small differences are delayed: amounts are written when one of them differs by more than a threshold, or when the last
 write is long enough ago. A patch has only what changes, so that whatever others write stays. The patch of a
-NodeResourceTopology is a JSON patch that first tests its preconditions: zones and resources are lists, which a merge
-patch would replace, with whatever others have written there since.
+NodeResourceTopology is a JSON patch, since zones and resources are lists, which a merge patch would replace with all
+that others have written there. It must be sent for the version that it was computed from alone, or what it appends to a
+list is appended again.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class ZoneDiff:
     due: str = ""
     """Why zones are due to be written, or count as written when nothing differs; empty: they are not due."""
     operations: tuple[dict[str, Any], ...] = ()
-    """A JSON patch; empty when there is nothing to write."""
+    """A JSON patch of this very version; empty when there is nothing to write."""
 
 
 class LastWrites(NamedTuple):
@@ -168,7 +169,9 @@ def _quantity(amount: ExplainedAmount) -> Quantity:
 
 
 def _is_expired(last_write: datetime | None, policy: CapacityPolicy, now: datetime) -> bool:
-    return last_write is None or now - last_write > timedelta(seconds=policy.update_time_threshold_seconds)
+    """A write that is still to come was made before the clock was set back: when that was, nobody knows."""
+    threshold = timedelta(seconds=policy.update_time_threshold_seconds)
+    return last_write is None or not last_write <= now <= last_write + threshold
 
 
 def _differing(stored: Mapping[str, Quantity], wanted: Entries) -> Entries:
@@ -214,31 +217,39 @@ def _zone_due(zone: Zone, wanted: Mapping[str, Quantity], threshold: float) -> s
 
 
 def _operations(place: int, zone: Zone, wanted: Mapping[str, Quantity]) -> list[dict[str, Any]]:
-    tests: list[dict[str, Any]] = []
-    changes: list[dict[str, Any]] = []
     root = f"/zones/{place}/resources"
-    places = {info.name: index for index, info in enumerate(zone.resources)}
+    resources, changes = _without_repeated(zone.resources, wanted, root)
+    places = {info.name: index for index, info in enumerate(resources)}
     for name, amount in wanted.items():
-        if name not in places:
-            continue
-        info, path = zone.resources[places[name]], f"{root}/{places[name]}"
-        fields = [field for field in _FIELDS if getattr(info, field) != amount]
-        if fields:
-            tests.append({"op": "test", "path": f"{path}/name", "value": name})
+        if name in places:
+            info, path = resources[places[name]], f"{root}/{places[name]}"
+            fields = [field for field in _FIELDS if getattr(info, field) != amount]
             changes += [{"op": "add", "path": f"{path}/{field}", "value": str(amount)} for field in fields]
     # From the last index to the first, so that an insertion does not shift later ones.
     missing = sorted((name for name in wanted if name not in places), reverse=True)
-    if missing and not zone.resources:
+    if missing and not resources:
         entries = [_entry(name, wanted[name]) for name in reversed(missing)]
         changes.append({"op": "add", "path": root, "value": entries})
     elif missing:
         changes += [
-            {"op": "add", "path": f"{root}/{_place_for(name, zone.resources)}", "value": _entry(name, wanted[name])}
+            {"op": "add", "path": f"{root}/{_place_for(name, resources)}", "value": _entry(name, wanted[name])}
             for name in missing
         ]
-    if not changes:
-        return []
-    return [{"op": "test", "path": f"/zones/{place}/name", "value": zone.name}, *tests, *changes]
+    return changes
+
+
+def _without_repeated(
+    resources: Sequence[ResourceInfo], wanted: Mapping[str, Quantity], root: str
+) -> tuple[list[ResourceInfo], list[dict[str, Any]]]:
+    """The entries without what has one already, as earlier versions have left it, and the operations that remove it."""
+    kept, removals, names = list[ResourceInfo](), list[dict[str, Any]](), set[str]()
+    for index, info in enumerate(resources):
+        if info.name in names and info.name in wanted:
+            removals.append({"op": "remove", "path": f"{root}/{index}"})
+        else:
+            kept.append(info)
+        names.add(info.name)
+    return kept, removals[::-1]
 
 
 def _place_for(name: str, resources: Sequence[ResourceInfo]) -> int:

@@ -65,7 +65,7 @@ class Bench:
     async def refusal(self, new: Document, old: Document | None = None, *, dry_run: bool = False) -> str:
         operation = "CREATE" if old is None else "UPDATE"
         body = review(object=new, oldObject=old, operation=operation, dryRun=dry_run)
-        response = answered(await self.webhook.committed_response(body))
+        response = answered(await self.webhook.respond(body))
         assert response["status"]["code"] == (200 if response["allowed"] else 400)
         message: str = response["status"].get("message", "")
         return message
@@ -213,7 +213,7 @@ def test_other_requests_pass() -> None:
     async def scenario() -> None:
         async with bench() as made:
             body = review(object=pod("nobody"), subResource="status", operation="UPDATE")
-            assert answered(await made.webhook.committed_response(body))["allowed"]
+            assert answered(await made.webhook.respond(body))["allowed"]
 
     run(scenario)
 
@@ -221,7 +221,7 @@ def test_other_requests_pass() -> None:
 def test_what_cannot_be_read_is_refused() -> None:
     async def scenario() -> None:
         async with bench() as made:
-            response = answered(await made.webhook.committed_response(b"{}"))
+            response = answered(await made.webhook.respond(b"{}"))
             assert (response["allowed"], response["status"]["code"]) == (False, 400)
 
     run(scenario)
@@ -231,7 +231,7 @@ def test_a_failure_that_nobody_foresaw_costs_one_request() -> None:
     async def scenario() -> None:
         async with bench() as made:
             made.failure = RuntimeError("unforeseen")
-            response = answered(await made.webhook.committed_response(review(object=pod("a"))))
+            response = answered(await made.webhook.respond(review(object=pod("a"))))
             assert (response["allowed"], response["status"]["code"]) == (False, 500)
             made.failure = None
             assert await made.refusal(pod("a")) == ""

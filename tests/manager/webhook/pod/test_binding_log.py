@@ -31,7 +31,7 @@ def test_a_dry_run_logs_and_counts_who_would_be_refused(caplog: pytest.LogCaptur
     async def scenario() -> None:
         admission = Admission(bench, Options(binding_admission=DRY_RUN))
         async with admission.informers.started(5):
-            body = await admission.webhooks["/validate-pod-binding"].committed_response(review(**BINDING))
+            body = await admission.webhooks["/validate-pod-binding"].respond(review(**BINDING))
         assert answered(body)["allowed"]
         decisions = "koord_manager_webhook_binding_admission_decisions_total"
         assert admission.metrics.registry.get_sample_value(decisions, {"decision": "dry_run"}) == 1

@@ -8,20 +8,18 @@ from koordinator.api.batch import CronJob, CronJobStatus, Job
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import CRON_JOBS, JOBS
 from koordinator.api.meta import ObjectReference, controller_of
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.cron_job.decision import Note, decide, new_job, with_active
 from koordinator.cluster.controllers.ownership import CONTROLLER_INDEX, by_controller
 from koordinator.cluster.controllers.pod_control import is_namespace_terminating
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.model.patch.difference import merge_difference
 
 _WORKERS: Final = 5
 _RECHECK_SECONDS: Final = 5.0
-"""When the caches are looked at again for the controller's own writes, if no event says before that they are there."""
+"""When an object is looked at again that has changed since the cache was read, if no event says so before."""
 
 
 class CronJobController:
@@ -35,8 +33,6 @@ class CronJobController:
         self._cron_jobs = context.informers.informer(CRON_JOBS)
         self._jobs = context.informers.informer(JOBS, indexes={CONTROLLER_INDEX: by_controller})
         self._recorder = context.events.recorder(self.name)
-        self._job_expectations = ChildExpectations(self._jobs, context.clock)
-        self._expectations = Expectations(context.clock)
         self._reconciler = context.reconcilers.make(
             self.name, self._reconcile, lambda: [each.metadata.key for each in self._cron_jobs.list()], workers=_WORKERS
         )
@@ -45,7 +41,6 @@ class CronJobController:
             name=self.name,
             on_add=lambda cron_job, _: add(cron_job.metadata.key),
             on_update=lambda _, cron_job: add(cron_job.metadata.key),
-            on_delete=self._forget,
         )
         self._jobs.add_handlers(
             name=self.name,
@@ -58,10 +53,6 @@ class CronJobController:
         """Work until cancelled."""
         await self._reconciler.run()
 
-    def _forget(self, cron_job: CronJob) -> None:
-        self._expectations.forget(cron_job.metadata.uid)
-        self._job_expectations.forget(cron_job.metadata.uid)
-
     def _seen(self, job: Job) -> None:
         owner = controller_of(job.metadata)
         if owner is not None and owner.kind == CRON_JOBS.name:
@@ -71,9 +62,6 @@ class CronJobController:
         cron_job = self._cron_jobs.get(key)
         if cron_job is None:
             return None
-        uid = cron_job.metadata.uid
-        if not (self._expectations.are_satisfied(uid, cron_job) and self._job_expectations.are_satisfied(uid)):
-            return _RECHECK_SECONDS
         try:
             return await self._sync(cron_job)
         except ApiStatusError as error:
@@ -108,7 +96,6 @@ class CronJobController:
                 self._record(cron_job, Note("FailedCreate", f"Error creating job: {error.message}", is_warning=True))
                 raise
             return await self._existing(cron_job, body)
-        self._job_expectations.written(cron_job.metadata.uid, job)
         self._record(cron_job, Note("SuccessfulCreate", f"Created job {job.metadata.name}"))
         return reference_to(JOBS, job)
 
@@ -130,7 +117,6 @@ class CronJobController:
             if not (error.is_not_found or error.is_conflict):
                 self._record(cron_job, Note("FailedDelete", f"Deleted job: {error.message}", is_warning=True))
                 raise
-        self._job_expectations.deleted(cron_job.metadata.uid, job)
         self._record(cron_job, Note("SuccessfulDelete", f"Deleted job {metadata.name}"))
 
     async def _write_status(self, cron_job: CronJob, status: CronJobStatus) -> None:
@@ -140,8 +126,7 @@ class CronJobController:
         metadata = cron_job.metadata
         body = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": patch}
         name, namespace = metadata.name, metadata.namespace
-        written = await self._client.patch(CRON_JOBS, name, body, PatchType.MERGE, namespace, subresource="status")
-        self._expectations.expect(metadata.uid, written)
+        await self._client.patch(CRON_JOBS, name, body, PatchType.MERGE, namespace, subresource="status")
 
     def _record(self, cron_job: CronJob, note: Note) -> None:
         regarding = reference_to(CRON_JOBS, cron_job)

@@ -11,7 +11,6 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.daemon_set.new_pod import fitness_of, new_pod
 from koordinator.cluster.controllers.daemon_set.pod_plan import (
@@ -48,8 +47,6 @@ from koordinator.model.label_selector import CompiledSelector
 logger = logging.getLogger(__name__)
 
 _WORKERS: Final = 2
-_RECHECK_SECONDS: Final = 5.0
-"""When the caches are looked at again for the controller's own writes, if no event says before that they are there."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 
 
@@ -87,8 +84,7 @@ class DaemonSetController:
         self._daemon_sets = context.informers.informer(DAEMON_SETS)
         self._pods = context.informers.informer(PODS, indexes={CONTROLLER_INDEX: by_controller})
         self._recorder = context.events.recorder(self.name)
-        self._expectations = ChildExpectations(self._pods, context.clock)
-        self._pod_control = PodControl(context.client, DAEMON_SETS, self._recorder, self._expectations)
+        self._pod_control = PodControl(context.client, DAEMON_SETS, self._recorder)
         self._revisions: RevisionControl[DaemonSet] = RevisionControl(context, DAEMON_SETS, REVISION_HASH)
         self._pauses = FailurePauses()
         self._reconciler = context.reconcilers.make(
@@ -116,19 +112,13 @@ class DaemonSetController:
         await self._reconciler.run()
 
     def _forget(self, daemon_set: DaemonSet) -> None:
-        uid = daemon_set.metadata.uid
-        self._expectations.forget(uid)
-        self._revisions.forget(uid)
-        self._pauses.forget(uid)
+        self._pauses.forget(daemon_set.metadata.uid)
 
     async def _reconcile(self, key: str) -> float | None:
         daemon_set = self._daemon_sets.get(key)
         # Of one that is being deleted, the revisions may be gone already.
         if daemon_set is None or daemon_set.metadata.deletion_timestamp is not None:
             return None
-        uid = daemon_set.metadata.uid
-        if not (self._expectations.are_satisfied(uid) and self._revisions.are_seen(uid)):
-            return _RECHECK_SECONDS
         try:
             fits = fitness_of(daemon_set)
         except DecodeError as error:
@@ -190,7 +180,7 @@ class DaemonSetController:
         old = revisions.history.old
         in_use = {each.metadata.name for each in old if each.metadata.labels.get(REVISION_HASH) in hashes}
         limit = daemon_set.spec.revision_history_limit
-        await self._revisions.delete_surplus(daemon_set, revisions.history, in_use, 10 if limit is None else limit)
+        await self._revisions.delete_surplus(revisions.history, in_use, 10 if limit is None else limit)
 
     async def _write_status(self, state: DaemonPods, collisions: int) -> None:
         daemon_set = state.daemon_set

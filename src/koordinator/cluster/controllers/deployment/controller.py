@@ -13,7 +13,6 @@ from koordinator.api.kinds import PODS
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod, is_finished
 from koordinator.cluster.controllers.adoption import Adoption
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.deployment.plan import Plan, Situation, plan, replica_set_patch
 from koordinator.cluster.controllers.deployment.revisions import REVISION, has_template_of
@@ -43,7 +42,6 @@ from koordinator.cluster.controllers.workloads import (
 )
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.model.label_selector import CompiledSelector
 
@@ -51,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 _WORKERS: Final = 5
 _RECHECK_SECONDS: Final = 1.0
-"""When the caches are looked at again for the controller's own writes, if no event says before that they are there."""
+"""When an object is looked at again that has changed since the cache was read, if no event says so before."""
 
 
 class DeploymentController:
@@ -66,9 +64,7 @@ class DeploymentController:
         self._deployments = context.informers.informer(DEPLOYMENTS)
         self._replica_sets = context.informers.informer(REPLICA_SETS, indexes={CONTROLLER_INDEX: by_controller})
         self._pods = context.informers.informer(PODS, indexes={CONTROLLER_INDEX: by_controller})
-        self._expectations = ChildExpectations(self._replica_sets, context.clock)
-        self._own = Expectations(context.clock)
-        self._adoption = Adoption(context.client, DEPLOYMENTS, REPLICA_SETS, self._expectations)
+        self._adoption = Adoption(context.client, DEPLOYMENTS, REPLICA_SETS)
         self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
@@ -81,16 +77,12 @@ class DeploymentController:
         children: OwnerEvents[ReplicaSet, Deployment] = OwnerEvents(
             DEPLOYMENTS, self._deployments, _selector, self._reconciler.add
         )
-        children.follow(self._replica_sets, self.name, self._forget)
+        children.follow(self._replica_sets, self.name)
         self._pods.add_handlers(name=self.name, on_delete=self._pod_is_gone)
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._reconciler.run()
-
-    def _forget(self, deployment: Deployment) -> None:
-        self._expectations.forget(deployment.metadata.uid)
-        self._own.forget(deployment.metadata.key)
 
     def _pod_is_gone(self, pod: Pod) -> None:
         """A Deployment that is recreated waits for the last of its old pods."""
@@ -105,9 +97,6 @@ class DeploymentController:
         deployment = self._deployments.get(key)
         if deployment is None:
             return None
-        uid = deployment.metadata.uid
-        if not self._expectations.are_satisfied(uid) or not self._own.are_satisfied(key, deployment):
-            return _RECHECK_SECONDS
         found = claim(deployment, candidates(self._replica_sets, deployment), _selector(deployment))
         replica_sets = await self._adoption.claim(deployment, found)
         occupied = [each.metadata.uid for each in replica_sets if self._has_pods(each)]
@@ -130,7 +119,7 @@ class DeploymentController:
         for before, after in made.changed:
             await self._change(deployment, before, after)
         for replica_set in made.deleted:
-            await self._delete(deployment, replica_set)
+            await self._delete(replica_set)
         if made.revision:
             await self._annotate(deployment, {REVISION: made.revision})
         await self._write_status(deployment, made.status)
@@ -147,7 +136,6 @@ class DeploymentController:
                 return False
             await self._report_failure(deployment, metadata.name, error)
             raise
-        self._expectations.written(deployment.metadata.uid, created)
         if replica_set.wanted > 0:
             self._record_scaling(deployment, created, 0, replica_set.wanted)
         return True
@@ -158,7 +146,6 @@ class DeploymentController:
         found = await self._client.get(REPLICA_SETS, name, deployment.metadata.namespace)
         owner = controller_of(found.metadata)
         if owner is not None and owner.uid == deployment.metadata.uid and has_template_of(found, deployment):
-            self._expectations.written(deployment.metadata.uid, found)
             return True
         status = deployment.status
         collisions = (status.collision_count or 0) + 1
@@ -179,11 +166,10 @@ class DeploymentController:
             return
         metadata = before.metadata
         written = await self._client.patch(REPLICA_SETS, metadata.name, body, PatchType.MERGE, metadata.namespace)
-        self._expectations.written(deployment.metadata.uid, written)
         if before.wanted != after.wanted:
             self._record_scaling(deployment, written, before.wanted, after.wanted)
 
-    async def _delete(self, deployment: Deployment, replica_set: ReplicaSet) -> None:
+    async def _delete(self, replica_set: ReplicaSet) -> None:
         metadata = replica_set.metadata
         try:
             await self._client.delete(
@@ -196,7 +182,6 @@ class DeploymentController:
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise
-        self._expectations.deleted(deployment.metadata.uid, replica_set)
 
     def _record_scaling(self, deployment: Deployment, replica_set: ReplicaSet, before: int, after: int) -> None:
         way = "up" if after > before else "down"
@@ -205,21 +190,17 @@ class DeploymentController:
         self._recorder.event(regarding, "Normal", "ScalingReplicaSet", "ScalingReplicaSet", note, related=related)
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus) -> None:
-        written = await write_status(self._client, DEPLOYMENTS, deployment, deployment.status, status)
-        if written is not None:
-            self._own.expect(deployment.metadata.key, written)
+        await write_status(self._client, DEPLOYMENTS, deployment, deployment.status, status)
 
     async def _annotate(self, deployment: Deployment, annotations: Document) -> None:
         metadata = deployment.metadata
         body = {"metadata": {"uid": metadata.uid, "annotations": annotations}}
         try:
-            written = await self._client.patch(DEPLOYMENTS, metadata.name, body, PatchType.MERGE, metadata.namespace)
+            await self._client.patch(DEPLOYMENTS, metadata.name, body, PatchType.MERGE, metadata.namespace)
         except ApiStatusError as error:
             # Deleted in the meantime, and perhaps created again, which is another Deployment.
             if not (error.is_not_found or error.is_conflict):
                 raise
-            return
-        self._own.expect(metadata.key, written)
 
 
 def _selector(deployment: Deployment) -> CompiledSelector:

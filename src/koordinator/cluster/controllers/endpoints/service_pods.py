@@ -23,7 +23,7 @@ class ServicePods:
         self._pods = LabelledPods(context.informers)
         self._selecting = SelectorIndex(f"pods of {name}", self.services, _selector)
 
-    def follow(self, add: Callable[[str], None], gone: Callable[[Service], None]) -> None:
+    def follow(self, add: Callable[[str], None], gone: Callable[[Service], None] | None = None) -> None:
         """``add`` is called with the key of each Service whose list of pods may have changed."""
         self.services.add_handlers(
             name=self._name,

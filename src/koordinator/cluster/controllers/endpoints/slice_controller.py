@@ -9,7 +9,6 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import NODES
 from koordinator.api.meta import controller_of
 from koordinator.api.node import Node
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.endpoints.pod_endpoints import service_labels
 from koordinator.cluster.controllers.endpoints.service_pods import ServicePods
@@ -26,7 +25,7 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 _OF_SERVICE: Final = "service"
 _WORKERS: Final = 5
 _RECHECK_SECONDS: Final = 5.0
-"""When the cache is looked at again for the controller's own writes, if no event says before that they are there."""
+"""When an object is looked at again that has changed since the cache was read, if no event says so before."""
 
 
 class EndpointSliceController:
@@ -39,14 +38,13 @@ class EndpointSliceController:
         self._found = ServicePods(context, self.name)
         self._nodes = context.informers.informer(NODES)
         self._slices = context.informers.informer(ENDPOINT_SLICES, indexes={_OF_SERVICE: _service_of})
-        self._expectations = ChildExpectations(self._slices, context.clock)
         self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
             lambda: [each.metadata.key for each in self._found.services.list()],
             workers=_WORKERS,
         )
-        self._found.follow(self._reconciler.add, lambda service: self._expectations.forget(service.metadata.uid))
+        self._found.follow(self._reconciler.add)
         self._slices.add_handlers(
             name=self.name,
             on_add=lambda each, _: self._changed(each),
@@ -71,8 +69,6 @@ class EndpointSliceController:
         service = self._found.services.get(key)
         if service is None or not service.lists_pods or service.metadata.deletion_timestamp is not None:
             return None
-        if not self._expectations.are_satisfied(service.metadata.uid):
-            return _RECHECK_SECONDS
         existing = [
             each for each in self._slices.by_index(_OF_SERVICE, key) if each.metadata.deletion_timestamp is None
         ]
@@ -87,7 +83,7 @@ class EndpointSliceController:
             for content in plan.create:
                 await self._create(service, content)
             for each in plan.delete:
-                await self._delete(service, each)
+                await self._delete(each)
         except ApiStatusError as error:
             if not (error.is_conflict or error.is_not_found):
                 raise
@@ -103,8 +99,7 @@ class EndpointSliceController:
         metadata = service.metadata
         head = {"generateName": f"{metadata.name}-", **_marks(service)}
         body = {"metadata": head, "addressType": content.address_type, **_body(content)}
-        written = await self._client.create(ENDPOINT_SLICES, body, metadata.namespace)
-        self._expectations.written(metadata.uid, written)
+        await self._client.create(ENDPOINT_SLICES, body, metadata.namespace)
 
     async def _write(self, service: Service, found: EndpointSlice, body: Document) -> None:
         """Write a slice unless someone else has; labels that it should not have go."""
@@ -112,13 +107,11 @@ class EndpointSliceController:
         marks = _marks(service)
         marks["labels"] = dict.fromkeys(metadata.labels) | marks["labels"]
         patch = {"metadata": {"resourceVersion": metadata.resource_version, **marks}, **body}
-        written = await self._client.patch(ENDPOINT_SLICES, metadata.name, patch, PatchType.MERGE, metadata.namespace)
-        self._expectations.written(service.metadata.uid, written)
+        await self._client.patch(ENDPOINT_SLICES, metadata.name, patch, PatchType.MERGE, metadata.namespace)
 
-    async def _delete(self, service: Service, found: EndpointSlice) -> None:
+    async def _delete(self, found: EndpointSlice) -> None:
         metadata = found.metadata
         await self._client.delete(ENDPOINT_SLICES, metadata.name, metadata.namespace, uid=metadata.uid)
-        self._expectations.deleted(service.metadata.uid, found)
 
 
 def _body(content: SliceContent) -> Document:

@@ -11,7 +11,6 @@ from koordinator.api.batch import Job, JobCondition, JobStatus, finished_conditi
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import JOBS, PODS
 from koordinator.api.pod import Pod
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.job.assessment import Assessment, assess, seconds_to_deadline
 from koordinator.cluster.controllers.job.backoff import Backoff
@@ -30,7 +29,6 @@ from koordinator.cluster.controllers.ownership import (
 from koordinator.cluster.controllers.pod_control import PodControl, first_failure, is_namespace_terminating, slow_start
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.patch.difference import merge_difference
@@ -40,7 +38,7 @@ logger = logging.getLogger(__name__)
 MANAGED_BY: Final = "kubernetes.io/job-controller"
 _WORKERS: Final = 5
 _RECHECK_SECONDS: Final = 5.0
-"""When the caches are looked at again for the controller's own writes, if no event says before that they are there."""
+"""When an object is looked at again that has changed since the cache was read, if no event says so before."""
 
 
 def is_ours(job: Job) -> bool:
@@ -63,11 +61,7 @@ class JobController:
         self._jobs = context.informers.informer(JOBS)
         self._pods = context.informers.informer(PODS, indexes={CONTROLLER_INDEX: by_controller})
         self._recorder = context.events.recorder(self.name)
-        self._pod_expectations = ChildExpectations(self._pods, context.clock)
-        self._expectations = Expectations(context.clock)
-        self._pod_control = PodControl(
-            context.client, JOBS, self._recorder, self._pod_expectations, finalizers=(TRACKING_FINALIZER,)
-        )
+        self._pod_control = PodControl(context.client, JOBS, self._recorder, finalizers=(TRACKING_FINALIZER,))
         self._backoffs: dict[str, Backoff] = {}
         """By the UID of the Job."""
         self._reconciler = context.reconcilers.make(
@@ -81,10 +75,7 @@ class JobController:
         await self._reconciler.run()
 
     def _forget(self, job: Job) -> None:
-        uid = job.metadata.uid
-        self._expectations.forget(uid)
-        self._pod_expectations.forget(uid)
-        self._backoffs.pop(uid, None)
+        self._backoffs.pop(job.metadata.uid, None)
 
     async def _reconcile(self, key: str) -> float | None:
         job = self._jobs.get(key)
@@ -93,10 +84,6 @@ class JobController:
         if finished_condition(job) is not None:
             self._forget(job)
             return None
-        uid = job.metadata.uid
-        # Pods that lag behind the status would be counted again.
-        if not (self._expectations.are_satisfied(uid, job) and self._pod_expectations.are_satisfied(uid)):
-            return _RECHECK_SECONDS
         try:
             return await self._sync(job)
         except ApiStatusError as error:
@@ -151,26 +138,24 @@ class JobController:
 
     async def _delete(self, job: Job, pod: Pod, *, counts: bool) -> None:
         if not counts:
-            await self._remove_finalizer(job, pod)
+            await self._remove_finalizer(pod)
         await self._pod_control.delete(job, pod)
 
     async def _release(self, job: Job, pods: Sequence[Pod]) -> tuple[set[str], Exception | None]:
         """Remove the finalizers of pods that the status has. Returns the UIDs of those that have none now, and the
         first failure."""
-        results = await asyncio.gather(*(self._remove_finalizer(job, pod) for pod in pods), return_exceptions=True)
+        results = await asyncio.gather(*(self._remove_finalizer(pod) for pod in pods), return_exceptions=True)
         released = {pod.metadata.uid for pod, result in zip(pods, results, strict=True) if result is None}
         return released, first_failure(results)
 
-    async def _remove_finalizer(self, job: Job, pod: Pod) -> None:
+    async def _remove_finalizer(self, pod: Pod) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace
         try:
-            written = await self._client.patch(PODS, name, finalizer_removal(pod), PatchType.STRATEGIC, namespace)
+            await self._client.patch(PODS, name, finalizer_removal(pod), PatchType.STRATEGIC, namespace)
         except ApiStatusError as error:
             # A conflict is about the UID: there is another pod of that name.
             if not (error.is_not_found or error.is_conflict):
                 raise
-            return
-        self._pod_expectations.written(job.metadata.uid, written)
 
     async def _write_status(self, job: Job, status: JobStatus) -> Job:
         """Write what differs, unless the Job has changed since it was read. Returns the Job as it is now."""
@@ -180,9 +165,7 @@ class JobController:
         metadata = job.metadata
         body = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": patch}
         name, namespace = metadata.name, metadata.namespace
-        written = await self._client.patch(JOBS, name, body, PatchType.MERGE, namespace, subresource="status")
-        self._expectations.expect(metadata.uid, written)
-        return written
+        return await self._client.patch(JOBS, name, body, PatchType.MERGE, namespace, subresource="status")
 
     def _record_suspension(self, job: Job, tracking: Tracking) -> None:
         changed = tracking.suspension

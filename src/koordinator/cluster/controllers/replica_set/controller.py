@@ -13,7 +13,6 @@ from koordinator.api.kinds import PODS, Kind
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.ownership import (
     CONTROLLER_INDEX,
@@ -50,8 +49,6 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Replicated)
 
 _WORKERS: Final = 5
-_RECHECK_SECONDS: Final = 5.0
-"""When the cache is looked at again for the controller's own writes, if no event says before that they are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +73,8 @@ class _ReplicaController(Generic[R]):
         self._clock = context.clock
         self._owners = context.informers.informer(kind, indexes={CONTROLLER_INDEX: by_controller})
         self._pods = context.informers.informer(PODS, indexes={CONTROLLER_INDEX: by_controller})
-        self._expectations = ChildExpectations(self._pods, context.clock)
         recorder = context.events.recorder(traits.reporter)
-        self._pod_control = PodControl(context.client, kind, recorder, self._expectations)
+        self._pod_control = PodControl(context.client, kind, recorder)
         self._reconciler = context.reconcilers.make(
             traits.name,
             self._reconcile,
@@ -86,7 +82,7 @@ class _ReplicaController(Generic[R]):
             workers=_WORKERS,
         )
         of_pods: OwnerEvents[Pod, R] = OwnerEvents(kind, self._owners, selector, self._reconciler.add)
-        of_pods.follow(self._pods, traits.name, lambda owner: self._expectations.forget(owner.metadata.uid))
+        of_pods.follow(self._pods, traits.name)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -96,33 +92,29 @@ class _ReplicaController(Generic[R]):
         owner = self._owners.get(key)
         if owner is None:
             return None
-        # Looked at before the pods: what is satisfied now stays so, and the pods are no older.
-        is_settled = self._expectations.are_satisfied(owner.metadata.uid)
         pods = candidates(self._pods, owner)
         terminating = self._terminating(pods) if self._traits.counts_terminating else None
         claims = claim(owner, [pod for pod in pods if is_active(pod)], self._traits.selector(owner))
-        active = await self._pod_control.claim(owner, claims)
-        active = self._remaining(owner, active)
+        active: Sequence[Pod] = await self._pod_control.claim(owner, claims)
         failure: Exception | None = None
-        if is_settled and owner.metadata.deletion_timestamp is None:
+        if owner.metadata.deletion_timestamp is None:
             failure = await self._scale(owner, active)
-            active = self._remaining(owner, active)
+            active = self._remaining(active)
         now = self._clock.now()
         status = new_status(owner, Observation(active, terminating, _text(failure)), now)
         await write_status(self._client, self._traits.kind, owner, owner.status, status)
         if failure is not None:
             raise failure
-        wait = next_available_in(owner, active, now)
-        if is_settled:
-            return wait
-        return _RECHECK_SECONDS if wait is None else min(wait, _RECHECK_SECONDS)
+        return next_available_in(owner, active, now)
 
     def _terminating(self, pods: Sequence[Pod]) -> int:
         return sum(is_terminating(pod) and controller_of(pod.metadata) is not None for pod in pods)
 
-    def _remaining(self, owner: R, pods: Sequence[Pod]) -> list[Pod]:
-        """Those that this controller has not deleted: a Deployment must not take them for available ones."""
-        return [pod for pod in pods if not self._expectations.is_deleted(owner.metadata.uid, pod)]
+    def _remaining(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Those that have not been deleted meanwhile: a Deployment must not take them for available ones."""
+        now = (self._pods.get(pod.metadata.key) for pod in pods)
+        uids = {pod.metadata.uid for pod in now if pod is not None and is_active(pod)}
+        return [pod for pod in pods if pod.metadata.uid in uids]
 
     async def _scale(self, owner: R, active: Sequence[Pod]) -> Exception | None:
         """Create or delete pods until there are as many as wanted. Returns the first failure."""

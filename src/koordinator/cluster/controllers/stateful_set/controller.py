@@ -10,7 +10,6 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.controllers.adoption import Adoption
-from koordinator.cluster.controllers.child_expectations import ChildExpectations
 from koordinator.cluster.controllers.context import ControllerContext
 from koordinator.cluster.controllers.ownership import (
     CONTROLLER_INDEX,
@@ -42,8 +41,6 @@ from koordinator.model.label_selector import CompiledSelector
 
 _WORKERS: Final = 5
 _HASH: Final = "controller.kubernetes.io/hash"
-_RECHECK_SECONDS: Final = 5.0
-"""When the caches are looked at again for the controller's own writes, if no event says before that they are there."""
 
 
 class StatefulSetController:
@@ -57,31 +54,23 @@ class StatefulSetController:
         self._sets = context.informers.informer(STATEFUL_SETS)
         self._pods = context.informers.informer(PODS, indexes={CONTROLLER_INDEX: by_controller})
         self._recorder = context.events.recorder(self.name)
-        self._expectations = ChildExpectations(self._pods, context.clock)
-        self._adoption = Adoption(context.client, STATEFUL_SETS, PODS, self._expectations)
+        self._adoption = Adoption(context.client, STATEFUL_SETS, PODS)
         self._revisions: RevisionControl[StatefulSet] = RevisionControl(context, STATEFUL_SETS, _HASH)
         self._claims = ClaimControl(context)
         self._reconciler = context.reconcilers.make(
             self.name, self._reconcile, lambda: [each.metadata.key for each in self._sets.list()], workers=_WORKERS
         )
         of_pods: OwnerEvents[Pod, StatefulSet] = OwnerEvents(STATEFUL_SETS, self._sets, _selector, self._reconciler.add)
-        of_pods.follow(self._pods, self.name, self._forget)
+        of_pods.follow(self._pods, self.name)
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._reconciler.run()
 
-    def _forget(self, stateful_set: StatefulSet) -> None:
-        self._expectations.forget(stateful_set.metadata.uid)
-        self._revisions.forget(stateful_set.metadata.uid)
-
     async def _reconcile(self, key: str) -> float | None:
         stateful_set = self._sets.get(key)
         if stateful_set is None:
             return None
-        uid = stateful_set.metadata.uid
-        if not (self._expectations.are_satisfied(uid) and self._revisions.are_seen(uid)):
-            return _RECHECK_SECONDS
         selector = _selector(stateful_set)
         members = [
             pod
@@ -139,12 +128,11 @@ class StatefulSetController:
         namespace = stateful_set.metadata.namespace
         await self._claims.create(stateful_set, ordinal, lambda reason, text: self._record(stateful_set, reason, text))
         try:
-            pod = await self._client.create(PODS, new_pod(stateful_set, template, ordinal, revision), namespace)
+            await self._client.create(PODS, new_pod(stateful_set, template, ordinal, revision), namespace)
         except ApiStatusError as error:
             if not is_namespace_terminating(error):
                 self._record(stateful_set, "FailedCreate", f"Create {what} failed error: {error.message}")
             raise
-        self._expectations.written(stateful_set.metadata.uid, pod)
         self._record(stateful_set, "SuccessfulCreate", f"Create {what} successful")
 
     async def _delete(self, stateful_set: StatefulSet, pod: Pod, *, has_ended: bool) -> None:
@@ -161,7 +149,6 @@ class StatefulSetController:
             if not (error.is_not_found or error.is_conflict):
                 self._record(stateful_set, "FailedDelete", f"Delete {what} failed error: {error.message}")
                 raise
-        self._expectations.deleted(stateful_set.metadata.uid, pod)
         self._record(stateful_set, "SuccessfulDelete", f"Delete {what} successful")
 
     async def _mend(self, state: PodsOfSet) -> None:
@@ -172,8 +159,7 @@ class StatefulSetController:
             if labels and pod.metadata.deletion_timestamp is None:
                 metadata = pod.metadata
                 patch = {"metadata": {"uid": metadata.uid, "labels": labels}}
-                written = await self._client.patch(PODS, metadata.name, patch, PatchType.MERGE, metadata.namespace)
-                self._expectations.written(stateful_set.metadata.uid, written)
+                await self._client.patch(PODS, metadata.name, patch, PatchType.MERGE, metadata.namespace)
         await self._claims.see_to_owners(stateful_set, list(state.pods.items()))
 
     async def _clean_up(self, state: PodsOfSet, pods: Sequence[Pod], revisions: Revisions) -> None:
@@ -181,7 +167,7 @@ class StatefulSetController:
         old = [each for each in revisions.history.old if each.metadata.name not in in_use]
         limit = state.stateful_set.spec.revision_history_limit
         history = History(revisions.history.current, old, revisions.history.number)
-        await self._revisions.delete_surplus(state.stateful_set, history, (), 10 if limit is None else limit)
+        await self._revisions.delete_surplus(history, (), 10 if limit is None else limit)
 
     async def _write_status(self, state: PodsOfSet, collisions: int) -> None:
         stateful_set = state.stateful_set

@@ -10,8 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
 from koordinator.api.pod import Pod, ResourceList
@@ -22,6 +20,7 @@ from koordinator.descheduler.framework import Snapshot
 from koordinator.descheduler.pod_predicates import is_leaving
 from koordinator.descheduler.requests import amount
 from koordinator.model.huge_pages import huge_page_pool, without_pool
+from koordinator.model.raw_allocatable import raw_allocatable
 
 Ints = npt.NDArray[np.int64]
 NANOS_OF_MILLI: Final = 10**6
@@ -183,14 +182,7 @@ def _lack(metric: NodeMetric | None, snapshot: Snapshot, expiration: timedelta) 
 
 
 def _allocatable(node: Node, resources: Sequence[str]) -> list[int]:
-    """The annotation has what was allocatable before amplification; what it leaves out is as the status says."""
-    allocatable = node.status.allocatable
-    text = node.metadata.annotations.get(annotation_keys.RAW_ALLOCATABLE)
-    if text:
-        try:
-            allocatable = {**allocatable, **decode(text, ResourceList)}
-        except DecodeError:
-            allocatable = node.status.allocatable
+    allocatable = raw_allocatable(node)
     return [
         min(max(amount(name, allocatable[name]), 0), MOST // scale(name)) if name in allocatable else 0
         for name in resources

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from koordinator.api.annotations import RAW_ALLOCATABLE
 from koordinator.api.node import Node
-from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
 from koordinator.api.quantity import Format, Quantity
-from koordinator.koordlet.enforce.strategies.snapshot import annotation_or_none
 from koordinator.koordlet.observe.prediction.models import SYSTEM_MODEL, Peak, node_item_model
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
 from koordinator.koordlet.pods.node_pod import NodePod
+from koordinator.model.raw_allocatable import raw_allocatable
 
 POD_PREDICTOR: Final = "podReclaimablePredictor"
 PRIORITY_PREDICTOR: Final = "priorityReclaimablePredictor"
@@ -152,10 +150,8 @@ def _used_by_system_and_prod(peak_of: Callable[[str], Peak | None], margin_perce
 
 def _allocatable(node: Node) -> Amount | None:
     """Before it was amplified, where it was."""
-    # The webhook rejects what cannot be read for its author; what the Node says is nearly as good.
-    raw = annotation_or_none(node.metadata.annotations, RAW_ALLOCATABLE, ResourceList)
-    allocatable = raw if raw is not None else node.status.allocatable or None
-    if allocatable is None:
+    allocatable = raw_allocatable(node)
+    if not allocatable:
         return None
     zero = Quantity(0)
     return Amount(allocatable.get("cpu", zero).nanos, allocatable.get("memory", zero).nanos)

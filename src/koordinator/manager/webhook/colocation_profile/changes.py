@@ -6,11 +6,12 @@ The cluster state that profiles depend on comes from memory: an admission never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.core import PriorityClass
 from koordinator.api.document import Document
+from koordinator.api.kinds import PRIORITY_CLASSES, Kind
 from koordinator.base.errors import KoordinatorError
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 from koordinator.model.patch.errors import PatchError
@@ -18,6 +19,15 @@ from koordinator.model.patch.errors import PatchError
 
 class ProfileError(KoordinatorError):
     """A profile that matches an object cannot be applied to it; the object is refused."""
+
+
+class UnknownObjectError(ProfileError):
+    """The profile depends on an object that is not known, or not yet; it may be read."""
+
+    def __init__(self, kind: Kind[Any], name: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.name = name
 
 
 class ColocationCluster(Protocol):
@@ -93,9 +103,11 @@ def _set_priority_class(profile: CompiledProfile, pod_spec: Document, cluster: C
     name = profile.spec.priority_class_name
     found = cluster.priority_class(name)
     if found is None:
-        raise ProfileError(
+        raise UnknownObjectError(
+            PRIORITY_CLASSES,
+            name,
             f'PriorityClass.scheduling.k8s.io "{name}" not found, which spec.priorityClassName of the '
-            f'ClusterColocationProfile "{profile.name}" asks for'
+            f'ClusterColocationProfile "{profile.name}" asks for',
         )
     pod_spec["priorityClassName"] = name
     pod_spec["priority"] = found.value

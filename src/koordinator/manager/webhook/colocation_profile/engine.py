@@ -9,10 +9,11 @@ from typing import Final
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.document import Document
+from koordinator.api.kinds import NAMESPACES
 from koordinator.api.kubernetes_types.table import ObjectType
 from koordinator.manager.webhook.colocation_profile.changes import (
     ColocationCluster,
-    ProfileError,
+    UnknownObjectError,
     apply_patch,
     apply_profile,
 )
@@ -104,9 +105,11 @@ def _without_namespace(candidates: Sequence[CompiledProfile], namespace: str) ->
     can be used requires them."""
     for profile in candidates:
         if profile.is_usable and not profile.namespaces.empty:
-            raise ProfileError(
+            raise UnknownObjectError(
+                NAMESPACES,
+                namespace,
                 f'the labels of the namespace "{namespace}" are not known yet, which spec.namespaceSelector of the '
-                f'ClusterColocationProfile "{profile.name}" asks for: try again'
+                f'ClusterColocationProfile "{profile.name}" asks for: try again',
             )
     return [profile for profile in candidates if profile.namespaces.empty]
 

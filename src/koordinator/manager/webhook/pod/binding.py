@@ -11,6 +11,7 @@ from typing import Final
 
 from koordinator.api.labels import BINDING_ADMISSION_BYPASS
 from koordinator.api.meta import ObjectMeta
+from koordinator.base.option_flags import switch, texts
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
 
 _EVERY_NAMESPACE: Final = "*"
@@ -26,18 +27,35 @@ _REFUSAL: Final = AdmissionResponse(
 
 @dataclass(frozen=True, slots=True)
 class BindingAdmissionSettings:
-    """The parsed ``--binding-admission-…`` flags."""
+    """Who may bind which pods, by flags. A label or an annotation exempts a pod whatever its value."""
 
-    user_names: tuple[str, ...] = ()
-    """Parts of the names of users who may bind; when empty, every user may."""
-    dry_run: bool = False
-    """Bindings that would be denied are recorded and allowed."""
-    namespaces: tuple[str, ...] = ()
-    """The namespaces where the rule is enforced: none when empty, all for ``*``."""
-    excluded_namespaces: tuple[str, ...] = ("kube-system",)
-    bypass_labels: tuple[str, ...] = (BINDING_ADMISSION_BYPASS,)
-    """Label keys; a pod that has one is exempt, whatever its value."""
-    bypass_annotations: tuple[str, ...] = ()
+    user_names: tuple[str, ...] = texts(
+        "binding-admission-user-name",
+        (),
+        "Parts of the names of users who may bind pods, such as koord-scheduler; empty: everybody may (feature "
+        "BindingAdmissionWebhook).",
+    )
+    dry_run: bool = switch(
+        "binding-admission-dry-run", False, "Let everybody bind, but log and count who would be refused."
+    )
+    namespaces: tuple[str, ...] = texts(
+        "binding-admission-namespaces",
+        (),
+        "The namespaces where this is checked; * is all of them, empty is none, where everybody may bind.",
+    )
+    excluded_namespaces: tuple[str, ...] = texts(
+        "binding-admission-exclude-namespaces",
+        ("kube-system",),
+        "The namespaces where everybody may bind; they win over --binding-admission-namespaces.",
+    )
+    bypass_labels: tuple[str, ...] = texts(
+        "binding-admission-bypass-labels",
+        (BINDING_ADMISSION_BYPASS,),
+        "Pods with such a label may be bound by anybody.",
+    )
+    bypass_annotations: tuple[str, ...] = texts(
+        "binding-admission-bypass-annotations", (), "Pods with such an annotation may be bound by anybody."
+    )
 
 
 class BindingAdmissionHandler:
