@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from koordinator.api.codec import convert
+from koordinator.api.explanations import ReservationExplanation
 from koordinator.cli.explain_failure import EXPLAINED
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import ProgramEndpoint
@@ -35,7 +37,7 @@ DOCUMENT: dict[str, Any] = {
 
 def shown(**changes: Any) -> str:
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    print_reservation({**DOCUMENT, **changes}, console)
+    print_reservation(convert({**DOCUMENT, **changes}, ReservationExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -20,6 +20,7 @@ from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
 from koordinator.cli.explain_failure import ExplainError, explain_error
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.cli.session import open_session
 from koordinator.kube.connect import connected
 from koordinator.kube.errors import KubeError
 from koordinator.scheduler.configuration import SchedulerConfiguration, load_configuration
@@ -178,7 +179,8 @@ async def _configuration_of_local(data: Path, seconds: float) -> str:
         seconds=seconds,
     )
     try:
-        document = await fetch(endpoint, "/configz")
+        async with open_session() as session:
+            document = await fetch(session, endpoint, "/configz")
         return encode(document["componentconfig"]).decode()
     except (ExplainError, KeyError, TypeError):
         return ""

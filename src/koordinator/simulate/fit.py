@@ -56,12 +56,12 @@ class Fit(Change):
         }
         if pending:
             name = min(pending, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))["metadata"]["name"]
-            found = explain_pod(cluster.scheduler.sources, model["metadata"]["namespace"], name) or {}
-            message = found.get("message", "")
+            found = explain_pod(cluster.scheduler.sources, model["metadata"]["namespace"], name)
+            message = (found.message if found is not None else None) or ""
             if not self.with_preemption:
                 # That they do not preempt was set here, not by their author.
                 message = message.partition(_ABOUT_PREEMPTION)[0]
-            fit |= {"stoppedBy": message, "advice": found.get("advice", [])}
+            fit |= {"stoppedBy": message, "advice": (found.advice if found is not None else None) or []}
         for pod in pending:
             cluster.pods.causes[pod["metadata"]["uid"]] = "deleted"
             await cluster.api.remove(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
