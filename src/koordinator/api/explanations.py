@@ -154,8 +154,6 @@ class PodExplanation(Explanation, kw_only=True):
     node: str | None = None
     reservation: str | None = None
     """The Reservation that it uses."""
-    quota: str | None = None
-    """The ElasticQuota that it counts towards."""
     gang: str | None = None
     """The gang that it is a member of."""
     requests: dict[str, str] | None = None

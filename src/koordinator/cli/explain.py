@@ -37,7 +37,7 @@ from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import SECONDS, ProgramEndpoint, endpoint_of
-from koordinator.cli.explain_target import TargetKind, parse_target
+from koordinator.cli.explain_target import TargetKind, help_of_kind, parse_target
 from koordinator.cli.explain_terminal import (
     Terminal,
     ended,
@@ -51,6 +51,7 @@ from koordinator.cli.explain_terminal import (
 )
 from koordinator.cli.explanation import Explained, Sources, explain
 from koordinator.cli.output_forms import add_output, rendered
+from koordinator.kube.connect import ClientOptions
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -103,6 +104,8 @@ examples:
   koord explain pod web --scheduler http://127.0.0.1:10251
                                                after kubectl port-forward to the scheduler's pod
 
+koord explain KIND --help says more of one kind.
+
 exit status:
   0 explained                        3 there is no such object         5 the scheduler could not be queried: what is
   1 no program could be queried      4 not signed in, or not allowed     said is from the API alone
@@ -110,14 +113,32 @@ exit status:
 """
 
 
+class _HelpOfKind(argparse.Action):
+    """``koord explain gang --help`` is about gangs."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        words = getattr(namespace, "what", None) or [""]
+        if text := help_of_kind(words[0]):
+            print(text)
+        else:
+            parser.print_help()
+        parser.exit()
+
+
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register the command and its options."""
     parser = commands.add_parser(
         "explain",
+        add_help=False,
         help="say why a pod is pending or where it is, or why a node takes no pods",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "-h", "--help", action=_HelpOfKind, nargs=0, help="show this help, or that of the KIND before it"
     )
     parser.add_argument(
         "what",
@@ -163,6 +184,14 @@ def find_named_cluster(options: argparse.Namespace) -> Cluster | None:
     return find_cluster(
         ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
     )
+
+
+def needed_cluster(options: argparse.Namespace) -> tuple[Cluster, ClientOptions]:
+    """The same, with what its API is reached by. Raises ExplainError where there is none."""
+    cluster = find_named_cluster(options)
+    if cluster is None or cluster.client is None:
+        raise ExplainError("no cluster found: name one with --kubeconfig, or the folder of a koord up with --data")
+    return cluster, cluster.client
 
 
 def _add_programs(parser: argparse.ArgumentParser) -> None:
@@ -220,7 +249,7 @@ def sources_of(options: argparse.Namespace) -> Sources:
     if cluster is None and options.scheduler is None and options.descheduler is None:
         raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
-            f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
+            f"{default_data_folder()} is not the folder of a running koord up; --data names another, "
             "scheduler with --scheduler, or a cluster with --kubeconfig"
         )
     local = cluster.data if cluster is not None else None

@@ -270,7 +270,10 @@ class ObjectReader:
 async def read_from(session: Session, cluster: Cluster) -> AsyncIterator[ObjectReader]:
     """A reader while it is needed; whatever the API server refuses is raised as an ExplainError."""
     if cluster.client is None:
-        raise ExplainError(f"the API of {cluster.name} cannot be queried: there is no kubeconfig in its folder")
+        raise ExplainError(
+            f"no koord up runs on the folder {cluster.data} (koord up --data {cluster.data} starts one); --data names "
+            "another folder, --kubeconfig a cluster"
+        )
     try:
         yield ObjectReader(await session.client(cluster.client), cluster)
     except KubeError as error:

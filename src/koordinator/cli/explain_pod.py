@@ -31,6 +31,8 @@ def print_pod(document: PodExplanation, console: Console) -> None:
     if reservation := document.reservation:
         text = f"It uses the Reservation {reservation}: koord explain reservation {reservation} says what is left."
         print_text(console, escape(text), indent=2)
+    if gang := document.gang:
+        print_text(console, escape(f"It is a member of the gang {gang}: koord explain gang {gang}"), indent=2)
     _print_fitting(document, console)
     print_list(console, "What would help", document.advice or ())
     _print_retry(document.queue, console)

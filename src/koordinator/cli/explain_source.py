@@ -74,8 +74,9 @@ async def fetch(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
     address = address_of(endpoint.data, endpoint.program)
     if address is None:
         raise ExplainError(
-            f"no {endpoint.program} found: {endpoint.data} is not the folder of a running koord up; name its folder "
-            f"with --data, a {endpoint.program} with --{endpoint.program}, or a cluster with --kubeconfig"
+            f"no {endpoint.program} found: no koord up runs on the folder {endpoint.data} (koord up --data "
+            f"{endpoint.data} starts one); --data names another folder, --{endpoint.program} a {endpoint.program}, "
+            "--kubeconfig a cluster"
         )
     return await _get(session, endpoint, address, path)
 

@@ -52,7 +52,7 @@ def timeline_of(
     found = [
         *_creation(pod),
         *_admission(pod, traces),
-        *_scheduling(pod, attempts),
+        *_scheduling(pod, attempts, {event.get("reason") for event in events}),
         *_told(events, {scheduler_of(pod)} if attempts else ()),
         *_on_node(pod),
         *_measured(pod, traces.metric),
@@ -139,11 +139,13 @@ def _settings_of(profile: ClusterColocationProfile, pod: Document) -> list[str]:
     return found + [f"{name} {value}" for name, value in fields.items() if value and spec.get(name) == value]
 
 
-def _scheduling(pod: Document, attempts: Sequence[AttemptRecord]) -> Iterator[Moment]:
+def _scheduling(pod: Document, attempts: Sequence[AttemptRecord], told: Collection[Any]) -> Iterator[Moment]:
+    """The attempts that are remembered; of a pod that was placed before, the time that its condition has, unless the
+    event ``Scheduled`` tells it."""
     scheduler, node = scheduler_of(pod), (pod.get("spec") or {}).get("nodeName") or ""
     for attempt in attempts:
         yield _moment_of(attempt, scheduler, _reservation_of(pod))
-    if node and not any(attempt.result == "placed" for attempt in attempts):
+    if node and "Scheduled" not in told and not any(attempt.result == "placed" for attempt in attempts):
         for condition in _conditions(pod, "PodScheduled"):
             time = condition.get("lastTransitionTime") or ""
             yield Moment(time=time, program=scheduler, what=f"puts it on {node}", why="")
@@ -159,7 +161,9 @@ def _moment_of(attempt: AttemptRecord, scheduler: str, reservation: str) -> Mome
     what = "finds no node" if attempt.result == "unschedulable" else "fails"
     if attempt.nominated_node:
         what = f"evicts {', '.join(attempt.evicts or ())} on {attempt.nominated_node} for it"
-    return Moment(time=attempt.time, program=scheduler, what=what, why=attempt.message or "")
+    return Moment(
+        time=attempt.time, program=scheduler, what=what, why=(attempt.message or "").partition(" preemption: ")[0]
+    )
 
 
 def _reservation_of(pod: Document) -> str:

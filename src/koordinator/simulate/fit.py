@@ -23,6 +23,11 @@ _PREFIX: Final = "what-if-fit"
 _ABOUT_PREEMPTION: Final = " preemption:"
 
 
+def is_fitted(obj: Document) -> bool:
+    """Whether it is a pod, or a workload with a template for pods."""
+    return obj.get("kind") in {PODS.name, *(each.name for each in WORKLOADS)}
+
+
 @dataclass(frozen=True, slots=True)
 class Fit(Change):
     """Create pods like ``obj``, or like those of its template, until one finds no node, or there are ``at_most``.

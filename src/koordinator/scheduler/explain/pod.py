@@ -20,6 +20,7 @@ from koordinator.api.explanations import (
     ScoredNode,
 )
 from koordinator.api.explanations import CloseNode as CloseNodeRecord
+from koordinator.api.pod import Pod
 from koordinator.api.resource_names import PODS
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
@@ -32,6 +33,7 @@ from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.explain.wording import amount_text, event_meaning
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
@@ -84,9 +86,8 @@ def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float
 
 _CLOSEST: Final = 5
 _FITTING: Final = 3
-_GATED: Final = (
-    "It is not tried until what is named above is gone; scheduling gates are taken off by the controller that set them."
-)
+_GATED: Final = "It is not tried until its scheduling gates are gone: the controller that set a gate takes it off."
+_HELD_BACK: Final = "It is tried as soon as what is named above holds no more."
 
 
 def explain_pod(sources: Sources, namespace: str, name: str) -> PodExplanation | None:
@@ -103,6 +104,7 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> PodExplanation |
             pod=key,
             scheduler=entry.pod.pod.spec.scheduler_name,
             requests=_requests(entry.pod, sources.view),
+            gang=gang_id_of(entry.pod.pod) or None,
             message=_message(sources, entry, attempts),
             queue=_queued(entry, sources.monotonic()),
             attempts=records,
@@ -116,6 +118,7 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> PodExplanation |
         node=found[0],
         scheduler=found[1].pod.spec.scheduler_name,
         reservation=taken_from.name if taken_from is not None else None,
+        gang=gang_id_of(found[1].pod) or None,
         attempts=records,
     )
 
@@ -182,7 +185,7 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
     """At present: the nodes that would fit, the closest of the others, and advice."""
     view, profile = sources.view, sources.profiles[entry.pod.pod.spec.scheduler_name]
     if entry.pool is Pool.GATED:
-        return {"advice": [_GATED]}
+        return {"advice": [_of_gated(entry.pod.pod)]}
     last = attempts[-1].rejection if attempts else None
     rejected = last.rejected if last is not None else ()
     try:
@@ -204,6 +207,14 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
         ),
         "closest_nodes": [_close_node(node) for node in near],
     }
+
+
+def _of_gated(pod: Pod) -> str:
+    """What takes a pod that is held back out of that."""
+    if pod.spec.scheduling_gates:
+        return _GATED
+    gang = gang_id_of(pod)
+    return f"{_HELD_BACK} koord explain gang {gang} says which members it waits for." if gang else _HELD_BACK
 
 
 def _held_back(profile: Profile, last: Rejection | None) -> list[str]:

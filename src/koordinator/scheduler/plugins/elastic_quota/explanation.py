@@ -63,7 +63,8 @@ def _why(forest: Forest, node: QuotaNode, key: str) -> str:
     request, least = node.limited_request.get(key, 0), node.specification.min.get(key, 0)
     available = forest.runtime(parent).get(key, 0)
     of_parent = f"the {_shown(key, available)} that {parent.name} has"
-    kept = "its min" if floor == least else f"its min, scaled to {_shown(key, floor)} as {parent.name} has too little"
+    scaled = f"its min of {_shown(key, least)}, scaled to {_shown(key, floor)} as {parent.name} has too little"
+    kept = "its min" if floor == least else scaled
     if request <= floor:
         if forest.lends(node) and share < floor:
             return f"all that it requests; {_shown(key, floor - share)} of {kept} is lent"
