@@ -254,7 +254,7 @@ def _quota(obstacle: Obstacle) -> list[str]:
 _ABOUT_DEVICES: Final = (
     (
         "invalid resource device requests",
-        "A share of a GPU is at most 100, and more than one GPU is requested in whole hundreds: 100 is one, 200 are two.",
+        "A share of a GPU is at most 100, and several GPUs are requested in whole hundreds: 200 are two.",
     ),
     (
         "GPU Partition Table",
