@@ -75,7 +75,7 @@ def test_a_plugin_that_refuses_the_pod_on_every_node_is_named_beside_the_nodes_t
 def test_a_pod_that_its_quota_holds_back_is_told_what_would_help_and_nothing_of_preemption() -> None:
     document = refused_by_its_quota().pod("p")
     text = said({**document, "message": f"{document['message']} preemption: 0/1 nodes are available: 1 No victims."})
-    assert "koord explain quota q says who borrows what" in " ".join(text.split())
+    assert "The quota q has nothing in use, and the pod alone requests more" in " ".join(text.split())
     assert "preemption" not in text
 
 

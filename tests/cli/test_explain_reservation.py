@@ -15,6 +15,7 @@ from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import ProgramEndpoint
 from koordinator.cli.explain_target import parse_target
 from koordinator.cli.main import main
+from koordinator.cli.session import Session
 
 DOCUMENT: dict[str, Any] = {
     "reservation": "web-release",
@@ -73,7 +74,7 @@ def test_reservations_are_named_in_every_usual_way() -> None:
 def test_the_command_shows_a_placed_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Its document names a node, too."""
 
-    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
         assert path == "/apis/v1/plugins/Reservation/reservations/web-release/explanation"
         return DOCUMENT
 

@@ -83,9 +83,9 @@ def contents(log: Path, lines: int, *, follow: bool, sleep: Callable[[float], No
                 yield block.decode(errors="replace")
             if not follow:
                 return
+            sleep(_POLL_SECONDS)
             if os.fstat(file.fileno()).st_size < file.tell():
                 file.seek(0)
-            sleep(_POLL_SECONDS)
 
 
 def _start_of_last(log: Path, lines: int) -> int:

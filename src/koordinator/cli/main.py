@@ -55,7 +55,8 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
 
-koord COMMAND --help has examples. kubectl koord COMMAND is the same, where the PATH has kubectl-koord. The programs of a real cluster are commands of their own: koord-scheduler --help.
+koord COMMAND --help has examples; kubectl koord COMMAND is the same. The programs of a real cluster are commands of
+their own: koord-scheduler --help.
 """
 
 

@@ -19,7 +19,7 @@ from koordinator.cli.explain_failure import (
 )
 from koordinator.cli.explain_terminal import Terminal, ended, output, say, text_of, write
 from koordinator.cli.output_forms import add_output, rendered
-from koordinator.cli.what_if_input import check_names, read_objects, source_of
+from koordinator.cli.what_if_input import STANDARD_INPUT, check_names, read_objects, source_of
 from koordinator.simulate.snapshot import NotListedError, SnapshotError
 
 FOUND_PROBLEMS: Final = 6
@@ -272,8 +272,8 @@ def _text(document: dict[str, Any], terminal: Terminal) -> str:
 
 async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
     source = source_of(options)
-    if hasattr(options, "files"):
-        read_objects(options.files)
+    if STANDARD_INPUT not in (files := getattr(options, "files", None) or [STANDARD_INPUT]):
+        read_objects(files)
     await check_names(source, [*getattr(options, "nodes", ()), *filter(None, [getattr(options, "like", "")])])
     # Loaded now: the scheduler takes a second, in which a typing mistake has long been said.
     from koordinator.cli.what_if_changes import simulate

@@ -107,10 +107,10 @@ async def simulate(options: argparse.Namespace, source: Source) -> dict[str, Any
     # Before the snapshot is taken: a typing mistake shows at once.
     parse_options(options.scheduler_flag)
     configuration = scheduler_configuration(options.scheduler_config)
-    changes = CHANGES[options.change](options, source.namespace)
-    snapshot = await source.snapshot()
     simulation = SimulationOptions(options.look_ahead, options.seed, tuple(options.scheduler_flag))
     try:
+        changes = CHANGES[options.change](options, source.namespace)
+        snapshot = await source.snapshot()
         document = await what_if(snapshot, changes, configuration, simulation)
     except ChangeError as error:
         raise NotFoundError(str(error)) from error
