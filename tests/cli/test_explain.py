@@ -14,9 +14,11 @@ import pytest
 from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.metrics import Metrics
+from koordinator.cli import explain_source
 from koordinator.cli.explain_failure import UNUSABLE, ExplainError
-from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.cli.explain_source import ProgramEndpoint
 from koordinator.cli.main import main
+from koordinator.cli.session import Session, open_session
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.pages import Request, Response
@@ -24,6 +26,11 @@ from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
 
 LEASE = ("koordinator-system", "koord-scheduler")
+
+
+async def fetch(endpoint: ProgramEndpoint, path: str) -> Any:
+    async with open_session() as session:
+        return await explain_source.fetch(session, endpoint, path)
 
 
 def echo(parameters: Mapping[str, str]) -> Any:
@@ -129,7 +136,7 @@ def requested_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Pro
     """Where and for what the command asks."""
     seen: list[tuple[ProgramEndpoint, str]] = []
 
-    async def note(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def note(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
         seen.append((endpoint, path))
         return {"pod": "web", "node": "a"}
 
@@ -179,12 +186,12 @@ def test_contradictions_are_one_line(arguments: list[str], capsys: pytest.Captur
 
 
 def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
         return {"pod": "default/web", "message": "ä"}
 
     monkeypatch.setattr("koordinator.cli.explanation.fetch", respond)
     main(["explain", "pod", "web", "-o=json", "--scheduler=http://127.0.0.1:1"])
-    assert json.loads(capsys.readouterr().out) == {"pod": "default/web", "message": "ä"}
+    assert json.loads(capsys.readouterr().out) == {"version": 1, "pod": "default/web", "message": "ä"}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +224,7 @@ def test_what_cannot_be_explained_is_answered_with_what_can(
 def test_a_pod_that_was_guessed_is_called_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
         return {"pod": "default/web", "attempts": [], "node": "a"}
 
     monkeypatch.setattr("koordinator.cli.explanation.fetch", respond)

@@ -253,10 +253,19 @@ def test_a_scheduler_that_says_nothing(capsys: Captured) -> None:
     assert said == f"koord: the scheduler at {url} cannot be queried: no response within 0.2 s"
 
 
-def test_a_document_that_lacks_what_it_should_have_is_a_defect_with_its_place(capsys: Captured) -> None:
-    with serving((200, b'{"pod": "default/web"}')) as server:
-        said = refused(capsys, DEFECT, f"--scheduler=http://127.0.0.1:{server.server_port}")
-    assert said.startswith("koord: a defect of this command, please report it: KeyError: 'attempts' (explain_pod.py:")
+def test_a_document_of_another_shape_is_no_explanation(capsys: Captured) -> None:
+    with serving((200, b'{"pod": "default/web", "attempts": 7}')) as server:
+        said = refused(capsys, NOT_REACHED, f"--scheduler=http://127.0.0.1:{server.server_port}")
+    assert said.endswith("does not explain a pod; is that a koord-scheduler?")
+
+
+def test_a_defect_is_said_with_its_place(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    async def broken(*arguments: object) -> NoReturn:
+        raise KeyError("attempts")
+
+    monkeypatch.setattr("koordinator.cli.explain.explain", broken)
+    said = refused(capsys, DEFECT, "--scheduler=http://127.0.0.1:1")
+    assert said.startswith("koord: a defect of this command, please report it: KeyError: 'attempts' (test_explain_fau")
 
 
 def test_no_scheduler_but_an_api_is_a_status_of_its_own(cluster: ExplainedCluster, capsys: Captured) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from koordinator.api.codec import convert
+from koordinator.api.explanations import GangExplanation
 from koordinator.cli.explain_failure import UsageError
 from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_target import parse_target
@@ -35,7 +37,7 @@ DOCUMENT: dict[str, Any] = {
 
 def shown(**changes: Any) -> str:
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    print_gang({**DOCUMENT, **changes}, console)
+    print_gang(convert({**DOCUMENT, **changes}, GangExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

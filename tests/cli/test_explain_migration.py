@@ -69,23 +69,23 @@ RESERVED = (condition("ReservationCreated"), condition("ReservationScheduled"))
 )
 def test_where_it_is_and_what_comes_next(found: dict[str, Any], sentence: str, following: str) -> None:
     document = migration_document(found, None, {"metadata": {}})
-    assert document["sentence"].startswith(sentence)
-    assert document["next"].startswith(following)
-    assert bool(document["next"]) == bool(following)
+    assert document.sentence.startswith(sentence)
+    assert document.next.startswith(following)
+    assert bool(document.next) == bool(following)
 
 
 def test_a_reservation_that_finds_no_node() -> None:
     waits = condition("ReservationScheduled", "False", "Unschedulable", "0/3 nodes are available")
     pending = {"metadata": {"name": "r"}, "status": {"phase": "Pending"}}
     document = migration_document(job("Running", condition("ReservationCreated"), waits), pending, None)
-    assert document["sentence"] == "its Reservation waits for a node: 0/3 nodes are available"
-    assert document["next"] == "koord explain reservation r says what is missing"
+    assert document.sentence == "its Reservation waits for a node: 0/3 nodes are available"
+    assert document.next == "koord explain reservation r says what is missing"
 
 
 def test_a_pod_that_takes_its_time_to_end() -> None:
     leaving = {"metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z"}}
     evicting = job("Running", *RESERVED, condition("Eviction", "False", "Evicting"))
-    assert migration_document(evicting, PLACED, leaving)["sentence"] == "the pod is terminating"
+    assert migration_document(evicting, PLACED, leaving).sentence == "the pod is terminating"
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
+from koordinator.api.codec import convert
+from koordinator.api.explanations import PodExplanation
+from koordinator.api.node_explanation import NodeExplanation
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_pod import print_pod
 from koordinator.scheduler.engine.decision import Attempt
@@ -19,14 +22,14 @@ def pod_text(scene: Scene, name: str = "p") -> str:
 
 def said(document: dict[str, Any], width: int = 200) -> str:
     console = Console(file=io.StringIO(), width=width)
-    print_pod(document, console)
+    print_pod(convert(document, PodExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def node_text(scene: Scene, name: str = "a") -> str:
     console = Console(file=io.StringIO(), width=200)
-    print_node(scene.node(name), console)
+    print_node(convert(scene.node(name), NodeExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -72,7 +75,7 @@ def test_a_plugin_that_refuses_the_pod_on_every_node_is_named_beside_the_nodes_t
 def test_a_pod_that_its_quota_holds_back_is_told_what_would_help_and_nothing_of_preemption() -> None:
     document = refused_by_its_quota().pod("p")
     text = said({**document, "message": f"{document['message']} preemption: 0/1 nodes are available: 1 No victims."})
-    assert "koord explain quota q says who borrows what" in " ".join(text.split())
+    assert "The quota q has nothing in use, and the pod alone requests more" in " ".join(text.split())
     assert "preemption" not in text
 
 
@@ -96,7 +99,7 @@ def test_devices_of_a_node_are_listed_with_what_is_free_of_each() -> None:
     devices = [{"type": "gpu", "minor": 3, "total": total, "free": free}]
     document = {**Scene(make_node("a")).node("a"), "plugins": {"DeviceShare": {"devices": devices, "fault": "[oops]"}}}
     console = Console(file=io.StringIO(), width=200)
-    print_node(document, console)
+    print_node(convert(document, NodeExplanation), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "gpu 3  │ 50 of 100 gpu-core, 16Gi of 16Gi gpu-memory" in text
@@ -111,7 +114,7 @@ def test_pods_that_close_something_are_named_with_what_is_wrong_with_them() -> N
     }
     document = {**Scene(make_node("a")).node("a"), "plugins": {"NodeNUMAResource": facts}}
     console = Console(file=io.StringIO(), width=200)
-    print_node(document, console)
+    print_node(convert(document, NodeExplanation), console)
     assert isinstance(console.file, io.StringIO)
     assert "NodeNUMAResource: closed by pod default/p: x: [bad] is not usable" in console.file.getvalue()
 
@@ -120,7 +123,7 @@ def test_fields_of_a_report_that_are_not_usable_are_named() -> None:
     facts = {"reported": False, "expired": False, "faults": ["status.x: -3 is not usable: [0 to 5]"]}
     document = {**Scene(make_node("a")).node("a"), "plugins": {"LoadAwareScheduling": facts}}
     console = Console(file=io.StringIO(), width=200)
-    print_node(document, console)
+    print_node(convert(document, NodeExplanation), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "LoadAwareScheduling: NodeMetric a: status.x: -3 is not usable: [0 to 5]" in text

@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.console import Console
 
+from koordinator.api.codec import convert
+from koordinator.api.node_explanation import OvercommitExplanation
 from koordinator.cli.explain_node import print_overcommit
 
 
 def printed(overcommit: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=140)
-    print_overcommit(overcommit, console)
+    print_overcommit(convert(overcommit, OvercommitExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

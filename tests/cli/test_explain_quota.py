@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from koordinator.api.codec import convert
+from koordinator.api.explanations import QuotaExplanation
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_target import parse_target
 
@@ -42,7 +44,7 @@ DOCUMENT: dict[str, Any] = {
 
 def shown(**changes: Any) -> str:
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    print_quota({**DOCUMENT, **changes}, console)
+    print_quota(convert({**DOCUMENT, **changes}, QuotaExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -12,6 +12,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.cli.explain_failure import EXPLAINED, NOT_REACHED, UNUSABLE
 from koordinator.cli.explain_source import ProgramEndpoint
 from koordinator.cli.main import main
+from koordinator.cli.session import Session
 from koordinator.kube.pages import json_response
 from koordinator.kube.serving import HealthServer
 
@@ -55,7 +56,7 @@ DOCUMENT: dict[str, Any] = {
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     requested: list[tuple[str, str]] = []
 
-    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
         requested.append((endpoint.program, path))
         return DOCUMENT
 

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from koordinator.api.codec import convert
+from koordinator.api.explanations import ReservationExplanation
 from koordinator.cli.explain_failure import EXPLAINED
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import ProgramEndpoint
 from koordinator.cli.explain_target import parse_target
 from koordinator.cli.main import main
+from koordinator.cli.session import Session
 
 DOCUMENT: dict[str, Any] = {
     "reservation": "web-release",
@@ -35,7 +38,7 @@ DOCUMENT: dict[str, Any] = {
 
 def shown(**changes: Any) -> str:
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    print_reservation({**DOCUMENT, **changes}, console)
+    print_reservation(convert({**DOCUMENT, **changes}, ReservationExplanation), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -71,7 +74,7 @@ def test_reservations_are_named_in_every_usual_way() -> None:
 def test_the_command_shows_a_placed_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Its document names a node, too."""
 
-    async def respond(endpoint: ProgramEndpoint, path: str) -> Any:
+    async def respond(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
         assert path == "/apis/v1/plugins/Reservation/reservations/web-release/explanation"
         return DOCUMENT
 

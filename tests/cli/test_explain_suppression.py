@@ -12,7 +12,7 @@ import pytest
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODE_METRICS, NODES
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.cli.explain_failure import API_ALONE, EXPLAINED
-from koordinator.cli.explain_suppression import suppression_document
+from koordinator.cli.explain_node import suppression_of
 from koordinator.cli.main import main
 from tests.cli.explained_cluster import ExplainedCluster, explained_cluster
 
@@ -104,4 +104,4 @@ def test_a_node_that_holds_nobody_down_says_nothing(cluster: ExplainedCluster, c
 
 @pytest.mark.parametrize("metric", [None, {}, {"status": {}}, {"status": {"podsMetric": [{"extensions": None}]}}])
 def test_a_report_that_says_nothing_of_it(metric: dict[str, Any] | None) -> None:
-    assert suppression_document(metric) is None
+    assert suppression_of(metric) is None

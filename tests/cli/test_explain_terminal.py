@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.codec import convert
+from koordinator.api.explanations import PodExplanation
+from koordinator.api.node_explanation import NodeExplanation
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_terminal import Terminal, terminal_of, text_of, write
@@ -43,10 +46,10 @@ def pending() -> Scene:
 
 
 DOCUMENTS: dict[str, Any] = {
-    "placed": (print_pod, lambda: placed().pod("p")),
-    "pending": (print_pod, lambda: pending().pod("p")),
-    "node": (print_node, lambda: placed().node(f"0-{LONG}")),
-    "node that takes nothing": (print_node, lambda: pending().node("small")),
+    "placed": (print_pod, lambda: convert(placed().pod("p"), PodExplanation)),
+    "pending": (print_pod, lambda: convert(pending().pod("p"), PodExplanation)),
+    "node": (print_node, lambda: convert(placed().node(f"0-{LONG}"), NodeExplanation)),
+    "node that takes nothing": (print_node, lambda: convert(pending().node("small"), NodeExplanation)),
 }
 
 

@@ -46,7 +46,7 @@ def facts(kind: str = "Deployment", status: Any = None, generation: int = 1, **s
     ],
 )
 def test_the_first_reason_that_applies_is_said(found: WorkloadFacts, sentence: str) -> None:
-    assert workload_state(found)["sentence"] == sentence
+    assert workload_state(found).sentence == sentence
 
 
 @pytest.fixture(scope="module")

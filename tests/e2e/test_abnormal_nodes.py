@@ -13,8 +13,10 @@ import aiohttp
 import pytest
 from rich.console import Console
 
+from koordinator.api.codec import convert
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.node import Node, NodeCondition
+from koordinator.api.node_explanation import OvercommitExplanation
 from koordinator.cli.explain_node import print_overcommit
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
@@ -129,7 +131,7 @@ class AbnormalCluster:
         finally:
             await server.stop()
         console = Console(file=io.StringIO(), width=160)
-        print_overcommit(document, console)
+        print_overcommit(convert(document, OvercommitExplanation), console)
         assert isinstance(console.file, io.StringIO)
         return document, console.file.getvalue()
 

@@ -22,6 +22,7 @@ from koordinator.api.kinds import LEASES, NAMESPACES, NODES, PODS
 from koordinator.cli.explain_failure import ExplainError
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.main import main
+from koordinator.cli.session import open_session
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
@@ -188,7 +189,8 @@ async def interview(cluster: Cluster) -> dict[str, Any]:
 
 async def said(endpoint: ProgramEndpoint, path: str) -> Any:
     try:
-        return await fetch(endpoint, path)
+        async with open_session() as session:
+            return await fetch(session, endpoint, path)
     except ExplainError as error:
         return str(error)
 

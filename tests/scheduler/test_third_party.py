@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from koordinator.api.codec import to_document
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -96,7 +97,7 @@ def test_its_reason_is_reported_and_explained(plugin: str) -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         await big_pod(fixture)
-        explanations.append(explain_pod(fixture.scheduler.sources, "default", "big"))
+        explanations.append(to_document(explain_pod(fixture.scheduler.sources, "default", "big")))
 
     fixture = simulate(story, three_nodes, partial(profile_of, plugin))
     ((_, _, message),) = fixture.api.conditions

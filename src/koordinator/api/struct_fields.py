@@ -21,7 +21,8 @@ class StructField:
     """A field: its Python and wire names, its bare type, and what its annotations say.
 
     ``optional`` is ``X | None``: then ``type`` is X. ``default`` is the value that stands for "not given".
-    ``always_written``: also when empty, because the CRD requires it or because Go's encoder never omits a struct.
+    ``always_written``: also when empty, because the CRD requires it, because Go's encoder never omits a struct,
+    or because the struct says so.
     """
 
     name: str
@@ -38,7 +39,8 @@ class StructField:
 def struct_fields(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
     """The fields of a struct type, in wire order."""
     hints = get_type_hints(struct, include_extras=True)
-    return tuple(_field(field, hints[field.name]) for field in msgspec.structs.fields(struct))
+    omits = struct.__struct_config__.omit_defaults
+    return tuple(_field(field, hints[field.name], omits) for field in msgspec.structs.fields(struct))
 
 
 def bare_type(hint: Any) -> tuple[Any, bool, list[Any]]:
@@ -71,7 +73,7 @@ def merged_schema(extras: list[Any]) -> Schema:
     return schema
 
 
-def _field(field: msgspec.structs.FieldInfo, hint: Any) -> StructField:
+def _field(field: msgspec.structs.FieldInfo, hint: Any, omits_defaults: bool) -> StructField:
     bare, optional, extras = bare_type(hint)
     schema = merged_schema(extras)
     return StructField(
@@ -82,7 +84,7 @@ def _field(field: msgspec.structs.FieldInfo, hint: Any) -> StructField:
         default=_default(field),
         schema=schema,
         admission=next((extra for extra in extras if isinstance(extra, Admission)), NO_ADMISSION),
-        always_written=schema.required or (not optional and _is_go_struct(bare)),
+        always_written=schema.required or not omits_defaults or (not optional and _is_go_struct(bare)),
     )
 
 

@@ -9,10 +9,35 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from koordinator.base.spelling import did_you_mean
+from koordinator.cli.data_folder import default_data_folder
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The type of a flag that takes whole numbers from ``least`` on."""
+
+    def parsed(text: str) -> int:
+        found = int(text) if re.fullmatch(r"-?\d+", text) else None
+        if found is None or found < least or (most is not None and found > most):
+            allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"{text!r}: a whole number {allowed} is needed")
+        return found
+
+    return parsed
+
+
+def add_data_folder(parser: argparse.ArgumentParser) -> None:
+    """``--data``, for commands about the local cluster alone."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help=f"the folder of the koord up (default: that of KUBECONFIG's cluster, else {default_data_folder()})",
+    )
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -64,6 +64,11 @@ def lock_data_folder(folder: Path, command: str = "koord") -> Iterator[None]:
         os.close(descriptor)
 
 
+def log_folder(folder: Path) -> Path:
+    """Where the programs of that folder write: NAME.log each."""
+    return folder / "logs"
+
+
 def holder_of(folder: Path) -> int | None:
     """The process that holds the folder; None when none does."""
     try:

@@ -4,15 +4,19 @@ gang waits for, who may use a Reservation, how far a migration is, and which pod
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
+from koordinator.api.codec import to_document
+from koordinator.api.explanations import ApiState, Explanation, PodExplanation
+from koordinator.api.meta import FreeForm
+from koordinator.api.node_explanation import NodeExplanation
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli import interruption
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, default_data_folder
@@ -27,14 +31,13 @@ from koordinator.cli.explain_failure import (
 from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_interference import print_interference
 from koordinator.cli.explain_migration import print_migration
-from koordinator.cli.explain_node import print_node
-from koordinator.cli.explain_pod import print_pod
+from koordinator.cli.explain_node import print_node, print_suppression
+from koordinator.cli.explain_pod import print_pod, print_timeline
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import SECONDS, ProgramEndpoint, endpoint_of
-from koordinator.cli.explain_suppression import print_suppression
-from koordinator.cli.explain_target import parse_target
+from koordinator.cli.explain_target import TargetKind, help_of_kind, parse_target
 from koordinator.cli.explain_terminal import (
     Terminal,
     ended,
@@ -46,7 +49,9 @@ from koordinator.cli.explain_terminal import (
     text_of,
     write,
 )
-from koordinator.cli.explanation import Explanation, Sources, explain
+from koordinator.cli.explanation import Explained, Sources, explain
+from koordinator.cli.output_forms import add_output, rendered
+from koordinator.kube.connect import ClientOptions
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -54,24 +59,22 @@ from koordinator.cli.explanation import Explanation, Sources, explain
 _EVENTS_SHOWN: Final = 5
 
 
-def print_state(api: Mapping[str, Any], console: Console) -> None:
+def print_state(api: ApiState, console: Console) -> None:
     """The sentence, and what to do next."""
-    print_text(console, f"[bold]{escape(api['sentence'])}[/bold]")
-    if api.get("next"):
-        print_text(console, escape(api["next"]), indent=2)
+    print_text(console, f"[bold]{escape(api.sentence)}[/bold]")
+    if api.next:
+        print_text(console, escape(api.next), indent=2)
 
 
-def print_api(api: Mapping[str, Any], console: Console) -> None:
+def print_api(api: ApiState, console: Console) -> None:
     """All of it, for an object of which the scheduler says nothing."""
     print_state(api, console)
-    if message := api.get("message"):
-        print_text(console, escape(message), indent=2)
-    for line in api.get("facts", ()):
+    for line in (*([api.message] if api.message else ()), *(api.facts or ())):
         print_text(console, escape(line), indent=2)
-    if events := api.get("events"):
+    if api.events:
         table = Table("last seen", "from", "reason", "message")
-        for event in events[-_EVENTS_SHOWN:]:
-            table.add_row(*(escape(event[key]) for key in ("time", "from", "reason", "message")))
+        for event in api.events[-_EVENTS_SHOWN:]:
+            table.add_row(*map(escape, (event.time, event.from_, event.reason, event.message)))
         print_table(console, "Its last events", table)
 
 
@@ -101,6 +104,8 @@ examples:
   koord explain pod web --scheduler http://127.0.0.1:10251
                                                after kubectl port-forward to the scheduler's pod
 
+koord explain KIND --help says more of one kind.
+
 exit status:
   0 explained                        3 there is no such object         5 the scheduler could not be queried: what is
   1 no program could be queried      4 not signed in, or not allowed     said is from the API alone
@@ -108,14 +113,32 @@ exit status:
 """
 
 
+class _HelpOfKind(argparse.Action):
+    """``koord explain gang --help`` is about gangs."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        words = getattr(namespace, "what", None) or [""]
+        if text := help_of_kind(words[0]):
+            print(text)
+        else:
+            parser.print_help()
+        parser.exit()
+
+
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register the command and its options."""
     parser = commands.add_parser(
         "explain",
+        add_help=False,
         help="say why a pod is pending or where it is, or why a node takes no pods",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "-h", "--help", action=_HelpOfKind, nargs=0, help="show this help, or that of the KIND before it"
     )
     parser.add_argument(
         "what",
@@ -127,9 +150,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="that of the pod or gang (default: that of the context, else default)"
     )
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="tables for people, or all that is known"
-    )
+    add_output(parser, "text", "json", "yaml")
     add_sources(parser)
     parser.set_defaults(run=run)
 
@@ -165,6 +186,14 @@ def find_named_cluster(options: argparse.Namespace) -> Cluster | None:
     )
 
 
+def needed_cluster(options: argparse.Namespace) -> tuple[Cluster, ClientOptions]:
+    """The same, with what its API is reached by. Raises ExplainError where there is none."""
+    cluster = find_named_cluster(options)
+    if cluster is None or cluster.client is None:
+        raise ExplainError("no cluster found: name one with --kubeconfig, or the folder of a koord up with --data")
+    return cluster, cluster.client
+
+
 def _add_programs(parser: argparse.ArgumentParser) -> None:
     """The options by which its programs are found."""
     programs = (
@@ -191,7 +220,7 @@ def run(options: argparse.Namespace) -> int:
     stream, terminal = output()
     try:
         result, cluster = _explain_target(options)
-        text = _json(result, cluster, terminal) if options.output == "json" else _text(result, cluster, terminal)
+        text = rendered(options.output, _document(result, cluster), lambda: _text(result, cluster, terminal), terminal)
         write(text, stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)
@@ -206,7 +235,7 @@ def run(options: argparse.Namespace) -> int:
     return EXPLAINED
 
 
-def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster | None]:
+def _explain_target(options: argparse.Namespace) -> tuple[Explained, Cluster | None]:
     target = parse_target(options.what, options.namespace)
     sources = sources_of(options)
     return interruption.run(explain(target, sources)), sources.cluster
@@ -220,7 +249,7 @@ def sources_of(options: argparse.Namespace) -> Sources:
     if cluster is None and options.scheduler is None and options.descheduler is None:
         raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
-            f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
+            f"{default_data_folder()} is not the folder of a running koord up; --data names another, "
             "scheduler with --scheduler, or a cluster with --kubeconfig"
         )
     local = cluster.data if cluster is not None else None
@@ -240,43 +269,43 @@ def sources_of(options: argparse.Namespace) -> Sources:
     return Sources(endpoint, manager, descheduler, cluster, cluster_is_sure=sure)
 
 
-def _json(result: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
-    document = dict(result.document)
-    if cluster is not None:
-        document["cluster"] = cluster.document
-    if result.incomplete is not None:
-        document["schedulerNotQueried"] = str(result.incomplete)
-    return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
+def _document(result: Explained, cluster: Cluster | None) -> FreeForm:
+    """All that is known, for programs."""
+    if not isinstance(result.document, Explanation):
+        return {**result.document, **({"cluster": cluster.document} if cluster is not None else {})}
+    incomplete = str(result.incomplete) if result.incomplete is not None else None
+    where = cluster.document if cluster is not None else None
+    found: FreeForm = to_document(replace(result.document, cluster=where, scheduler_not_queried=incomplete))
+    return found
 
 
-def _text(result: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
+_PRINTERS: Final[Mapping[TargetKind, Callable[[Any, Console], None]]] = {
+    "pod": print_pod,
+    "node": print_node,
+    "quota": print_quota,
+    "gang": print_gang,
+    "reservation": print_reservation,
+    "interference": print_interference,
+    "migration": print_migration,
+    "rebalance": print_rebalance,
+}
+
+
+def _text(result: Explained, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
-    document: Mapping[str, Any] = terminal.readable(result.document)
-    kind = result.kind
-    if "api" in document and "attempts" not in document:
-        print_api(document["api"], console)
-    elif kind == "node":
-        print_node(document, console)
-    elif kind == "quota":
-        print_quota(document, console)
-    elif kind == "gang":
-        print_gang(document, console)
-    elif kind == "reservation":
-        print_reservation(document, console)
-    elif kind == "interference":
-        print_interference(document, console)
-    elif kind == "migration":
-        print_migration(document, console)
-    elif kind == "rebalance":
-        print_rebalance(document, console)
+    document = terminal.readable(result.document)
+    if isinstance(document, Explanation) and document.api is not None and not _has_more(document):
+        print_api(document.api, console)
     else:
-        if "api" in document:
-            print_state(document["api"], console)
+        if isinstance(document, Explanation) and document.api is not None:
+            print_state(document.api, console)
             console.print()
-        print_pod(document, console)
-    if "suppression" in document:
-        print_suppression(document["suppression"], console)
-    lines = [terminal.readable(line) for line in _queried(document, kind, cluster)]
+        _PRINTERS[result.kind](document, console)
+    if isinstance(document, PodExplanation):
+        print_timeline(document, console)
+    if isinstance(document, NodeExplanation) and document.suppression is not None:
+        print_suppression(document.suppression, console)
+    lines = [terminal.readable(line) for line in _queried(document, result.kind, cluster)]
     if lines:
         console.print()
     for line in lines:
@@ -284,18 +313,24 @@ def _text(result: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
     return text_of(console)
 
 
-def _queried(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> Iterator[str]:
+def _has_more(document: Explanation) -> bool:
+    """Whether the scheduler has said anything, too."""
+    return isinstance(document, PodExplanation) and document.attempts is not None
+
+
+def _queried(document: Explanation | FreeForm, kind: TargetKind, cluster: Cluster | None) -> Iterator[str]:
     """What was guessed, what was missing, and which programs were queried."""
-    if "takenFor" in document:
-        other = "node" if kind == "pod" else "pod"
-        name = document[kind].rpartition("/")[2]
-        yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
-    for sentence in document.get("leftOut", ()):
-        yield f"{sentence[0].upper()}{sentence[1:]}."
-    if "leftOut" in document:
-        yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
-    if reason := document.get("apiNotQueried"):
-        yield f"The API could not be queried: {reason}"
+    if isinstance(document, Explanation):
+        if document.taken_for:
+            other = "node" if kind == "pod" else "pod"
+            name = getattr(document, kind).rpartition("/")[2]
+            yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
+        for sentence in document.left_out or ():
+            yield f"{sentence[0].upper()}{sentence[1:]}."
+        if document.left_out:
+            yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
+        if document.api_not_queried:
+            yield f"The API could not be queried: {document.api_not_queried}"
     if cluster is not None:
         yield f"Queried: {cluster.name}"
 

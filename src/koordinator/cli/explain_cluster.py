@@ -115,6 +115,17 @@ def _folder_of(found: Connection, config: Kubeconfig) -> Path | None:
     return None
 
 
+def local_folder(named: Path | None, environment: Mapping[str, str], seconds: float = 5.0) -> Path:
+    """The data folder that a command about the local cluster means: the one that is named, else that of the cluster of
+    KUBECONFIG if it is one of this machine, else the usual one. Raises UsageError."""
+    if named is None and environment.get("KUBECONFIG"):
+        cluster = find_cluster(ClusterOptions(None, "", None, seconds, environment))
+        found = folder_of_server(cluster, None, environment) if cluster is not None else None
+        if found is not None:
+            return found
+    return (named or default_data_folder()).expanduser().absolute()
+
+
 def folder_of_server(cluster: Cluster, named: Path | None, environment: Mapping[str, str]) -> Path | None:
     """The data folder from which the API server of the cluster runs or ran: it has a kubeconfig of that server."""
     sources = [named.expanduser()] if named is not None else kubeconfig.search_paths(environment)

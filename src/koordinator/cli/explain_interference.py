@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from koordinator.api.explanations import InterferenceExplanation
 from koordinator.cli.explain_terminal import escape, print_table, print_text
 
 _WHAT: Mapping[str, str] = {
@@ -24,21 +25,21 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-def print_interference(document: Mapping[str, Any], console: Console) -> None:
+def print_interference(document: InterferenceExplanation, console: Console) -> None:
     """Write it, the result first."""
-    victims, name = document["victims"], escape(document["interference"])
+    victims, name = document.victims, escape(document.interference)
     if not victims:
         print_text(console, f"[bold]{name}[/bold]  no pod suffers from another, as far as is known")
-        reported = document["reported"] or "never"
+        reported = document.reported or "never"
         print_text(
             console,
-            f"{document['pods']} pods, last report: {escape(str(reported))}. koordlet looks for interference where its "
+            f"{document.pods} pods, last report: {escape(reported)}. koordlet looks for interference where its "
             "feature gate InterferenceDetection is on; it sees most with PSICollector and CPICollector.",
             indent=2,
         )
         return
     count = f"{len(victims)} finding{'' if len(victims) == 1 else 's'}"
-    print_text(console, f"[bold]{name}[/bold]  {count}, reported at {escape(document['reported'])}")
+    print_text(console, f"[bold]{name}[/bold]  {count}, reported at {escape(document.reported)}")
     for victim in victims:
         _print_victim(victim, console)
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import pod_migration_job as jobs
+from koordinator.api.explanations import MigrationExplanation, MigrationStep
 from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
 
 Document = Mapping[str, Any]
@@ -25,33 +26,34 @@ _AFTER: Final[Mapping[str, str]] = {
 """By the reason of a job that has failed, what its author may do."""
 
 
-def migration_document(job: Document, reservation: Document | None, pod: Document | None) -> dict[str, Any]:
+def migration_document(job: Document, reservation: Document | None, pod: Document | None) -> MigrationExplanation:
     """The explanation. ``reservation`` and ``pod`` are None where there is none (any more)."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     reference = spec.get("podRef") or {}
     sentence, following = _where(job, reservation, pod)
-    return {
-        "migration": job["metadata"]["name"],
-        "phase": status.get("phase") or jobs.PENDING,
-        "sentence": sentence,
-        "next": following,
-        "pod": f"{reference.get('namespace', '')}/{reference.get('name', '')}",
-        "mode": spec.get("mode") or "",
-        "ttl": spec.get("ttl") or "",
-        "created": job["metadata"].get("creationTimestamp") or "",
-        "node": status.get("nodeName") or "",
-        "reservation": _reservation(reservation),
-        "steps": [
-            {
-                "step": each.get("type", ""),
-                "done": each.get("status") == "True",
-                "time": each.get("lastTransitionTime") or "",
-                "reason": each.get("reason") or "",
-                "message": each.get("message") or "",
-            }
-            for each in status.get("conditions") or ()
-        ],
-    }
+    return MigrationExplanation(
+        migration=job["metadata"]["name"],
+        phase=status.get("phase") or jobs.PENDING,
+        sentence=sentence,
+        next=following,
+        pod=f"{reference.get('namespace', '')}/{reference.get('name', '')}",
+        mode=spec.get("mode") or "",
+        ttl=spec.get("ttl") or "",
+        created=job["metadata"].get("creationTimestamp") or "",
+        node=status.get("nodeName") or "",
+        reservation=_reservation(reservation),
+        steps=[_step(each) for each in status.get("conditions") or ()],
+    )
+
+
+def _step(condition: Document) -> MigrationStep:
+    return MigrationStep(
+        step=condition.get("type", ""),
+        done=condition.get("status") == "True",
+        time=condition.get("lastTransitionTime") or "",
+        reason=condition.get("reason") or "",
+        message=condition.get("message") or "",
+    )
 
 
 def _where(job: Document, reservation: Document | None, pod: Document | None) -> tuple[str, str]:
@@ -113,22 +115,22 @@ def _reservation(found: Document | None) -> dict[str, str]:
     }
 
 
-def print_migration(document: Document, console: Console) -> None:
+def print_migration(document: MigrationExplanation, console: Console) -> None:
     """Write it, the result first."""
-    name, phase = escape(document["migration"]), escape(document["phase"])
-    print_text(console, f"[bold]{name}[/bold]  {phase}: {escape(document['sentence'])}")
-    if document["next"]:
-        print_text(console, escape(f"Next: {document['next']}"), indent=2)
-    facts = [f"pod {document['pod']}"]
-    facts += [f"mode {document['mode']}"] if document["mode"] else []
-    facts += [f"created {document['created']}, has {document['ttl']}"] if document["ttl"] else []
-    if reservation := document["reservation"]:
+    name, phase = escape(document.migration), escape(document.phase)
+    print_text(console, f"[bold]{name}[/bold]  {phase}: {escape(document.sentence)}")
+    if document.next:
+        print_text(console, escape(f"Next: {document.next}"), indent=2)
+    facts = [f"pod {document.pod}"]
+    facts += [f"mode {document.mode}"] if document.mode else []
+    facts += [f"created {document.created}, has {document.ttl}"] if document.ttl else []
+    if reservation := document.reservation:
         where = f" on {reservation['node']}" if reservation["node"] else ""
         facts.append(f"Reservation {reservation['name']}: {reservation['phase']}{where}")
     print_list(console, "The job:", facts)
-    if document["steps"]:
+    if document.steps:
         table = Table("step", "done", "since", "reason", "message")
-        for step in document["steps"]:
-            done = "yes" if step["done"] else "no"
-            table.add_row(escape(step["step"]), done, *(escape(step[key]) for key in ("time", "reason", "message")))
+        for step in document.steps:
+            done = "yes" if step.done else "no"
+            table.add_row(escape(step.step), done, *map(escape, (step.time, step.reason, step.message)))
         print_table(console, "Its steps", table)

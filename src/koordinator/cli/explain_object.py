@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, TypeVar
@@ -9,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import (
+    CLUSTER_COLOCATION_PROFILES,
     DEPLOYMENTS,
     EVENTS,
     NAMESPACES,
@@ -26,8 +28,9 @@ from koordinator.cli.explain_failure import ExplainError, explain_error, left_ou
 from koordinator.cli.explain_state import PodFacts, scheduler_of
 from koordinator.cli.explain_target import LISTED, TargetKind
 from koordinator.cli.explain_workload import WorkloadFacts, owned_by
+from koordinator.cli.session import Session
+from koordinator.cli.timeline import Traces
 from koordinator.kube.client import KubeClient
-from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 T = TypeVar("T")
@@ -98,12 +101,44 @@ class ObjectReader:
             else None,
         )
 
+    async def traces(self, pod: Mapping[str, Any]) -> Traces:
+        """What the programs have left of the pod in other objects. Raises KubeError."""
+        spec, namespace = pod.get("spec") or {}, pod["metadata"].get("namespace", "")
+        profiles, labels, jobs, metric = await asyncio.gather(
+            self._part("what the webhooks changed", self._installed(CLUSTER_COLOCATION_PROFILES), ()),
+            self._labels_of_namespace(namespace),
+            self._part("what koord-descheduler did with it", self._installed(POD_MIGRATION_JOBS), ()),
+            self._part("what koordlet measured", self._metric_of(spec.get("nodeName") or ""), None),
+        )
+        return Traces(profiles, labels, jobs, metric)
+
+    async def _installed(self, kind: Kind[Any]) -> Sequence[Mapping[str, Any]]:
+        """All objects of one of our kinds; none where it is not installed."""
+        try:
+            return await self.every(kind)
+        except ApiStatusError as error:
+            if error.is_not_found:
+                return ()
+            raise
+
+    async def _metric_of(self, node: str) -> Mapping[str, Any] | None:
+        return await self._get(NODE_METRICS, node) if node else None
+
+    async def _labels_of_namespace(self, name: str) -> Mapping[str, str] | None:
+        """None where they may not be read: many users may not look at namespaces."""
+        try:
+            found = await self._get(NAMESPACES, name)
+        except ApiStatusError:
+            return None
+        return (found or {}).get("metadata", {}).get("labels") or {}
+
     async def every(
-        self, kind: Kind[Any], namespace: str = "", field_selector: str = ""
+        self, kind: Kind[Any], namespace: str = "", field_selector: str = "", label_selector: str = ""
     ) -> Sequence[Mapping[str, Any]]:
         """All objects of the kind, in pages. Raises KubeError."""
         found: list[Mapping[str, Any]] = []
-        page = {"limit": str(_LISTED), **({"fieldSelector": field_selector} if field_selector else {})}
+        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        page = {"limit": str(_LISTED), **{name: text for name, text in selectors.items() if text}}
         while True:
             document = await self._decoded(f"{kind.path(quote(namespace))}?{urlencode(page)}")
             found += document.get("items") or ()
@@ -232,16 +267,15 @@ class ObjectReader:
 
 
 @asynccontextmanager
-async def read_from(cluster: Cluster) -> AsyncIterator[ObjectReader]:
+async def read_from(session: Session, cluster: Cluster) -> AsyncIterator[ObjectReader]:
     """A reader while it is needed; whatever the API server refuses is raised as an ExplainError."""
     if cluster.client is None:
-        raise ExplainError(f"the API of {cluster.name} cannot be queried: there is no kubeconfig in its folder")
+        raise ExplainError(
+            f"no koord up runs on the folder {cluster.data} (koord up --data {cluster.data} starts one); --data names "
+            "another folder, --kubeconfig a cluster"
+        )
     try:
-        client = await connect(cluster.client)
-        try:
-            yield ObjectReader(client, cluster)
-        finally:
-            await client.close()
+        yield ObjectReader(await session.client(cluster.client), cluster)
     except KubeError as error:
         raise explain_error(error, cluster.name, cluster.client.timeout_seconds) from error
 

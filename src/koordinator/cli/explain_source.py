@@ -15,8 +15,9 @@ from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, SCHEDULER, address_of
 from koordinator.cli.explain_failure import ExplainError, UnknownToProgramError, connection_reason, explain_error
+from koordinator.cli.session import Session
 from koordinator.kube.client import KubeClient
-from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.connect import ClientOptions
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 SECONDS: Final = 15.0
@@ -63,29 +64,28 @@ def endpoint_of(
     )
 
 
-async def fetch(endpoint: ProgramEndpoint, path: str) -> Any:
+async def fetch(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
     """The JSON document at ``path`` of the program. Raises ExplainError; UnknownToProgramError when the program has
     responded that it does not know the object."""
     if endpoint.url is not None:
-        return await _get(endpoint, _checked(endpoint), path)
+        return await _get(session, endpoint, _checked(endpoint), path)
     if endpoint.client is not None:
-        return await _fetch_from_leader(endpoint, endpoint.client, path)
+        return await _fetch_from_leader(session, endpoint, endpoint.client, path)
     address = address_of(endpoint.data, endpoint.program)
     if address is None:
         raise ExplainError(
-            f"no {endpoint.program} found: {endpoint.data} is not the folder of a running koord up; name its folder "
-            f"with --data, a {endpoint.program} with --{endpoint.program}, or a cluster with --kubeconfig"
+            f"no {endpoint.program} found: no koord up runs on the folder {endpoint.data} (koord up --data "
+            f"{endpoint.data} starts one); --data names another folder, --{endpoint.program} a {endpoint.program}, "
+            "--kubeconfig a cluster"
         )
-    return await _get(endpoint, address, path)
+    return await _get(session, endpoint, address, path)
 
 
-async def _fetch_from_leader(endpoint: ProgramEndpoint, options: ClientOptions, path: str) -> Any:
+async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, options: ClientOptions, path: str) -> Any:
     try:
-        client = await connect(options)
-    except KubeError as error:
-        raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
-    try:
-        host = await _leading_host(client, endpoint)
+        client = await session.client(options)
+        host = session.leaders.get(endpoint.lease) or await _leading_host(client, endpoint)
+        session.leaders[endpoint.lease] = host
         namespace = endpoint.lease[0]
         proxied = f"/api/v1/namespaces/{namespace}/pods/{quote(host)}:{endpoint.port}/proxy{quote(path)}"
         try:
@@ -96,7 +96,7 @@ async def _fetch_from_leader(endpoint: ProgramEndpoint, options: ClientOptions, 
                 raise _refusal(error.code, _in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
-                return await _get(endpoint, f"http://127.0.0.1:{endpoint.port}", path)
+                return await _get(session, endpoint, f"http://127.0.0.1:{endpoint.port}", path)
             if error.is_forbidden:
                 raise
             raise ExplainError(
@@ -110,8 +110,6 @@ async def _fetch_from_leader(endpoint: ProgramEndpoint, options: ClientOptions, 
             ) from error
     except KubeError as error:
         raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
-    finally:
-        await client.close()
 
 
 async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
@@ -133,10 +131,11 @@ async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
 
 
-async def _get(endpoint: ProgramEndpoint, address: str, path: str) -> Any:
+async def _get(session: Session, endpoint: ProgramEndpoint, address: str, path: str) -> Any:
     timeout = aiohttp.ClientTimeout(total=endpoint.seconds)
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(address + quote(path)) as response:
+        http = await session.http()
+        async with http.get(address + quote(path), timeout=timeout) as response:
             status, body = response.status, await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api import labels as label_keys
+from koordinator.api.explanations import ApiState
 from koordinator.api.pod import FINISHED_PHASES
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import CPU
 
 KOORD_SCHEDULER: Final = "koord-scheduler"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -115,7 +118,32 @@ def node_state(name: str, cluster: str, node: Mapping[str, Any] | None, similar:
     return State("there", f"node {name} is ready")
 
 
-def object_state(kind: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def node_facts(node: Mapping[str, Any]) -> list[str]:
+    """Its taints and what it offers, as the API has them."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    taints = [_taint(each) for each in spec.get("taints") or ()]
+    allocatable = [_amount(name, text) for name, text in sorted((status.get("allocatable") or {}).items())]
+    facts = [f"taint {taint}" for taint in taints]
+    return [*facts, f"allocatable: {', '.join(allocatable)}"] if allocatable else facts
+
+
+def _amount(resource: str, text: str) -> str:
+    # Loaded only where it is needed: the scheduler behind it is half of what `koord` would load at every start.
+    from koordinator.scheduler.explain.wording import amount_of
+
+    try:
+        quantity = Quantity.parse(text)
+    except ValueError:
+        return f"{text} {resource}"
+    return amount_of(resource, quantity.milli if resource == CPU else quantity.value)
+
+
+def _taint(taint: Mapping[str, Any]) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
+
+
+def object_state(kind: str, found: Mapping[str, Any]) -> ApiState:
     """What a quota, a gang or a Reservation says of itself: its phase, and what it declares and uses."""
     spec, status = found.get("spec") or {}, found.get("status") or {}
     phase = status.get("phase")
@@ -127,7 +155,7 @@ def object_state(kind: str, found: Mapping[str, Any]) -> dict[str, Any]:
         if value not in (None, ""):
             facts.append(f"{title}: {value}")
     sentence = f"{kind} {found['metadata']['name']} is there" + (f", and is {phase}" if phase else "")
-    return {"state": "there", "sentence": sentence, "facts": facts}
+    return ApiState(state="there", sentence=sentence, facts=facts)
 
 
 _DECLARED: Final[Mapping[str, Sequence[tuple[str, str, str]]]] = {

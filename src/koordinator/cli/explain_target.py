@@ -180,3 +180,79 @@ LISTED: Final[Mapping[TargetKind, Kind[Any]]] = {
     "migration": POD_MIGRATION_JOBS,
 }
 """What is explained -> the objects whose names it takes."""
+
+
+_HELP: Final[Mapping[TargetKind, str]] = {
+    "pod": """\
+koord explain pod NAME [-n NAMESPACE]      (also: po, pods, pod/NAME, NAMESPACE/NAME, or the name alone)
+
+Of a pod that waits: which plugins rejected how many nodes, the nodes that come closest and what each lacks, what would
+help, and what it is tried again for. Of a pod that is on a node: how the node was chosen, and the Reservation that it
+uses. Of both: what happened to it, in the order of time: what admission set, each attempt of the scheduler, what the
+kubelet and koordlet report, and how koord-descheduler moves it.
+
+  koord explain pod web
+  koord explain pod web -o json | jq .timeline""",
+    "node": """\
+koord explain node NAME      (also: no, nodes, node/NAME)
+
+What is allocated on the node and measured there, against which thresholds; which of the pods that wait it would take,
+and who keeps the others off; how its batch and mid capacity is computed; and to how much best-effort pods are held
+down there.
+
+  koord explain node node-3""",
+    "quota": """\
+koord explain quota NAME      (also: eq, elasticquota)
+
+What the quota may use at present and where each amount comes from, who lends to whom, which pods wait for it, and
+which is next.
+
+  koord explain quota team-a""",
+    "gang": """\
+koord explain gang NAME [-n NAMESPACE]      (also: pg, podgroup, NAMESPACE/NAME)
+
+Which members of the gang, and of the gangs that are placed with it, have a node, what the others wait for, and which
+part of the network was chosen.
+
+  koord explain gang team-a/training""",
+    "reservation": """\
+koord explain reservation NAME      (also: reservations)
+
+Whose the Reservation is, who uses it, what is left of it, and which of its owners wait and why.
+
+  koord explain reservation web-release""",
+    "migration": """\
+koord explain migration NAME      (also: pmj, podmigrationjob)
+
+How far a PodMigrationJob is, what it waits for, and what its author may do where it failed.
+
+  koord get migrations
+  koord explain migration move-web""",
+    "interference": """\
+koord explain interference NODE
+
+Which pods of the node suffer from others, by how much, and who the suspects are; as koordlet has reported it.
+
+  koord explain interference node-3""",
+    "rebalance": """\
+koord explain rebalance
+
+Whom koord-descheduler would evict in a cycle that begins now and why, and why all others stay. Nothing is done.""",
+    "workload": """\
+koord explain deployment NAME [-n NAMESPACE]      (also: replicaset, statefulset, daemonset, job)
+
+How many of its pods there are, which of them wait, and, where there are none, who should make them and what keeps that
+controller from it.
+
+  koord explain deployment web""",
+}
+
+
+def help_of_kind(word: str) -> str:
+    """What ``--help`` says of the kind; empty where the word is none."""
+    word = word.partition("/")[0].lower()
+    if word in WORKLOADS:
+        return _HELP["workload"]
+    if word == REBALANCE:
+        return _HELP[REBALANCE]
+    return _HELP[KINDS[word]] if word in KINDS else ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
@@ -140,6 +141,9 @@ class Terminal:
             if self.ascii_only:
                 text = text.translate(_IN_ASCII)
             return text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        if isinstance(found, msgspec.Struct):
+            fields = {name: self.readable(getattr(found, name)) for name in found.__struct_fields__}
+            return type(found)(**fields)
         if isinstance(found, Mapping):
             return {key: self.readable(value) for key, value in found.items()}
         if isinstance(found, list | tuple):

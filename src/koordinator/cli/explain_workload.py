@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from koordinator.api.explanations import ApiState
 from koordinator.cli.explain_state import condition_message
 
 Document = Mapping[str, Any]
@@ -37,12 +38,12 @@ class WorkloadFacts:
         return f"{self.kind.lower()} {metadata['namespace']}/{metadata['name']}"
 
 
-def workload_state(facts: WorkloadFacts) -> dict[str, Any]:
-    """``sentence``, ``next`` and ``facts``, as of an object of which the scheduler says nothing."""
+def workload_state(facts: WorkloadFacts) -> ApiState:
+    """What there is to say of it, as of an object of which the scheduler says nothing."""
     wanted = wanted_pods(facts)
     if not facts.pods:
         sentence, then = _without_pods(facts, wanted)
-        return {"state": "noPods", "sentence": sentence, "next": then}
+        return ApiState(state="noPods", sentence=sentence, next=then)
     phases = Counter((pod.get("status") or {}).get("phase") or "Pending" for pod in facts.pods)
     counts = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
     sentence = f"{facts.called} has {len(facts.pods)} of {wanted} pods ({counts})"
@@ -51,7 +52,7 @@ def workload_state(facts: WorkloadFacts) -> dict[str, Any]:
     if len(facts.pods) < wanted and (failure := _failure(facts)):
         then = f"{failure} {then}".strip()
     shown = [f"{_key(pod)}: {condition_message(pod) or 'not tried yet'}" for pod in waiting[:_PENDING_SHOWN]]
-    return {"state": "hasPods", "sentence": sentence, "next": then, "facts": shown}
+    return ApiState(state="hasPods", sentence=sentence, next=then, facts=shown)
 
 
 def wanted_pods(facts: WorkloadFacts) -> int:

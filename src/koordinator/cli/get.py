@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-import yaml
 from rich.table import Table
 
 from koordinator.api.kinds import PODS
@@ -23,6 +21,9 @@ from koordinator.cli.explain_target import KINDS
 from koordinator.cli.explain_terminal import Terminal, ended, escape, output, print_whole, say, text_of, write
 from koordinator.cli.explanation import Sources
 from koordinator.cli.listing import LISTINGS, Document, Listing, Row, rows_of
+from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.session import Session, open_session
+from koordinator.model.label_selector import SelectorError, parse_selector
 
 _DESCRIPTION = """\
 List what there is in a cluster: the pods that wait for a node, all pods, elastic quotas, gangs, Reservations, nodes
@@ -34,6 +35,7 @@ examples:
   koord get pending -n shop -o wide            of one namespace, with the whole message
   koord get quotas                             what each quota has, uses and may use now
   koord get gangs -w                           and again, each time that one changes, until Ctrl-C
+  koord get pods -A -l app=web                 those with a label
   koord get reservations -o yaml
   koord get nodes -o name
 
@@ -54,14 +56,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("what", type=_list_name, choices=tuple(LISTINGS), help="what to list")
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="of pods or gangs (default: all)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-n", "--namespace", default="", metavar="NAME", help="of pods or gangs (default: all)")
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="the default, as one types it for kubectl")
     parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "wide", "name", "json", "yaml"),
-        default="text",
-        help="a table, one with more columns, the names alone, or the whole documents",
+        "-l",
+        "--selector",
+        type=_selector,
+        default="",
+        metavar="LABELS",
+        help="those with these labels alone: app=web,tier!=cache",
     )
+    add_output(parser, "text", "wide", "name", "json", "yaml")
     parser.add_argument("-w", "--watch", action="store_true", help="go on: print each row again when it changes")
     add_sources(parser)
     parser.set_defaults(run=run)
@@ -71,6 +77,14 @@ def _list_name(text: str) -> str:
     """``quota``, ``eq`` and whatever else ``koord explain`` takes for a kind is the name of its list, too."""
     kind = KINDS.get(text.lower())
     return next((name for name, listing in reversed(list(LISTINGS.items())) if listing.explained_as == kind), text)
+
+
+def _selector(text: str) -> str:
+    try:
+        parse_selector(text)
+    except SelectorError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+    return text
 
 
 def run(options: argparse.Namespace) -> int:
@@ -83,8 +97,9 @@ def run(options: argparse.Namespace) -> int:
         clock = SystemClock()
         if options.watch:
             interruption.run(watch(options, sources, clock, lambda text: write(text, stream, terminal), asyncio.sleep))
-        documents = interruption.run(documents_of(options.what, options.namespace, sources))
-        write(rendered(options, documents, clock, terminal), stream, terminal)
+        documents = interruption.run(_list_once(options, sources))
+        text = rendered(options.output, *_forms(options, documents, clock, terminal), terminal)
+        write(text, stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)
     except ConfigurationError as error:
@@ -96,18 +111,26 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def documents_of(what: str, namespace: str, sources: Sources) -> Sequence[Document]:
+async def _list_once(options: argparse.Namespace, sources: Sources) -> Sequence[Document]:
+    async with open_session() as session:
+        return await documents_of(options, sources, session)
+
+
+async def documents_of(options: argparse.Namespace, sources: Sources, session: Session) -> Sequence[Document]:
     """Those of the list. Raises ExplainError."""
-    listing = LISTINGS[what]
+    listing, namespace, selector = LISTINGS[options.what], options.namespace, options.selector
     if listing.is_of_scheduler:
-        found = await fetch(sources.scheduler, _GANGS)
+        if selector:
+            raise UsageError(f"--selector: {options.what} are listed by koord-scheduler, which knows no labels of them")
+        found = await fetch(session, sources.scheduler, _GANGS)
         if not isinstance(found, dict):
-            raise ExplainError(f"what was queried lists no {what}; is that a koord-scheduler?")
+            raise ExplainError(f"what was queried lists no {options.what}; is that a koord-scheduler?")
         return [each for each in found.values() if not namespace or each["name"].startswith(f"{namespace}/")]
     if sources.cluster is None:
-        raise ExplainError(f"{what} are read from the API: name a cluster with --kubeconfig or --data")
-    async with read_from(sources.cluster) as reader:
-        found = await reader.every(listing.kind, namespace if listing.kind is PODS else "", listing.field_selector)
+        raise ExplainError(f"{options.what} are read from the API: name a cluster with --kubeconfig or --data")
+    async with read_from(session, sources.cluster) as reader:
+        within = namespace if listing.kind is PODS else ""
+        found = await reader.every(listing.kind, within, listing.field_selector, selector)
     return [each for each in found if listing.belongs(each)]
 
 
@@ -117,35 +140,35 @@ async def watch(
     """Print the rows, and from then on those that have changed or are gone, until cancelled."""
     listing, before = LISTINGS[options.what], dict[str, Row]()
     columns = _columns(listing, options.output)
-    while True:
-        documents = await documents_of(options.what, options.namespace, sources)
-        now = {row["name"]: row for row in rows_of(listing, documents, clock.now())}
-        changed = [row for name, row in now.items() if _facts(row) != _facts(before.get(name, {}))]
-        lines = ["  ".join([row["name"], *(f"{column}={row[column]}" for column in columns)]) for row in changed]
-        lines += [f"{name}  gone" for name in before if name not in now]
-        if lines:
-            show("".join(f"{line}\n" for line in lines))
-        before = now
-        await sleep(_WATCH_SECONDS)
+    async with open_session() as session:
+        while True:
+            documents = await documents_of(options, sources, session)
+            now = {row["name"]: row for row in rows_of(listing, documents, clock.now())}
+            changed = [row for name, row in now.items() if _facts(row) != _facts(before.get(name, {}))]
+            lines = ["  ".join([row["name"], *(f"{column}={row[column]}" for column in columns)]) for row in changed]
+            lines += [f"{name}  gone" for name in before if name not in now]
+            if lines:
+                show("".join(f"{line}\n" for line in lines))
+            before = now
+            await sleep(_WATCH_SECONDS)
 
 
-def rendered(options: argparse.Namespace, documents: Sequence[Document], clock: Clock, terminal: Terminal) -> str:
-    """The list in the form that ``-o`` names."""
+def _forms(
+    options: argparse.Namespace, documents: Sequence[Document], clock: Clock, terminal: Terminal
+) -> tuple[Document, Callable[[], str]]:
+    """The list for programs, and what writes it for people."""
     listing = LISTINGS[options.what]
-    if options.output == "json":
-        listed = {"kind": "List", "items": list(documents)}
-        return json.dumps(listed, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
-    if options.output == "yaml":
-        text: str = yaml.safe_dump({"kind": "List", "items": list(documents)}, sort_keys=False, allow_unicode=True)
-        return text
-    rows = rows_of(listing, documents, clock.now())
-    if options.output == "name":
-        return "".join(f"{row['name']}\n" for row in rows)
-    if not rows:
-        return (
-            f"No resources found in {options.namespace} namespace.\n" if options.namespace else "No resources found.\n"
-        )
-    return _table(listing, terminal.readable(rows), options.output, terminal)
+
+    def text() -> str:
+        rows = rows_of(listing, documents, clock.now())
+        if options.output == "name":
+            return "".join(f"{row['name']}\n" for row in rows)
+        if not rows:
+            where = f" in {options.namespace} namespace" if options.namespace else ""
+            return f"No resources found{where}.\n"
+        return _table(listing, terminal.readable(rows), options.output, terminal)
+
+    return {"kind": "List", "items": list(documents)}, text
 
 
 def _table(listing: Listing, rows: Sequence[Row], form: str, terminal: Terminal) -> str:

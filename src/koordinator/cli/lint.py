@@ -18,6 +18,7 @@ from koordinator.cli.explain_failure import UNUSABLE, ExplainError
 from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_terminal import ended, output, say, write
 from koordinator.cli.lint_rules import findings, quota_named
+from koordinator.cli.session import open_session
 from koordinator.cli.what_if_input import read_text
 from koordinator.model.typing_mistakes import Document, Mistake
 
@@ -117,5 +118,5 @@ def _quotas(options: argparse.Namespace, documents: Sequence[Document | None]) -
 
 
 async def _names(cluster: Cluster) -> list[str]:
-    async with read_from(cluster) as reader:
+    async with open_session() as session, read_from(session, cluster) as reader:
         return [quota["metadata"]["name"] for quota in await reader.every(ELASTIC_QUOTAS)]

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from koordinator.base.build import VersionAction
@@ -20,9 +21,14 @@ from koordinator.cli.arguments import CommandParser
 COMMANDS: Final = {
     "up": ("koordinator.cli.up", "start an embedded cluster with simulated nodes and the programs"),
     "status": ("koordinator.cli.status", "say what runs, where, and whether it is healthy"),
+    "down": ("koordinator.cli.down", "stop the koord up of this machine"),
+    "logs": ("koordinator.cli.logs", "print what a program of the koord up of this machine has written"),
     "demo": ("koordinator.cli.demo", "play a scripted day on 20 simulated nodes and report what came of it"),
     "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
     "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
+    "top": ("koordinator.cli.top", "show what each class of pods has, uses, and could use, by node or pod"),
+    "drain": ("koordinator.cli.drain", "empty a node by its DrainNode, and show how far that is"),
+    "migrate": ("koordinator.cli.migrate", "move a pod by a PodMigrationJob, and show how far that is"),
     "what-if": ("koordinator.cli.what_if", "say what a change would do: a drain, a new workload, another node"),
     "lint": ("koordinator.cli.lint", "find typing mistakes in manifests that an API server takes in silence"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
@@ -32,20 +38,25 @@ COMMANDS: Final = {
 }
 """Command -> the module whose ``add_parser(commands)`` registers it, and what the list of commands says of it."""
 
+PLUGIN: Final = "kubectl-koord"
+"""The name by which kubectl finds it on the PATH."""
 _DESCRIPTION = """\
 Try and inspect QoS-based co-location scheduling for Kubernetes.
 
   koord demo            play a scripted day on 20 simulated nodes and report what came of it
   koord up              start an embedded cluster that your own kubectl can talk to; Ctrl-C stops it
-  koord status          in another terminal: what runs, where, and whether it is healthy
+  koord status          in another terminal: what runs, where, and whether it is healthy (also: logs PROGRAM, down)
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
   koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
+  koord top             what each class of pods has been given, uses, and could use (also: nodes, pods)
+  koord drain N         empty node N by its DrainNode, and show how far that is (also: migrate POD)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
   koord lint FILE       which typing mistakes in a manifest would pass in silence?
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
 
-koord COMMAND --help has examples. The programs of a real cluster are commands of their own: koord-scheduler --help.
+koord COMMAND --help has examples; kubectl koord COMMAND is the same. The programs of a real cluster are commands of
+their own: koord-scheduler --help.
 """
 
 
@@ -73,7 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser(loaded: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """The parser that knows all commands by name, and ``loaded`` with their options."""
-    parser = CommandParser(prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = CommandParser(
+        prog=_program_name(), description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     wanted = set(loaded)
@@ -83,6 +96,11 @@ def make_parser(loaded: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=summary)
     return parser
+
+
+def _program_name() -> str:
+    """``kubectl koord`` where kubectl has started it as a plugin."""
+    return "kubectl koord" if Path(sys.argv[0]).name == PLUGIN else "koord"
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.api.installation import NAMESPACE
+from koordinator.api.manifests.definitions import DEFINITIONS
 from koordinator.api.manifests.installation import (
     KUSTOMIZATION,
     OPTIONAL_PARTS,
@@ -30,7 +31,7 @@ folder, for `kubectl apply -k DIR` and overlays of your own.
 
 parts, in their order:
   namespace         {NAMESPACE}, or that of --namespace
-  crd               CustomResourceDefinitions of the 13 kinds
+  crd               CustomResourceDefinitions of the {len(DEFINITIONS)} kinds
   priority-classes  koord-prod, koord-mid, koord-batch, koord-free
   rbac              service accounts, and what the programs may do
   config-maps       slo-controller-config (what nodes lend) and koord-scheduler-config

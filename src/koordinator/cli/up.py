@@ -16,12 +16,16 @@ from koordinator.api.kinds import PODS
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.spelling import did_you_mean
-from koordinator.cli.data_folder import default_data_folder, lock_data_folder
+from koordinator.cli.arguments import whole_number
+from koordinator.cli.cluster_record import read_record
+from koordinator.cli.data_folder import default_data_folder, lock_data_folder, log_folder
+from koordinator.cli.detachment import in_background
 from koordinator.cli.interruption import Interrupted, until_interrupted
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions, with_free_ports
 from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
 from koordinator.cli.own_command import data_option, own_command
 from koordinator.cluster.access.authorizer import AuthorizationMode
+from koordinator.cluster.data_folder import claim_folder
 from koordinator.cluster.kubeconfig_file import check_kubeconfig, remove_kubeconfig
 from koordinator.kube.connect import ClientOptions, connect
 
@@ -39,6 +43,7 @@ def welcome(
     has_kubectl: bool,
     taken_pod_names: Collection[str],
     unhealthy: Sequence[str],
+    detached: bool = False,
 ) -> str:
     """``names``: the programs that were started. ``koord``: the words that start this program."""
     health = f", but not healthy yet: {', '.join(unhealthy)}" if unhealthy else ""
@@ -49,9 +54,10 @@ def welcome(
         lines.append("kubectl is not on the PATH here; https://kubernetes.io/docs/tasks/tools says how to get it.")
     if hint := path_hint(koord):
         lines.append(hint)
-    logs = shlex.quote(str(options.data / "logs"))
+    logs = shlex.quote(str(log_folder(options.data)))
     kept = "; the state is kept for the next start" if "apiserver" in names else ""
-    lines.append(f"Logs are in {logs}. Ctrl-C stops everything{kept}.")
+    stop = f"{koord} down{data_option(options.data)}" if detached else "Ctrl-C"
+    lines.append(f"Logs are in {logs}. {stop} stops everything{kept}.")
     return "\n".join(lines)
 
 
@@ -84,9 +90,9 @@ def _commands(
 
 _DESCRIPTION = """\
 Start an embedded Kubernetes API server, simulated nodes, koord-manager, koord-scheduler, koord-descheduler and workload
-controllers, and supervise them until Ctrl-C. koord-descheduler carries out PodMigrationJobs and DrainNodes, and evicts
-no pod by itself. Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy.
-With 0 as a port, and with --free-ports, a free port is chosen.
+controllers, and supervise them until Ctrl-C; with --detach in the background, until `koord down`. koord-descheduler
+carries out PodMigrationJobs and DrainNodes, and evicts no pod by itself. Programs that exit are restarted. `koord
+status`, in another terminal, shows whether they are healthy, and `koord logs PROGRAM` what they write.
 
 exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
 it was up, or killed by a second signal.
@@ -95,6 +101,7 @@ _EPILOG = """\
 examples:
   koord up                                     10 nodes, state kept in ~/.local/state/koordinator
   koord up --nodes 1000 --data /tmp/big        a thousand nodes, state kept elsewhere
+  koord up --detach                            in the background; then koord status, koord logs PROGRAM, koord down
   koord up --gpu-nodes 2                       and two nodes with GPUs, for pods that request some of them
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
@@ -102,6 +109,7 @@ examples:
   koord up --only apiserver,nodes,manager,scheduler
                                                without workload controllers, for a kube-controller-manager of your own
   koord up --data /tmp/second --free-ports     a second cluster beside the first
+  koord up --port-base 7000                    the API on port 7000, everything else on 7001 to 7006
   koord up --authorization-mode RBAC           roles decide who may do what; try it with kubectl --as
 """
 
@@ -116,6 +124,7 @@ _PORTS: Final = {
     "controllers-port": (10263, "the workload controllers' /metrics and /readyz"),
 }
 """Flag -> the usual port, and what is served there."""
+_LAST_PORT: Final = 65535
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -134,10 +143,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="LIST",
         help=f"start only these, separated by commas: {', '.join(PROGRAMS)} (default: all)",
     )
-    parser.add_argument("--nodes", type=_positive, default=10, metavar="N", help="simulated nodes (default: 10)")
+    parser.add_argument("--nodes", type=whole_number(1), default=10, metavar="N", help="simulated nodes (default: 10)")
     parser.add_argument(
         "--gpu-nodes",
-        type=_count,
+        type=whole_number(0),
         default=0,
         metavar="N",
         help="simulated nodes with 8 GPUs each, beside the others (default: 0)",
@@ -145,15 +154,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels and usage of the nodes")
     parser.add_argument(
         "--koordlets",
-        type=_count,
+        type=whole_number(0),
         metavar="N",
         help="nodes that run koordlet itself; a model reports for the others (default: 10)",
     )
-    for name, (port, what) in _PORTS.items():
-        parser.add_argument(f"--{name}", type=_port, metavar="PORT", help=f"port of {what} (default: {port})")
-    parser.add_argument(
-        "--free-ports", action="store_true", help="a free port for each that is not named, for a cluster beside another"
-    )
+    parser.add_argument("-d", "--detach", action="store_true", help="go on in the background, until koord down")
+    _add_ports(parser)
     parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"
     )
@@ -182,6 +188,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulated usage (default: 0)")
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level of the programs")
     parser.set_defaults(run=run)
+
+
+def _add_ports(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("ports (0 is any free one; a port of its own counts before those for all)")
+    every = group.add_mutually_exclusive_group()
+    every.add_argument(
+        "--port-base",
+        type=whole_number(0, _LAST_PORT - len(_PORTS) + 1),
+        metavar="PORT",
+        help=f"of the API; the {len(_PORTS) - 1} others follow in this order",
+    )
+    every.add_argument("--free-ports", action="store_true", help="a free one for each, for a cluster beside another")
+    for name, (port, what) in _PORTS.items():
+        group.add_argument(
+            f"--{name}", type=whole_number(0, _LAST_PORT), metavar="PORT", help=f"of {what} (default: {port})"
+        )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -218,16 +240,34 @@ def run(options: argparse.Namespace) -> int:
         verbosity=options.verbosity,
         authorization_mode=options.authorization_mode,
     )
-    with lock_data_folder(data, "koord up"):
+    if not options.detach:
+        return _hold_and_serve(cluster, options)
+    stop = f"{own_command()} down{data_option(data)}"
+    log = log_folder(data) / "up.log"
+    claim_folder(data)
+    return in_background(log, lambda: _hold_and_serve(cluster, options), lambda pid: _is_up(data, pid), stop)
+
+
+def _hold_and_serve(cluster: LocalClusterOptions, options: argparse.Namespace) -> int:
+    with lock_data_folder(cluster.data, "koord up"):
         clear_the_way(cluster, options.only, _say)
         with asyncio.Runner() as runner:
-            return runner.run(_serve(with_free_ports(cluster), options.only))
+            return runner.run(_serve(with_free_ports(cluster), options.only, detached=options.detach))
+
+
+def _is_up(data: Path, pid: int) -> bool:
+    record = read_record(data)
+    return record is not None and (record.pid, record.phase) == (pid, "up")
 
 
 def ports_of(options: argparse.Namespace) -> dict[str, int]:
     """By the flag; 0 for a free one."""
     given = {flag: getattr(options, flag.replace("-", "_")) for flag in _PORTS}
-    usual = {flag: 0 if options.free_ports else port for flag, (port, _) in _PORTS.items()}
+    base = 0 if options.free_ports else options.port_base
+    if base is None:
+        usual = {flag: port for flag, (port, _) in _PORTS.items()}
+    else:
+        usual = {flag: base and base + index for index, flag in enumerate(_PORTS)}
     return {flag: usual[flag] if port is None else port for flag, port in given.items()}
 
 
@@ -240,7 +280,7 @@ def _check_files(options: argparse.Namespace) -> None:
         configuration_of_file(options.scheduler_config)
 
 
-async def _serve(options: LocalClusterOptions, only: tuple[str, ...]) -> int:
+async def _serve(options: LocalClusterOptions, only: tuple[str, ...], *, detached: bool) -> int:
     """0 when a signal ended it once it was up; as shells have it when that was before."""
     cluster = LocalCluster(options, only, SystemClock(), _say, "koord up")
     was_up = False
@@ -251,13 +291,15 @@ async def _serve(options: LocalClusterOptions, only: tuple[str, ...]) -> int:
         _say("stopping; Ctrl-C once more kills everything at once")
 
     try:
-        await until_interrupted(_start_and_watch(cluster), kill=cluster.supervisor.kill, on_interrupt=stopping)
+        await until_interrupted(
+            _start_and_watch(cluster, detached=detached), kill=cluster.supervisor.kill, on_interrupt=stopping
+        )
     except Interrupted as interrupted:
         return 0 if was_up else interrupted.exit_status
     return 0
 
 
-async def _start_and_watch(cluster: LocalCluster) -> None:
+async def _start_and_watch(cluster: LocalCluster, *, detached: bool) -> None:
     options = cluster.options
     texts = {
         "apiserver": f"starting the API (state: {options.data})",
@@ -274,13 +316,13 @@ async def _start_and_watch(cluster: LocalCluster) -> None:
         for name in cluster.names:
             _say(texts[name])
             await cluster.start(name)
-        print(await _welcome(cluster), flush=True)
+        print(await _welcome(cluster, detached=detached), flush=True)
         await cluster.watch()
     finally:
         await cluster.stop()
 
 
-async def _welcome(cluster: LocalCluster) -> str:
+async def _welcome(cluster: LocalCluster, *, detached: bool) -> str:
     taken = {"web"} if await _has_pod(cluster, "web") else set()
     return welcome(
         cluster.options,
@@ -289,6 +331,7 @@ async def _welcome(cluster: LocalCluster) -> str:
         has_kubectl=shutil.which("kubectl") is not None,
         taken_pod_names=taken,
         unhealthy=cluster.supervisor.unhealthy,
+        detached=detached,
     )
 
 
@@ -315,21 +358,3 @@ def _program_names(text: str) -> tuple[str, ...]:
         hint = did_you_mean(unknown[0], PROGRAMS) if unknown else ""
         raise argparse.ArgumentTypeError(f"{text!r}: allowed are {', '.join(PROGRAMS)}, separated by commas{hint}")
     return tuple(name for name in PROGRAMS if name in names)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 is needed")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 0 is needed")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: a port is a number from 0 to 65535")
-    return int(text)

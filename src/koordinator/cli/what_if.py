@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
-from koordinator.base.yaml_lines import naming_lines
 from koordinator.cli import interruption
+from koordinator.cli.arguments import whole_number
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import seconds
 from koordinator.cli.explain_failure import (
     NOT_ALLOWED,
     NOT_REACHED,
-    NOT_THERE,
     UNUSABLE,
     ExplainError,
 )
 from koordinator.cli.explain_terminal import Terminal, ended, output, say, text_of, write
-from koordinator.cli.what_if_input import (
-    configuration_of_file,
-    read_objects,
-    read_text,
-    scheduler_configuration,
-    source_of,
-)
-from koordinator.cli.what_if_report import print_outcome
-from koordinator.scheduler.options import parse_options
-from koordinator.simulate.change import Change, ChangeError
-from koordinator.simulate.change_file import read_changes
-from koordinator.simulate.colocation import colocation_of
-from koordinator.simulate.configurations import configuration_of
-from koordinator.simulate.fit import Fit
-from koordinator.simulate.node_changes import AddNodes, Drain, RemoveNodes
-from koordinator.simulate.object_changes import Apply, Delete, Scale
-from koordinator.simulate.reconfiguration import Reconfigure, replay
-from koordinator.simulate.simulated_cluster import SimulationOptions
+from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.what_if_input import STANDARD_INPUT, check_names, read_objects, source_of
 from koordinator.simulate.snapshot import NotListedError, SnapshotError
-from koordinator.simulate.what_if import what_if
-from koordinator.simulate.workloads import parse_workload
 
 FOUND_PROBLEMS: Final = 6
 """The exit status with ``--check``."""
 _SECONDS: Final = 60.0
-Make = Callable[[argparse.Namespace, str], Sequence[Change]]
-"""From the command line and the namespace to the changes."""
+_LOOK_AHEAD: Final = 5.0
 
 _DESCRIPTION = """\
 What would happen? A snapshot of the cluster is listed into this process, the change is made there, and the real
@@ -73,6 +51,10 @@ examples:
   koord what-if drain node-3 --snapshot today.snapshot
 
 koord what-if COMMAND --help has the options of each.
+
+not simulated: kubelets (their own admission, image pulls, start-up, readiness); autoscalers, operators and
+koord-descheduler; changes of load: node metrics stay as in the snapshot; LimitRanges, and webhooks other than
+koord-manager's for pods
 
 exit status:
   0 simulated                           3 what the change names is not there, or would be refused
@@ -112,9 +94,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _common() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("-n", "--namespace", metavar="NAME", help="of objects that name none (default: the context's)")
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="tables for people, or all that is known"
-    )
+    add_output(parser, "text", "json", "yaml")
     parser.add_argument(
         "--check", action="store_true", help="exit with 6 where pods would stay pending or could not be evicted"
     )
@@ -153,7 +133,7 @@ def _common() -> argparse.ArgumentParser:
     group.add_argument(
         "--look-ahead",
         type=seconds,
-        default=SimulationOptions().look_ahead,
+        default=_LOOK_AHEAD,
         metavar="SECONDS",
         help="simulated time after the last placement, in which controllers may still act (default: %(default)g)",
     )
@@ -161,100 +141,64 @@ def _common() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(
-    kinds: Any, common: argparse.ArgumentParser, name: str, summary: str, make: Make
-) -> argparse.ArgumentParser:
+def _command(kinds: Any, common: argparse.ArgumentParser, name: str, summary: str) -> argparse.ArgumentParser:
     description = f"{summary[0].upper()}{summary[1:]}."
     parser: argparse.ArgumentParser = kinds.add_parser(name, help=summary, description=description, parents=[common])
-    parser.set_defaults(run=run, make=make)
+    parser.set_defaults(run=run, change=name)
     return parser
 
 
 def _add_apply(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "apply objects: pods, workloads, quotas, priority classes, reservations, nodes"
-    parser = _command(kinds, common, "apply", summary, _apply)
+    parser = _command(kinds, common, "apply", summary)
     _add_files(parser)
-    parser.add_argument("--replicas", type=_count, metavar="N", help="of each workload, or pods like each Pod")
-
-
-def _apply(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [Apply(read_objects(options.files), namespace, options.replicas)]
+    parser.add_argument("--replicas", type=whole_number(0), metavar="N", help="of each workload, or pods like each Pod")
 
 
 def _add_fit(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "how many more pods like this one fit, and what stops the next one"
-    parser = _command(kinds, common, "fit", summary, _fit)
+    parser = _command(kinds, common, "fit", summary)
     _add_files(parser)
-    parser.add_argument("--at-most", type=_count, default=1000, metavar="N", help="(default: %(default)d)")
+    parser.add_argument("--at-most", type=whole_number(0), default=1000, metavar="N", help="(default: %(default)d)")
     parser.add_argument("--with-preemption", action="store_true", help="they may evict pods that are less important")
 
 
-def _fit(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    objects = read_objects(options.files)
-    if len(objects) != 1:
-        raise ConfigurationError("-f", f"{len(objects)} objects", "one pod, or one workload with a template, is needed")
-    return [Fit(objects[0], namespace, options.at_most, options.with_preemption)]
-
-
 def _add_scale(kinds: Any, common: argparse.ArgumentParser) -> None:
-    parser = _command(kinds, common, "scale", "give a workload another number of pods", _scale)
+    parser = _command(kinds, common, "scale", "give a workload another number of pods")
     parser.add_argument("workload", metavar="KIND/NAME", help="such as deployment/web")
-    parser.add_argument("--replicas", type=_count, required=True, metavar="N")
-
-
-def _scale(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [Scale(parse_workload(options.workload, namespace), options.replicas)]
+    parser.add_argument("--replicas", type=whole_number(0), required=True, metavar="N")
 
 
 def _add_delete(kinds: Any, common: argparse.ArgumentParser) -> None:
-    parser = _command(kinds, common, "delete", "delete an object, a workload with its pods", _delete)
+    parser = _command(kinds, common, "delete", "delete an object, a workload with its pods")
     parser.add_argument("object", metavar="KIND/NAME", help="such as deployment/web or elasticquota/team-a")
-
-
-def _delete(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    kind, slash, name = options.object.partition("/")
-    if not (kind and slash and name):
-        raise ConfigurationError("delete", options.object, "KIND/NAME is needed")
-    return [Delete(kind, name, namespace)]
 
 
 def _add_drain(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "drain nodes, as kubectl drain --ignore-daemonsets --delete-emptydir-data"
-    parser = _command(kinds, common, "drain", summary, _drain)
+    parser = _command(kinds, common, "drain", summary)
     parser.add_argument("nodes", nargs="+", metavar="NODE")
     parser.add_argument("--force", action="store_true", help="also pods without a controller, which are lost")
 
 
-def _drain(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [Drain(options.nodes, force=options.force)]
-
-
 def _add_add_node(kinds: Any, common: argparse.ArgumentParser) -> None:
-    parser = _command(kinds, common, "add-node", "add empty nodes like one that there is", _add_node)
+    parser = _command(kinds, common, "add-node", "add empty nodes like one that there is")
     parser.add_argument("--like", required=True, metavar="NODE")
-    parser.add_argument("--count", type=_positive, default=1, metavar="N", help="(default: 1)")
+    parser.add_argument("--count", type=whole_number(1), default=1, metavar="N", help="(default: 1)")
     parser.add_argument(
         "--label", type=_label, action="append", default=[], metavar="KEY=VALUE", help="instead of that of the node"
     )
 
 
-def _add_node(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [AddNodes(options.like, options.count, tuple(options.label))]
-
-
 def _add_remove_node(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "remove nodes from one moment to the next, as when machines fail; budgets do not count"
-    parser = _command(kinds, common, "remove-node", summary, _remove_node)
+    parser = _command(kinds, common, "remove-node", summary)
     parser.add_argument("nodes", nargs="+", metavar="NODE")
-
-
-def _remove_node(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [RemoveNodes(options.nodes)]
 
 
 def _add_config(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "run the scheduler with another configuration; pods that have a node keep it"
-    parser = _command(kinds, common, "config", summary, _config)
+    parser = _command(kinds, common, "config", summary)
     parser.add_argument(
         "-f",
         dest="file",
@@ -270,37 +214,23 @@ def _add_config(kinds: Any, common: argparse.ArgumentParser) -> None:
     )
 
 
-def _config(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [Reconfigure(configuration_of_file(options.file), str(options.file))]
-
-
 def _add_colocation(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "change slo-controller-config: the batch and mid capacity of each node, by koord-manager's own plan"
-    parser = _command(kinds, common, "colocation", summary, _colocation)
+    parser = _command(kinds, common, "colocation", summary)
     _add_files(parser)
-
-
-def _colocation(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    return [colocation_of(read_objects(options.files), "-f")]
 
 
 def _add_changes(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "make several changes, one after the other (docs/what-if.md has the fields of the file)"
-    parser = _command(kinds, common, "changes", summary, _changes)
+    parser = _command(kinds, common, "changes", summary)
     parser.add_argument("-f", dest="file", type=Path, required=True, metavar="FILE", help="YAML; - for standard input")
-
-
-def _changes(options: argparse.Namespace, namespace: str) -> Sequence[Change]:
-    text = read_text(str(options.file))
-    with naming_lines(text, str(options.file)):
-        return read_changes(text, str(options.file), options.file.parent, namespace, read_objects)
 
 
 def _add_snapshot(kinds: Any, common: argparse.ArgumentParser) -> None:
     summary = "keep a snapshot for later; it has neither Secrets nor the environment of containers"
     parser: argparse.ArgumentParser = kinds.add_parser("snapshot", help=summary, description=summary, parents=[common])
     parser.add_argument("file", type=Path, metavar="FILE", help="is made readable by you alone")
-    parser.set_defaults(run=run, make=None)
+    parser.set_defaults(run=run, change=None)
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
@@ -314,14 +244,12 @@ def run(options: argparse.Namespace) -> int:
     error."""
     stream, terminal = output()
     try:
-        document = interruption.run(_save_alone(options) if options.make is None else _simulate(options))
-        write(_rendered(document, options.output, terminal), stream, terminal)
+        document = interruption.run(_save_alone(options) if options.change is None else _simulate(options))
+        write(rendered(options.output, document, lambda: _text(document, terminal), terminal), stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)
     except ConfigurationError as error:
         return say(str(error), UNUSABLE)
-    except ChangeError as error:
-        return say(str(error), NOT_THERE)
     except NotListedError as error:
         return say(str(error), NOT_ALLOWED)
     except SnapshotError as error:
@@ -334,19 +262,23 @@ def run(options: argparse.Namespace) -> int:
     return FOUND_PROBLEMS if options.check and has_problems else 0
 
 
+def _text(document: dict[str, Any], terminal: Terminal) -> str:
+    from koordinator.cli.what_if_report import print_outcome
+
+    console = terminal.console()
+    print_outcome(terminal.readable(document), console)
+    return text_of(console)
+
+
 async def _simulate(options: argparse.Namespace) -> dict[str, Any]:
-    # Before the cluster is queried: a typing mistake shows at once.
-    parse_options(options.scheduler_flag)
-    configuration = scheduler_configuration(options.scheduler_config)
     source = source_of(options)
-    changes = options.make(options, source.namespace)
-    snapshot = await source.snapshot()
-    simulation = SimulationOptions(options.look_ahead, options.seed, tuple(options.scheduler_flag))
-    document = await what_if(snapshot, changes, configuration, simulation)
-    if getattr(options, "replay", False):
-        now = configuration or configuration_of(snapshot)[0]
-        document["replay"] = await replay(snapshot, now, configuration_of_file(options.file), simulation)
-    return document
+    if STANDARD_INPUT not in (files := getattr(options, "files", None) or [STANDARD_INPUT]):
+        read_objects(files)
+    await check_names(source, [*getattr(options, "nodes", ()), *filter(None, [getattr(options, "like", "")])])
+    # Loaded now: the scheduler takes a second, in which a typing mistake has long been said.
+    from koordinator.cli.what_if_changes import simulate
+
+    return await simulate(options, source)
 
 
 async def _save_alone(options: argparse.Namespace) -> dict[str, Any]:
@@ -359,26 +291,6 @@ async def _save_alone(options: argparse.Namespace) -> dict[str, Any]:
         "objects": {kind: len(found) for kind, found in snapshot.objects.items()},
         "missing": dict(snapshot.missing),
     }
-
-
-def _rendered(document: dict[str, Any], form: str, terminal: Terminal) -> str:
-    if form == "json":
-        return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
-    console = terminal.console()
-    print_outcome(terminal.readable(document), console)
-    return text_of(console)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: a number from 0 on is needed")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 on is needed")
-    return int(text)
 
 
 def _label(text: str) -> tuple[str, str]:

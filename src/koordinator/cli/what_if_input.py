@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koordinator.api.codec import encode
 from koordinator.api.document import Document
@@ -18,13 +18,17 @@ from koordinator.base.strict_yaml import load_documents
 from koordinator.base.yaml_lines import naming_lines
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
-from koordinator.cli.explain_failure import ExplainError, explain_error
+from koordinator.cli.explain_failure import ExplainError, NotFoundError, explain_error
+from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.cli.session import open_session
 from koordinator.kube.connect import connected
 from koordinator.kube.errors import KubeError
-from koordinator.scheduler.configuration import SchedulerConfiguration, load_configuration
 from koordinator.simulate.snapshot import Snapshot, load, save
 from koordinator.simulate.snapshot_reader import take_snapshot
+
+if TYPE_CHECKING:
+    from koordinator.scheduler.configuration import SchedulerConfiguration
 
 STANDARD_INPUT = "-"
 
@@ -59,6 +63,18 @@ def source_of(options: argparse.Namespace) -> Source:
     return Source(namespace or cluster.namespace, None, cluster, options.save, seconds)
 
 
+async def check_names(source: Source, nodes: Sequence[str]) -> None:
+    """Raises NotFoundError for a node that the cluster does not have, before all of it is listed."""
+    if source.cluster is None:
+        return
+    async with open_session() as session, read_from(session, source.cluster) as reader:
+        for name in nodes:
+            found, similar = await reader.node(name)
+            if found is None:
+                like = f"; did you mean {' or '.join(similar)}?" if similar else ""
+                raise NotFoundError(f"there is no node {name} in {source.cluster.name}{like}")
+
+
 def scheduler_configuration(path: Path | None) -> SchedulerConfiguration | None:
     """That of ``--scheduler-config``; None where the snapshot says it. Raises ConfigurationError."""
     return None if path is None else configuration_of_file(path)
@@ -66,6 +82,9 @@ def scheduler_configuration(path: Path | None) -> SchedulerConfiguration | None:
 
 def configuration_of_file(path: Path) -> SchedulerConfiguration:
     """Raises ConfigurationError with the line of the field."""
+    # Loaded where a file is named: the scheduler takes half a second.
+    from koordinator.scheduler.configuration import load_configuration
+
     with naming_lines(read_text(str(path)) if path.is_file() else "", str(path)):
         return load_configuration(path)
 
@@ -134,7 +153,10 @@ def read_text(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError("-f", path, f"a readable YAML file ({error})") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
+        raise ConfigurationError(
+            "-f", path, f"a YAML file that can be read is needed ({why[0].lower()}{why[1:]})"
+        ) from error
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
@@ -144,7 +166,7 @@ def _cluster(options: argparse.Namespace) -> Cluster:
     if cluster is None or cluster.client is None:
         raise ExplainError(
             "no cluster found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
-            f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
+            f"{default_data_folder()} is not the folder of a running koord up; --data names another, "
             "cluster with --kubeconfig, or a saved snapshot with --snapshot"
         )
     return cluster
@@ -178,7 +200,8 @@ async def _configuration_of_local(data: Path, seconds: float) -> str:
         seconds=seconds,
     )
     try:
-        document = await fetch(endpoint, "/configz")
+        async with open_session() as session:
+            document = await fetch(session, endpoint, "/configz")
         return encode(document["componentconfig"]).decode()
     except (ExplainError, KeyError, TypeError):
         return ""

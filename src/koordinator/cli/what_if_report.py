@@ -332,14 +332,12 @@ def _print_remarks(document: Document, console: Console) -> None:
     scheduler = document["scheduler"]["configuration"]
     if document["scheduler"]["kubeScheduler"]:
         scheduler += "; pods of default-scheduler as kube-scheduler places them by default"
-    lines = [
-        f"Snapshot of {snapshot['cluster']}, {snapshot['ended']}: "
-        f"{_count(snapshot['nodes'], 'node')}, {_count(snapshot['pods'], 'pod')}. Nothing was written to it.",
-        f"Scheduler: {scheduler}.",
-        f"Not simulated: {'; '.join(document['notSimulated'])}.",
-    ]
-    for line in lines:
-        print_text(console, f"[dim]{escape(line)}[/dim]")
+    counts = f"{_count(snapshot['nodes'], 'node')}, {_count(snapshot['pods'], 'pod')}"
+    line = (
+        f"On a snapshot of {snapshot['ended']} ({counts}) with {scheduler}; nothing was written. "
+        "What is not simulated: koord what-if --help."
+    )
+    print_text(console, f"[dim]{escape(line)}[/dim]")
 
 
 def _first(lines: Sequence[str]) -> list[str]:

@@ -23,6 +23,11 @@ _PREFIX: Final = "what-if-fit"
 _ABOUT_PREEMPTION: Final = " preemption:"
 
 
+def is_fitted(obj: Document) -> bool:
+    """Whether it is a pod, or a workload with a template for pods."""
+    return obj.get("kind") in {PODS.name, *(each.name for each in WORKLOADS)}
+
+
 @dataclass(frozen=True, slots=True)
 class Fit(Change):
     """Create pods like ``obj``, or like those of its template, until one finds no node, or there are ``at_most``.
@@ -56,12 +61,12 @@ class Fit(Change):
         }
         if pending:
             name = min(pending, key=lambda pod: int(pod["metadata"]["name"].rpartition("-")[2]))["metadata"]["name"]
-            found = explain_pod(cluster.scheduler.sources, model["metadata"]["namespace"], name) or {}
-            message = found.get("message", "")
+            found = explain_pod(cluster.scheduler.sources, model["metadata"]["namespace"], name)
+            message = (found.message if found is not None else None) or ""
             if not self.with_preemption:
                 # That they do not preempt was set here, not by their author.
                 message = message.partition(_ABOUT_PREEMPTION)[0]
-            fit |= {"stoppedBy": message, "advice": found.get("advice", [])}
+            fit |= {"stoppedBy": message, "advice": (found.advice if found is not None else None) or []}
         for pod in pending:
             cluster.pods.causes[pod["metadata"]["uid"]] = "deleted"
             await cluster.api.remove(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])

@@ -253,9 +253,9 @@ def _pending(
         group["pods"].append(entry)
     for group in list(groups.values())[:_EXPLAINED]:
         namespace, _, name = group["pods"][0]["pod"].partition("/")
-        found = explain_pod(cluster.scheduler.sources, namespace, name) or {}
-        group["message"] = group["message"] or found.get("message", "")
-        group["advice"] = found.get("advice", [])
+        found = explain_pod(cluster.scheduler.sources, namespace, name)
+        group["message"] = group["message"] or (found.message if found is not None else None) or ""
+        group["advice"] = (found.advice if found is not None else None) or []
     return list(groups.values())
 
 

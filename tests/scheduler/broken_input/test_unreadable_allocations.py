@@ -83,7 +83,7 @@ def notes(fixture: RunningScheduler) -> list[tuple[str, str]]:
 
 
 def facts(fixture: RunningScheduler, plugin: str) -> dict[str, Any]:
-    document = explain_node(fixture.scheduler.sources, _NODE)
+    document = to_document(explain_node(fixture.scheduler.sources, _NODE))
     assert document is not None
     found: dict[str, Any] = document["plugins"][plugin]
     return found

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import NODES, PODS
 from koordinator.scheduler.explain import explain_node, explain_pod
 from tests.scheduler.broken_input.test_broken_objects import healthy, healthy_pod, running_beside, two_nodes
@@ -61,7 +62,7 @@ def notes(fixture: RunningScheduler, name: str = "odd") -> list[tuple[str, str]]
 
 
 def closed_by(fixture: RunningScheduler) -> list[dict[str, str]]:
-    document = explain_node(fixture.scheduler.sources, _NODE)
+    document = to_document(explain_node(fixture.scheduler.sources, _NODE))
     assert document is not None
     found: list[dict[str, str]] = document["plugins"].get("UnreadablePods", {}).get("closedBy", [])
     return found
@@ -84,7 +85,7 @@ def test_its_node_takes_no_further_pod(spec: dict[str, Any], is_first: bool) -> 
         assert closed["pod"] == "default/odd"
         assert notes(fixture) == [("UnreadablePod", closed["reason"])]
         assert "$.spec." in closed["reason"]
-        explained = explain_pod(fixture.scheduler.sources, "default", "there")
+        explained = to_document(explain_pod(fixture.scheduler.sources, "default", "there"))
         assert "what pod default/odd takes cannot be known" in json.dumps(explained)
 
     play(story, *([unreadable(spec)] if is_first else []))

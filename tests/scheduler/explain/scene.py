@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from koordinator.api.codec import to_document
 from koordinator.api.elastic_quota import ElasticQuota, ElasticQuotaSpec
 from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS
 from koordinator.api.meta import ObjectMeta
@@ -90,12 +91,14 @@ class Scene:
     def pod(self, name: str) -> dict[str, Any]:
         found = explain_pod(self.sources, "default", name)
         assert found is not None
-        return found
+        document: dict[str, Any] = to_document(found)
+        return document
 
     def node(self, name: str) -> dict[str, Any]:
         found = explain_node(self.sources, name)
         assert found is not None
-        return found
+        document: dict[str, Any] = to_document(found)
+        return document
 
     def info(self, pod: Pod) -> PodInfo:
         return make_pod_info(pod)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.api.labels import QUOTA_NAME
 from koordinator.scheduler.explain import explain_node
@@ -13,7 +14,7 @@ from tests.scheduler.watch.test_resync import AFTER
 
 
 def facts(story: Story, node: str, plugin: str) -> dict[str, Any]:
-    document = explain_node(story.scheduler.sources, node)
+    document = to_document(explain_node(story.scheduler.sources, node))
     assert document is not None
     found: dict[str, Any] = document["plugins"][plugin]
     return found

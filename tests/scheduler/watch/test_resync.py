@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import DEVICES, NODES, POD_GROUPS, PODS
 from koordinator.api.labels import POD_GROUP
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
@@ -217,7 +218,7 @@ def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytes
 
 
 def devices_of(fixture: RunningScheduler, node: str) -> list[Any]:
-    found = explain_node(fixture.scheduler.sources, node)
+    found = to_document(explain_node(fixture.scheduler.sources, node))
     assert found is not None
     devices: list[Any] = found["plugins"]["DeviceShare"]["devices"]
     return devices

@@ -17,6 +17,7 @@ from koordinator.cli.demo.claim import Claim, clock, some
 from koordinator.cli.demo.day import NAMESPACE, Arrival, batch_pod
 from koordinator.cli.explain_failure import ExplainError
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.cli.session import open_session
 from koordinator.kube.interface import Client
 
 RESPONSE_SECONDS: Final = 60.0
@@ -246,7 +247,8 @@ class Crawler:
         url = f"http://127.0.0.1:{self._port}"
         endpoint = ProgramEndpoint(url, None, ("", ""), 0, Path(), program="descheduler", seconds=RESPONSE_SECONDS)
         try:
-            document: Mapping[str, Any] = await fetch(endpoint, "/explain/rebalance")
+            async with open_session() as session:
+                document: Mapping[str, Any] = await fetch(session, endpoint, "/explain/rebalance")
         except ExplainError:
             # Queried again after the next step; a day without a response fails its claim.
             return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from koordinator.api.codec import decode_any
+from koordinator.api.codec import convert, decode_any
+from koordinator.api.explanations import PodExplanation
 from koordinator.api.kinds import PODS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, ResourceMap
@@ -20,6 +21,7 @@ from koordinator.cli.demo.hot_node import RESPONSE_SECONDS, HotNode
 from koordinator.cli.demo.rush import Rush
 from koordinator.cli.demo.workloads import Workloads
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
+from koordinator.cli.session import open_session
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
 from koordinator.model.overcommit.abnormality import CONDITION_TYPE
@@ -52,23 +54,24 @@ async def explain(client: Client, scheduler_port: int, namespace: str, name: str
     """Query the scheduler as ``koord explain pod`` does, and read the pod and its events."""
     url = f"http://127.0.0.1:{scheduler_port}"
     endpoint = ProgramEndpoint(url, None, ("", ""), 0, Path(), seconds=RESPONSE_SECONDS)
-    document = await fetch(endpoint, f"/debug/explain/{namespace}/{name}")
+    async with open_session() as session:
+        found = convert(await fetch(session, endpoint, f"/debug/explain/{namespace}/{name}"), PodExplanation)
     pod = await client.get(PODS, name, namespace)
     events = decode_any(await client.raw("GET", EVENTS_V1.path(namespace)))["items"]
     return Explained(
         name=name,
-        message=document.get("message", ""),
-        advice=tuple(document.get("advice", ())),
-        closest=_closest(document),
+        message=found.message or "",
+        advice=tuple(found.advice or ()),
+        closest=_closest(found),
         condition=next((each.message for each in pod.status.conditions if each.type == "PodScheduled"), ""),
         notes=tuple(event["note"] for event in events if event["regarding"]["name"] == name),
     )
 
 
-def _closest(document: Any) -> str:
-    for node in document.get("closestNodes", ()):
-        lacks = [text for lack in node["lacks"] for text in lack["details"] or lack["reasons"]]
-        return f"{node['node']}: {'; '.join(lacks)}"
+def _closest(found: PodExplanation) -> str:
+    for node in found.closest_nodes or ():
+        lacks = [text for lack in node.lacks for text in lack.details or lack.reasons]
+        return f"{node.node}: {'; '.join(lacks)}"
     return ""
 
 

@@ -33,7 +33,14 @@ from koordinator.cli.cluster_record import (
     remove_record,
     write_record,
 )
-from koordinator.cli.data_folder import DESCHEDULER, MANAGER, SCHEDULER, publish_address, withdraw_address
+from koordinator.cli.data_folder import (
+    DESCHEDULER,
+    MANAGER,
+    SCHEDULER,
+    log_folder,
+    publish_address,
+    withdraw_address,
+)
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.ensure import ensure
 from koordinator.cli.local_cluster.identities import give_identities, remove_identities
@@ -137,7 +144,7 @@ class LocalCluster:
         self._since = clock.now()
         self._phase: Literal["starting", "up", "stopping"] = "starting"
         self._api_url = ""
-        self.supervisor = Supervisor(options.data / "logs", clock, report, on_change=self._write_record)
+        self.supervisor = Supervisor(log_folder(options.data), clock, report, on_change=self._write_record)
 
     @property
     def is_up(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from koordinator.api.codec import to_document
+from koordinator.api.codec import convert, to_document
+from koordinator.api.node_explanation import Abnormality, Amount, OvercommitExplanation
 from koordinator.api.timestamps import format_time
 from koordinator.kube.pages import Handler, Request, Response, json_response
 from koordinator.model.overcommit.abnormality import NodeHealth
@@ -69,32 +70,24 @@ def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler
     return handle
 
 
-def explanation_document(name: str, explanation: NodeExplanation) -> dict[str, Any]:
-    """The explanation as a JSON document."""
-    return {
-        "node": name,
-        "at": format_time(explanation.at),
-        "amounts": [_amount(each) for each in explanation.amounts],
-        "zones": [_amount(each) for each in explanation.zones],
-        **_health(explanation.health),
-        "problems": list(explanation.problems),
-        "written": explanation.written,
-    }
+def explanation_document(name: str, explanation: NodeExplanation) -> OvercommitExplanation:
+    """The explanation as it is served."""
+    health = explanation.health
+    return OvercommitExplanation(
+        node=name,
+        at=format_time(explanation.at),
+        amounts=[_amount(each) for each in explanation.amounts],
+        zones=[_amount(each) for each in explanation.zones],
+        abnormal=[Abnormality(reason=each.code, message=each.message) for each in (health.findings if health else ())],
+        abnormal_since=format_time(health.changed_at) if health else None,
+        sound_since=format_time(health.well_since) if health and health.well_since is not None else None,
+        problems=list(explanation.problems),
+        written=explanation.written,
+    )
 
 
-def _health(health: NodeHealth | None) -> dict[str, Any]:
-    """The findings, since when the node is abnormal, and since when the findings are over."""
-    if health is None:
-        return {"abnormal": []}
-    found = [{"reason": each.code, "message": each.message} for each in health.findings]
-    document: dict[str, Any] = {"abnormal": found, "abnormalSince": format_time(health.changed_at)}
-    if health.well_since is not None:
-        document["soundSince"] = format_time(health.well_since)
-    return document
-
-
-def _amount(amount: ExplainedAmount) -> dict[str, Any]:
-    document: dict[str, Any] = to_document(amount)
+def _amount(amount: ExplainedAmount) -> Amount:
+    document = to_document(amount)
     for key, terms in (("terms", amount.terms), ("adjustments", amount.adjustments)):
         document[key] = [{"name": each.name, "amount": each.amount} for each in terms]
-    return document | {"value": amount.value, "sentence": sentence(amount)}
+    return convert(document | {"value": amount.value, "sentence": sentence(amount)}, Amount)

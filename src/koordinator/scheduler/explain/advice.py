@@ -237,6 +237,12 @@ def _quota(obstacle: Obstacle) -> list[str]:
         if found is None:
             continue
         name = found["name"] or (found["names"] or "").rpartition(" ")[2]
+        if "used: <empty>" in reason:
+            sentences.append(
+                f"The quota {name} has nothing in use, and the pod alone requests more than it may use at present: "
+                f"request less, or raise the quota (koord explain quota {name} says where each amount comes from)."
+            )
+            continue
         limit = "its min" if "non-preemptible" in reason else "its runtime, which is between its min and its max"
         sentences.append(
             f"The pods of the quota {name} use, with this one, more than {limit}: wait until some of them end, request "
@@ -246,6 +252,10 @@ def _quota(obstacle: Obstacle) -> list[str]:
 
 
 _ABOUT_DEVICES: Final = (
+    (
+        "invalid resource device requests",
+        "A share of a GPU is at most 100, and several GPUs are requested in whole hundreds: 200 are two.",
+    ),
     (
         "GPU Partition Table",
         "Nodes list no GPU partitions: drop the annotation gpu-partition-spec, or see docs/devices.md.",

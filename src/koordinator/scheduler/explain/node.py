@@ -1,4 +1,4 @@
-"""Explains a node as a JSON document: its resources, the pods on it, and the plugins that keep pods off it."""
+"""Explains a node: its resources, the pods on it, and the plugins that keep pods off it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api.node import Node
+from koordinator.api.node_explanation import (
+    EvaluatedPods,
+    NodeExplanation,
+    NodeResource,
+    PodCount,
+    RejectedPods,
+)
 from koordinator.model.tolerations import taint_text
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -41,39 +48,42 @@ class _Kind:
     pods: list[PodInfo] = field(default_factory=list)
 
 
-def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
+def explain_node(sources: Sources, name: str) -> NodeExplanation | None:
     """The explanation of the node; None when there is no such node."""
     view = sources.view
     row = view.columns.row_of.get(name)
     node = view.columns.nodes[row] if row is not None else None
     if row is None or node is None:
         return None
-    return {
-        "node": name,
-        **_not_up_to_date(sources),
-        "cordoned": node.spec.unschedulable,
-        "taints": [taint_text(taint) for taint in node.spec.taints],
-        "conditions": _errors(node),
-        "resources": _resources(view, row),
-        "pods": _pods(view, row),
-        "nominatedPods": [pod.key for pod in view.nominations.on(name)],
-        "plugins": _facts(sources, row),
-        "placedLately": sum(
+    not_up_to_date = _not_up_to_date(sources)
+    evaluated, rejected = _filter_results(sources, row, name)
+    return NodeExplanation(
+        node=name,
+        not_up_to_date=not_up_to_date,
+        cordoned=node.spec.unschedulable,
+        taints=[taint_text(taint) for taint in node.spec.taints],
+        conditions=_errors(node),
+        resources=_resources(view, row),
+        pods=PodCount(running=len(view.pods_on.get(row, ())), limit=int(view.columns.allocatable[row, PODS])),
+        nominated_pods=[pod.key for pod in view.nominations.on(name)],
+        plugins=_facts(sources, row),
+        placed_lately=sum(
             1
             for _, attempt in sources.decisions.latest()
             if attempt.placement is not None and attempt.placement.node_name == name
         ),
-        **_filter_results(sources, row, name),
-    }
+        evaluated=evaluated,
+        rejected_by=rejected,
+    )
 
 
-def _not_up_to_date(sources: Sources) -> dict[str, str]:
+def _not_up_to_date(sources: Sources) -> str | None:
     try:
         sources.notify_time()
     except Exception as error:
         # A plugin may raise anything; the state from before is shown.
-        return {"notUpToDate": f"{type(error).__name__}: {error}"}
-    return {}
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def _errors(node: Node) -> list[str]:
@@ -85,38 +95,30 @@ def _errors(node: Node) -> list[str]:
     ]
 
 
-def _resources(view: ClusterView, row: int) -> list[dict[str, Any]]:
-    columns = view.columns
-    found = []
-    for name, (used, whole) in columns.numbers[row].by_name().items():
-        if whole or used:
-            found.append(
-                {
-                    "name": name,
-                    "allocatable": amount_text(name, whole),
-                    "requested": amount_text(name, used),
-                    "free": amount_text(name, whole - used),
-                    "requestedPercent": round(used * 100 / whole, 1) if whole else None,
-                }
-            )
-    return found
+def _resources(view: ClusterView, row: int) -> list[NodeResource]:
+    return [
+        NodeResource(
+            name=name,
+            allocatable=amount_text(name, whole),
+            requested=amount_text(name, used),
+            free=amount_text(name, whole - used),
+            requested_percent=round(used * 100 / whole, 1) if whole else None,
+        )
+        for name, (used, whole) in view.columns.numbers[row].by_name().items()
+        if whole or used
+    ]
 
 
-def _pods(view: ClusterView, row: int) -> dict[str, int]:
-    columns = view.columns
-    return {"running": len(view.pods_on.get(row, ())), "limit": int(columns.allocatable[row, PODS])}
-
-
-def _facts(sources: Sources, row: int) -> dict[str, Any]:
+def _facts(sources: Sources, row: int) -> dict[str, dict[str, Any]]:
     """Facts of plugins; if several profiles have a plugin, those of the first instance."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, dict[str, Any]] = {}
     of_profiles = [profile.parts for profile in sources.profiles.values()]
     for plugins in (sources.view.engine_filters, *of_profiles):
         for plugin in plugins:
             if isinstance(plugin, Explainer) and plugin.name not in facts:
                 known = _facts_of(plugin, row)
                 if known is not None:
-                    facts[plugin.name] = known
+                    facts[plugin.name] = dict(known)
     return facts
 
 
@@ -128,7 +130,7 @@ def _facts_of(plugin: Explainer, row: int) -> Mapping[str, Any] | None:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def _filter_results(sources: Sources, row: int, name: str) -> dict[str, Any]:
+def _filter_results(sources: Sources, row: int, name: str) -> tuple[EvaluatedPods, list[RejectedPods]]:
     """Which of the pods that wait or were last placed elsewhere could be placed here now, and the plugins that reject
     the others."""
     kinds = _kinds(sources, name)
@@ -143,19 +145,17 @@ def _filter_results(sources: Sources, row: int, name: str) -> dict[str, Any]:
             entry.pods += len(kind.pods)
             entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
             entry.details |= dict.fromkeys(details)
-    return {
-        "evaluated": {"pods": sum(len(kind.pods) for kind in kinds), "kinds": len(kinds), "wouldTake": would_take},
-        "rejectedBy": [
-            {
-                "plugin": plugin,
-                "reasons": list(reasons),
-                "pods": entry.pods,
-                "examples": entry.examples,
-                "details": list(entry.details)[:_EXAMPLES],
-            }
-            for (plugin, reasons), entry in sorted(rejected.items(), key=lambda item: -item[1].pods)
-        ],
-    }
+    evaluated = EvaluatedPods(pods=sum(len(kind.pods) for kind in kinds), kinds=len(kinds), would_take=would_take)
+    return evaluated, [
+        RejectedPods(
+            plugin=plugin,
+            reasons=list(reasons),
+            pods=entry.pods,
+            examples=entry.examples,
+            details=list(entry.details)[:_EXAMPLES],
+        )
+        for (plugin, reasons), entry in sorted(rejected.items(), key=lambda item: -item[1].pods)
+    ]
 
 
 def _objections(kind: _Kind, view: ClusterView, row: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:

@@ -1,14 +1,26 @@
-"""Explains a pod as a JSON document: its last attempts, what it waits for, what would help."""
+"""Explains a pod: its last attempts, what it waits for, what would help."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypedDict
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.api.explanations import (
+    AttemptRecord,
+    FittingNodes,
+    NodeLack,
+    PodExplanation,
+    QueueState,
+    RejectedNodes,
+    ScoredNode,
+)
+from koordinator.api.explanations import CloseNode as CloseNodeRecord
+from koordinator.api.pod import Pod
 from koordinator.api.resource_names import PODS
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
@@ -21,6 +33,7 @@ from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.explain.wording import amount_text, event_meaning
+from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
@@ -73,12 +86,11 @@ def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float
 
 _CLOSEST: Final = 5
 _FITTING: Final = 3
-_GATED: Final = (
-    "It is not tried until what is named above is gone; scheduling gates are taken off by the controller that set them."
-)
+_GATED: Final = "It is not tried until its scheduling gates are gone: the controller that set a gate takes it off."
+_HELD_BACK: Final = "It is tried as soon as what is named above holds no more."
 
 
-def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] | None:
+def explain_pod(sources: Sources, namespace: str, name: str) -> PodExplanation | None:
     """The explanation of the pod; None when it was neither tried lately nor is queued nor on a node."""
     key = f"{namespace}/{name}"
     entry = sources.queued(key)
@@ -86,20 +98,29 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] |
     attempts = _own(sources.decisions.attempts(key), entry, found[1] if found is not None else None)
     if not attempts and entry is None and found is None:
         return None
-    document: dict[str, Any] = {"pod": key}
-    if found is not None:
-        document |= {"node": found[0], "scheduler": found[1].pod.spec.scheduler_name}
-        if (taken_from := allocated_record(found[1].pod)) is not None:
-            document["reservation"] = taken_from.name
+    records = [_attempt(attempt) for attempt in attempts]
     if entry is not None:
-        document |= {
-            "scheduler": entry.pod.pod.spec.scheduler_name,
-            "requests": _requests(entry.pod, sources.view),
-            "message": _message(sources, entry, attempts),
-            "queue": _queued(entry, sources.monotonic()),
+        return PodExplanation(
+            pod=key,
+            scheduler=entry.pod.pod.spec.scheduler_name,
+            requests=_requests(entry.pod, sources.view),
+            gang=gang_id_of(entry.pod.pod) or None,
+            message=_message(sources, entry, attempts),
+            queue=_queued(entry, sources.monotonic()),
+            attempts=records,
             **_outlook(sources, entry, attempts),
-        }
-    return {**document, "attempts": [_attempt(attempt) for attempt in attempts]}
+        )
+    if found is None:
+        return PodExplanation(pod=key, attempts=records)
+    taken_from = allocated_record(found[1].pod)
+    return PodExplanation(
+        pod=key,
+        node=found[0],
+        scheduler=found[1].pod.spec.scheduler_name,
+        reservation=taken_from.name if taken_from is not None else None,
+        gang=gang_id_of(found[1].pod) or None,
+        attempts=records,
+    )
 
 
 def _own(attempts: Sequence[Attempt], entry: QueuedPod | None, placed: PodInfo | None) -> Sequence[Attempt]:
@@ -151,11 +172,20 @@ def _gate(sources: Sources, entry: QueuedPod) -> str:
     return f"{gated[0]}: {gated[1]}" if gated is not None else ""
 
 
-def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> dict[str, Any]:
+class _Outlook(TypedDict, total=False):
+    """The parts of an explanation that are about the present."""
+
+    advice: list[str]
+    not_evaluated: str
+    fitting_now: FittingNodes
+    closest_nodes: list[CloseNodeRecord]
+
+
+def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> _Outlook:
     """At present: the nodes that would fit, the closest of the others, and advice."""
     view, profile = sources.view, sources.profiles[entry.pod.pod.spec.scheduler_name]
     if entry.pool is Pool.GATED:
-        return {"advice": [_GATED]}
+        return {"advice": [_of_gated(entry.pod.pod)]}
     last = attempts[-1].rejection if attempts else None
     rejected = last.rejected if last is not None else ()
     try:
@@ -167,92 +197,103 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
         # A plugin may raise anything; the rest of the explanation is shown.
         return {
             "advice": advise(rejected, entry.pod, view, None),
-            "notEvaluated": f"{type(error).__name__}: {error}",
+            "not_evaluated": f"{type(error).__name__}: {error}",
         }
     fits = fitting(filter_results, view.columns)
     return {
         "advice": advice,
-        "fittingNow": {"nodes": len(fits), "examples": fits[:_FITTING], **_held_back(profile, last)},
-        "closestNodes": [_close_node(node) for node in near],
+        "fitting_now": FittingNodes(
+            nodes=len(fits), examples=fits[:_FITTING], held_back_by=_held_back(profile, last) or None
+        ),
+        "closest_nodes": [_close_node(node) for node in near],
     }
 
 
-def _held_back(profile: Profile, last: Rejection | None) -> dict[str, Any]:
+def _of_gated(pod: Pod) -> str:
+    """What takes a pod that is held back out of that."""
+    if pod.spec.scheduling_gates:
+        return _GATED
+    gang = gang_id_of(pod)
+    return f"{_HELD_BACK} koord explain gang {gang} says which members it waits for." if gang else _HELD_BACK
+
+
+def _held_back(profile: Profile, last: Rejection | None) -> list[str]:
     """The plugins that ended the last attempt independently of nodes, which no Filter result shows."""
     if last is None:
-        return {}
+        return []
     filters = {plugin.name for plugin in profile.all(FilterPlugin)}
-    refusing = [entry.plugin for entry in last.rejected if entry.plugin not in filters]
-    return {"heldBackBy": sorted(set(refusing))} if refusing else {}
+    return sorted({entry.plugin for entry in last.rejected if entry.plugin not in filters})
 
 
-def _close_node(node: CloseNode) -> dict[str, Any]:
-    return {
-        "node": node.node,
-        "lacks": [
-            {
-                "plugin": objection.plugin,
-                "reasons": [reason.text for reason in objection.reasons],
-                "details": [lack.text for lack in objection.lacks],
-            }
+def _close_node(node: CloseNode) -> CloseNodeRecord:
+    return CloseNodeRecord(
+        node=node.node,
+        lacks=[
+            NodeLack(
+                plugin=objection.plugin,
+                reasons=[reason.text for reason in objection.reasons],
+                details=[lack.text for lack in objection.lacks],
+            )
             for objection in node.objections
         ],
-    }
+    )
 
 
-def _queued(entry: QueuedPod, now: float) -> dict[str, Any]:
-    document: dict[str, Any] = {"pool": entry.pool.value, "attempts": entry.attempts}
-    if entry.reason:
-        document["reason"] = entry.reason
+def _queued(entry: QueuedPod, now: float) -> QueueState:
+    state = QueueState(pool=entry.pool.value, attempts=entry.attempts, reason=entry.reason or None)
     if entry.pool is Pool.BACKOFF:
-        document["triedAgainInSeconds"] = round(max(0.0, entry.backoff_until - now), 1)
+        left = round(max(0.0, entry.backoff_until - now), 1)
+        return msgspec.structs.replace(state, tried_again_in_seconds=left)
     if entry.pool is Pool.UNSCHEDULABLE:
-        document["wakesOn"] = sorted(entry.events_to_register)
-        document["triedAgainWhen"] = [event_meaning(kind) for kind in sorted(entry.events_to_register)]
-    return document
+        kinds = sorted(entry.events_to_register)
+        words = [event_meaning(kind) for kind in kinds]
+        return msgspec.structs.replace(state, wakes_on=kinds, tried_again_when=words)
+    return state
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    document: dict[str, Any] = {"time": format_micro_time(attempt.at), "attempt": attempt.number}
+def _attempt(attempt: Attempt) -> AttemptRecord:
+    record = AttemptRecord(time=format_micro_time(attempt.at), attempt=attempt.number)
     if attempt.placement is not None:
-        return {**document, **_placement(attempt.placement)}
+        return _placement(record, attempt.placement)
     if attempt.rejection is not None:
-        return {**document, **_rejection(attempt.rejection)}
-    return {**document, "result": "error", "message": attempt.error}
+        return _rejection(record, attempt.rejection)
+    return msgspec.structs.replace(record, result="error", message=attempt.error)
 
 
-def _placement(placement: Placement) -> dict[str, Any]:
-    return {
-        "result": "placed",
-        "node": placement.node_name,
-        "evaluatedNodes": placement.evaluated,
-        "feasibleNodes": placement.feasible,
-        "nodesWithTheSameScore": placement.tied,
-        "otherNodesRejectedBy": list(placement.rejecting_plugins),
-        "topNodes": [
-            {"node": scored.node, "score": scored.total, "scoreByPlugin": scored.by_plugin} for scored in placement.top
+def _placement(record: AttemptRecord, placement: Placement) -> AttemptRecord:
+    return msgspec.structs.replace(
+        record,
+        result="placed",
+        node=placement.node_name,
+        evaluated_nodes=placement.evaluated,
+        feasible_nodes=placement.feasible,
+        nodes_with_the_same_score=placement.tied,
+        other_nodes_rejected_by=list(placement.rejecting_plugins),
+        top_nodes=[
+            ScoredNode(node=scored.node, score=scored.total, score_by_plugin=dict(scored.by_plugin))
+            for scored in placement.top
         ],
-    }
+    )
 
 
-def _rejection(rejection: Rejection) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "result": "unschedulable",
-        "message": rejection.message,
-        "evaluatedNodes": rejection.evaluated,
-        "rejected": [
-            {
-                "plugin": entry.plugin,
-                "reasons": list(entry.reasons),
-                "nodes": entry.count,
-                "examples": list(entry.examples),
-                "evictingPodsMayHelp": not entry.unresolvable,
-            }
+def _rejection(record: AttemptRecord, rejection: Rejection) -> AttemptRecord:
+    after = rejection.after
+    return msgspec.structs.replace(
+        record,
+        result="unschedulable",
+        message=rejection.message,
+        evaluated_nodes=rejection.evaluated,
+        rejected=[
+            RejectedNodes(
+                plugin=entry.plugin,
+                reasons=list(entry.reasons),
+                nodes=entry.count,
+                examples=list(entry.examples),
+                evicting_pods_may_help=not entry.unresolvable,
+            )
             for entry in rejection.rejected
         ],
-        "wakesOn": sorted(rejection.events_to_register),
-    }
-    if rejection.after.found:
-        document["nominatedNode"] = rejection.after.nominated_node
-        document["evicts"] = [victim.key for victim in rejection.after.victims]
-    return document
+        wakes_on=sorted(rejection.events_to_register),
+        nominated_node=after.nominated_node if after.found else None,
+        evicts=[victim.key for victim in after.victims] if after.found else None,
+    )

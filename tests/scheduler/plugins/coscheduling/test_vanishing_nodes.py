@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import POD_GROUPS
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
@@ -78,7 +79,8 @@ class Stage:
 
     def explained(self, gang: str) -> dict[str, Any]:
         cache: GangCache = self._view.shared["coscheduling"].cache
-        return explain_gang(cache, cache.gangs[f"default/{gang}"], lambda member: "")
+        document: dict[str, Any] = to_document(explain_gang(cache, cache.gangs[f"default/{gang}"], lambda member: ""))
+        return document
 
 
 def play(story: Callable[[Stage], Any], policy: str, mode: str) -> SchedulerApi:

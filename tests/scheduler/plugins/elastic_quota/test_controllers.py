@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from koordinator.api.codec import encode
+from koordinator.api.codec import encode, to_document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.resource_names import BATCH_CPU
@@ -297,7 +297,7 @@ def test_the_explanation_names_who_lends_and_who_is_next() -> None:
         cluster.place(of_quota(f"p{number}"))
     for name, cpu in (("large", "4"), ("small", "1")):
         cluster.state.show_pod(describe(of_quota(name, cpu=cpu)), "")
-    document = cluster.plugin.services()["/quotas/:name/explanation"]({"name": "a"})
+    document = to_document(cluster.plugin.services()["/quotas/:name/explanation"]({"name": "a"}))
     assert document["next"] == "default/small"
     assert document["resources"][0]["why"] == ("its min and 4 more by its weight, of the 8 that top has; it requests 8")
     assert document["siblings"][1] == {"quota": "b", "lends": "cpu:4", "borrows": ""}

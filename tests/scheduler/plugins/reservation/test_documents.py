@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from koordinator.api.annotations import RESERVATION_AFFINITY
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.quantity import Quantity
@@ -29,7 +30,8 @@ def plugin_of(cluster: Cluster) -> ReservationPlugin:
 
 
 def explained(cluster: Cluster, name: str = "r") -> dict[str, Any]:
-    document: dict[str, Any] = plugin_of(cluster).services()["/reservations/:name/explanation"]({"name": name})
+    found = plugin_of(cluster).services()["/reservations/:name/explanation"]({"name": name})
+    document: dict[str, Any] = to_document(found)
     return document
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koordinator.api.annotations import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.labels import RESERVATION_IGNORED
 from koordinator.api.pod import Pod, PodTemplateSpec
@@ -142,7 +143,7 @@ def test_an_explanation_names_what_a_plugin_says() -> None:
     plugin = cluster.profile.plugins["Reservation"]
     assert isinstance(plugin, ReservationPlugin)
     cluster.state.show_pod(describe(owner("o", 3)), "")
-    document = plugin.services()["/reservations/:name/explanation"]({"name": "r"})
+    document = to_document(plugin.services()["/reservations/:name/explanation"]({"name": "r"}))
     assert "Reservation(s) Insufficient tokens" in json.dumps(document, default=str)
 
 

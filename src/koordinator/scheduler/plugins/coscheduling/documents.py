@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from koordinator.api.explanations import NetworkPlace
 from koordinator.api.timestamps import format_time
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -107,7 +108,7 @@ class GangServices(GangPart, ServiceProvider):
             return waiting.node_name if waiting is not None else ""
 
         gang = self._gang(parameters)
-        network: dict[str, Any] | None = None
+        network: NetworkPlace | None = None
         if gang.declaration is not None and gang.declaration.network_topology is not None:
             plan = gang.group.plan if gang.group is not None else None
             network = explain_network(self.gangs.topology, plan, heeded=self.args.aware_network_topology)

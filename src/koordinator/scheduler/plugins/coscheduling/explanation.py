@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection
+from typing import Final
 
+from koordinator.api.explanations import GangExplanation, GangMember, GangOfGroup, MemberCounts, NetworkPlace
 from koordinator.api.pod import Pod
 from koordinator.scheduler.plugins.coscheduling.declaration import Declaration
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
@@ -20,29 +21,33 @@ def explain_gang(
     gang: Gang,
     node_of: Callable[[Member], str],
     finished: Collection[Pod] = (),
-    network: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the explanation as a JSON document. ``node_of`` returns the node on which a member is assumed, or "";
+    network: NetworkPlace | None = None,
+) -> GangExplanation:
+    """Return the explanation. ``node_of`` returns the node on which a member is assumed, or "";
     ``finished`` are pods that were members until they finished; ``network`` explains the placement in the network
     topology, for a gang that requires one."""
     declaration = gang.declaration
     without_node = [*gang.by_state[MemberState.PENDING].values(), *gang.by_state[MemberState.WAITING].values()]
-    return {
-        "gang": gang.id,
-        "state": _state(cache, gang) if gang.members or not finished else "has finished",
-        "declaredBy": "PodGroup" if gang.from_pod_group else "the annotations of its pods",
-        "minMember": declaration.min_member if declaration else None,
-        "mode": declaration.mode if declaration else "",
-        "matchPolicy": declaration.match_policy if declaration else "",
-        "waitSeconds": declaration.wait_seconds if declaration else None,
-        "problems": list(declaration.problems) if declaration else [],
-        "members": {state.value: len(gang.by_state[state]) for state in MemberState},
-        "finished": dict(sorted(Counter(pod.status.phase for pod in finished).items())),
-        "group": [_gang_of_group(cache, id_) for id_ in declaration.group] if declaration else [],
-        "waitsFor": what_it_waits_for(cache, gang),
-        "network": network,
-        "waiting": [_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],
-    }
+    return GangExplanation(
+        gang=gang.id,
+        state=_state(cache, gang) if gang.members or not finished else "has finished",
+        declared_by="PodGroup" if gang.from_pod_group else "the annotations of its pods",
+        min_member=declaration.min_member if declaration else None,
+        mode=declaration.mode if declaration else "",
+        match_policy=declaration.match_policy if declaration else "",
+        wait_seconds=declaration.wait_seconds if declaration else None,
+        problems=list(declaration.problems) if declaration else [],
+        members=MemberCounts(**_counts(gang)),
+        finished=dict(sorted(Counter(pod.status.phase for pod in finished).items())),
+        group=[_gang_of_group(cache, id_) for id_ in declaration.group] if declaration else [],
+        waits_for=what_it_waits_for(cache, gang),
+        network=network,
+        waiting=[_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],
+    )
+
+
+def _counts(gang: Gang) -> dict[str, int]:
+    return {state.value: len(gang.by_state[state]) for state in MemberState}
 
 
 def _state(cache: GangCache, gang: Gang) -> str:
@@ -62,15 +67,13 @@ def _state(cache: GangCache, gang: Gang) -> str:
     return "waits"
 
 
-def _gang_of_group(cache: GangCache, id_: str) -> dict[str, Any]:
+def _gang_of_group(cache: GangCache, id_: str) -> GangOfGroup:
     gang = cache.gangs.get(id_)
-    return {
-        "gang": id_,
-        "exists": gang is not None,
-        "minMember": gang.declaration.min_member if gang is not None and gang.declaration else None,
-        "counted": gang.collected if gang is not None else 0,
-        **{state.value: len(gang.by_state[state]) if gang is not None else 0 for state in MemberState},
-    }
+    if gang is None:
+        return GangOfGroup(gang=id_)
+    declaration = gang.declaration
+    needed = declaration.min_member if declaration else None
+    return GangOfGroup(gang=id_, exists=True, min_member=needed, counted=gang.collected, **_counts(gang))
 
 
 def what_it_waits_for(cache: GangCache, gang: Gang) -> list[str]:
@@ -146,13 +149,8 @@ def _what_the_group_lacks(cache: GangCache, declaration: Declaration) -> list[st
     return found
 
 
-def _waiting(cache: GangCache, member: Member, node_of: Callable[[Member], str]) -> dict[str, Any]:
-    return {
-        "pod": member.key,
-        "state": member.state.value,
-        "node": node_of(member),
-        "reason": _reason(cache, member),
-    }
+def _waiting(cache: GangCache, member: Member, node_of: Callable[[Member], str]) -> GangMember:
+    return GangMember(pod=member.key, state=member.state.value, node=node_of(member), reason=_reason(cache, member))
 
 
 def _reason(cache: GangCache, member: Member) -> str:

@@ -4,8 +4,9 @@ pod is admitted next."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from koordinator.api.explanations import QuotaExplanation, QuotaPods, QuotaResource, Sibling, WaitingPod
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, limit_of, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, masked, printed, to_wire
@@ -14,8 +15,8 @@ from koordinator.scheduler.plugins.elastic_quota.forest import Forest, QuotaNode
 _WAITING_SHOWN: Final = 10
 
 
-def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> dict[str, Any] | None:
-    """The explanation as a JSON document; None for an unknown quota."""
+def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> QuotaExplanation | None:
+    """The explanation; None for an unknown quota."""
     forest = accounts.forest
     node = forest.nodes.get(name)
     if node is None:
@@ -24,19 +25,20 @@ def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> dict[
     waiting = sorted(
         (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.priority, pod.key)
     )
-    return {
-        "quota": name,
-        "parents": [each.name for each in node.ancestors()],
-        "faults": list(accounts.faults(quota)) if quota is not None else [],
-        "resources": [_resource(forest, node, limit, key) for key in sorted({*limit, *node.total.used})],
-        "siblings": _siblings(forest, node),
-        "pods": {"assigned": sum(1 for pod in accounts.pods_of(name) if pod.is_assigned), "waiting": len(waiting)},
-        "next": _next(accounts, node, waiting, rules),
-        "waiting": [_waiting(accounts, node, pod, rules) for pod in waiting[:_WAITING_SHOWN]],
-    }
+    assigned = sum(1 for pod in accounts.pods_of(name) if pod.is_assigned)
+    return QuotaExplanation(
+        quota=name,
+        parents=[each.name for each in node.ancestors()],
+        faults=list(accounts.faults(quota)) if quota is not None else [],
+        resources=[_resource(forest, node, limit, key) for key in sorted({*limit, *node.total.used})],
+        siblings=_siblings(forest, node),
+        pods=QuotaPods(assigned=assigned, waiting=len(waiting)),
+        next=_next(accounts, node, waiting, rules),
+        waiting=[_waiting(accounts, node, pod, rules) for pod in waiting[:_WAITING_SHOWN]],
+    )
 
 
-def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: str) -> dict[str, Any]:
+def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: str) -> QuotaResource:
     used, allowed = node.total.used.get(key, 0), limit.get(key)
     amounts: dict[str, int | None] = {
         "min": node.specification.min.get(key, 0),
@@ -47,7 +49,7 @@ def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: st
         "free": None if allowed is None else max(allowed - used, 0),
     }
     shown = {name: _shown(key, amount) if amount is not None else "unlimited" for name, amount in amounts.items()}
-    return {"name": key, **shown, "why": _why(forest, node, key)}
+    return QuotaResource(name=key, **shown, why=_why(forest, node, key))
 
 
 def _why(forest: Forest, node: QuotaNode, key: str) -> str:
@@ -61,7 +63,8 @@ def _why(forest: Forest, node: QuotaNode, key: str) -> str:
     request, least = node.limited_request.get(key, 0), node.specification.min.get(key, 0)
     available = forest.runtime(parent).get(key, 0)
     of_parent = f"the {_shown(key, available)} that {parent.name} has"
-    kept = "its min" if floor == least else f"its min, scaled to {_shown(key, floor)} as {parent.name} has too little"
+    scaled = f"its min of {_shown(key, least)}, scaled to {_shown(key, floor)} as {parent.name} has too little"
+    kept = "its min" if floor == least else scaled
     if request <= floor:
         if forest.lends(node) and share < floor:
             return f"all that it requests; {_shown(key, floor - share)} of {kept} is lent"
@@ -70,7 +73,7 @@ def _why(forest: Forest, node: QuotaNode, key: str) -> str:
     return f"{borrowed}, of {of_parent}; it requests {_shown(key, request)}"
 
 
-def _siblings(forest: Forest, node: QuotaNode) -> list[dict[str, Any]]:
+def _siblings(forest: Forest, node: QuotaNode) -> list[Sibling]:
     """What each child of the quota's parent lends, and borrows beyond its min."""
     if node.parent is None or node.is_outside:
         return []
@@ -80,7 +83,7 @@ def _siblings(forest: Forest, node: QuotaNode) -> list[dict[str, Any]]:
         keys = [key for key in sorted(share) if key in each.specification.max]
         lent = {key: floor[key] - share[key] for key in keys if share[key] < floor.get(key, 0)}
         borrowed = {key: share[key] - floor.get(key, 0) for key in keys if share[key] > floor.get(key, 0)}
-        found.append({"quota": each.name, "lends": _list(lent), "borrows": _list(borrowed)})
+        found.append(Sibling(quota=each.name, lends=_list(lent), borrows=_list(borrowed)))
     return found
 
 
@@ -92,13 +95,13 @@ def _next(accounts: Accounts, node: QuotaNode, waiting: Iterable[CountedPod], ru
     return ""
 
 
-def _waiting(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> dict[str, Any]:
-    return {
-        "pod": pod.key,
-        "priority": pod.priority,
-        "request": _list(masked(pod.request, node.specification.max)),
-        "reason": _refusal(accounts, node, pod, rules) or "",
-    }
+def _waiting(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> WaitingPod:
+    return WaitingPod(
+        pod=pod.key,
+        priority=pod.priority,
+        request=_list(masked(pod.request, node.specification.max)),
+        reason=_refusal(accounts, node, pod, rules) or "",
+    )
 
 
 def _refusal(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> str | None:

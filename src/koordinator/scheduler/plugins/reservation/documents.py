@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from koordinator.api.codec import to_document
+from koordinator.api.explanations import ReservationExplanation, ReservationUser, ReservedResource, WaitingPod
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.reservation import PENDING, SCHEDULED_CONDITION, Reservation, ReservationOwner
 from koordinator.api.resource_names import CPU, PODS
@@ -26,33 +27,33 @@ Refusal = Callable[[Booking, PodInfo], str]
 """Why an owner does not take from a Reservation at present; "" if it would."""
 
 
-def explain_reservation(cache: ReservationCache, reservation: Reservation, refusal: Refusal) -> dict[str, Any]:
-    """The explanation of a Reservation as a JSON document."""
+def explain_reservation(cache: ReservationCache, reservation: Reservation, refusal: Refusal) -> ReservationExplanation:
+    """The explanation of a Reservation."""
     booking = cache.bookings.get(reservation.metadata.uid)
     status, spec = reservation.status, reservation.spec
     waiting = _waiting_owners(cache, reservation)
     users = cache.users_of(reservation.metadata.uid).values()
-    return {
-        "reservation": reservation.metadata.name,
-        "phase": status.phase or PENDING,
-        "node": status.node_name,
-        "faults": faults(reservation),
-        "message": _message(reservation),
-        "allocateOnce": spec.allocate_once is not False,
-        "allocatePolicy": spec.allocate_policy,
-        "owners": [_owner_text(each) for each in spec.owners],
-        "resources": _resources(booking) if booking is not None else [],
-        "users": [{"pod": each.key, "uses": _request(each)} for each in sorted(users, key=_key)],
-        "waiting": [
-            {
-                "pod": each.key,
-                "request": _request(each),
-                "reason": refusal(booking, each) if booking is not None else _without_node(reservation),
-            }
+    return ReservationExplanation(
+        reservation=reservation.metadata.name,
+        phase=status.phase or PENDING,
+        node=status.node_name,
+        faults=list(faults(reservation)),
+        message=_message(reservation),
+        allocate_once=spec.allocate_once is not False,
+        allocate_policy=spec.allocate_policy,
+        owners=[_owner_text(each) for each in spec.owners],
+        resources=_resources(booking) if booking is not None else [],
+        users=[ReservationUser(pod=each.key, uses=_request(each)) for each in sorted(users, key=_key)],
+        waiting=[
+            WaitingPod(
+                pod=each.key,
+                request=_request(each),
+                reason=refusal(booking, each) if booking is not None else _without_node(reservation),
+            )
             for each in waiting[:_WAITING_SHOWN]
         ],
-        "waitingLeftOut": max(0, len(waiting) - _WAITING_SHOWN),
-    }
+        waiting_left_out=max(0, len(waiting) - _WAITING_SHOWN),
+    )
 
 
 def _waiting_owners(cache: ReservationCache, reservation: Reservation) -> Sequence[PodInfo]:
@@ -97,15 +98,15 @@ def _owner_text(owner: ReservationOwner) -> str:
     return "; ".join(parts) or "every pod"
 
 
-def _resources(booking: Booking) -> list[dict[str, str]]:
+def _resources(booking: Booking) -> list[ReservedResource]:
     allocated, remaining = booking.allocated, booking.remaining
     return [
-        {
-            "name": name,
-            "allocatable": amount_text(name, amount),
-            "allocated": amount_text(name, allocated[name]),
-            "left": amount_text(name, remaining[name]),
-        }
+        ReservedResource(
+            name=name,
+            allocatable=amount_text(name, amount),
+            allocated=amount_text(name, allocated[name]),
+            left=amount_text(name, remaining[name]),
+        )
         for name, amount in sorted(booking.allocatable.items())
     ]
 

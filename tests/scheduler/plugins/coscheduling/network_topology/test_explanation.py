@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
 from koordinator.api.pod import Pod
 from koordinator.scheduler.services.provider import ServiceProvider
@@ -38,7 +39,7 @@ def explained(pods: list[Pod], api: SchedulerApi, later: Any = None, **options: 
     provider = fixture.scheduler.engines["koord-scheduler"].profile.first(ServiceProvider)
     assert provider is not None
     explain = provider.services()["/gang/:namespace/:name/explanation"]
-    found: dict[str, Any] | None = explain({"namespace": "default", "name": "g"})["network"]
+    found: dict[str, Any] | None = to_document(explain({"namespace": "default", "name": "g"})).get("network")
     return found
 
 

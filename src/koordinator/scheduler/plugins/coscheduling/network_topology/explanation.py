@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
+from koordinator.api.explanations import DomainSlots, NetworkPlace
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.network_topology.planner import TopologyPlan
 
 _SHOWN: Final = 10
 
 
-def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None, *, heeded: bool) -> dict[str, Any]:
+def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None, *, heeded: bool) -> NetworkPlace:
     """Explain a gang with network topology requirements. ``topology`` is None if the scheduler does not watch the
     network; ``heeded``: whether the profile respects such requirements. If no domain has enough slots, ``domainSlots``
     has the number of each."""
@@ -21,13 +22,13 @@ def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None,
     elif not sentences:
         sentences.append("No attempt has been made to find it yet.")
     domain_slots = plan.domain_slots if heeded and plan is not None and plan.refusal else ()
-    return {
-        "domain": plan.domain if plan is not None else "",
-        "wanted": plan.wanted if plan is not None else None,
-        "sentences": sentences,
-        "domainSlots": [{"domain": slots.domain, "slots": slots.slots} for slots in domain_slots],
-        "moreDomains": plan.domains - len(domain_slots) if plan is not None and domain_slots else 0,
-    }
+    return NetworkPlace(
+        domain=plan.domain if plan is not None else "",
+        wanted=plan.wanted if plan is not None else None,
+        sentences=sentences,
+        domain_slots=[DomainSlots(domain=slots.domain, slots=slots.slots) for slots in domain_slots],
+        more_domains=plan.domains - len(domain_slots) if plan is not None and domain_slots else 0,
+    )
 
 
 def _why_unknown(topology: ClusterTopology | None, *, heeded: bool) -> list[str]:

@@ -1,0 +1,129 @@
+"""What happened to a pod, in the order of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordinator.api.explanations import AttemptRecord, Moment, ScoredNode
+from koordinator.cli.timeline import Traces, timeline_of
+
+UID = "uid-1"
+CREATED = "2026-01-01T00:00:00Z"
+
+
+def at(seconds: float) -> str:
+    return f"2026-01-01T00:00:{seconds:09.6f}Z" if seconds % 1 else f"2026-01-01T00:00:{int(seconds):02}Z"
+
+
+def pod(labels: dict[str, str] | None = None, *, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop", "uid": UID, "creationTimestamp": CREATED, "labels": labels or {}}
+    return {"metadata": metadata, "spec": {"schedulerName": "koord-scheduler", **spec}, "status": status or {}}
+
+
+def lines(moments: list[Moment]) -> list[str]:
+    return [f"{each.program}: {each.what}" for each in moments]
+
+
+def profile(name: str, created: str = "2025-12-31T00:00:00Z", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "creationTimestamp": created}, "spec": spec}
+
+
+def job(name: str, reference: dict[str, Any], *conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
+    spec = {"podRef": reference, "mode": "ReservationFirst"}
+    metadata = {"name": name, "creationTimestamp": at(20)}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": list(conditions), **status}}
+
+
+PLACED = AttemptRecord(
+    time=at(2.5),
+    attempt=2,
+    result="placed",
+    node="n1",
+    evaluated_nodes=3,
+    feasible_nodes=2,
+    top_nodes=[ScoredNode(node="n1", score=300)],
+)
+REJECTED = AttemptRecord(
+    time=at(1.5), attempt=1, result="unschedulable", message="0/3 nodes are available: 3 full. preemption: none."
+)
+
+
+def test_all_programs_are_in_one_line_of_time() -> None:
+    state = {"running": {"startedAt": at(4)}}
+    status = {
+        "containerStatuses": [{"name": "main", "state": state}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(5)}],
+    }
+    held = {"cpus": 2, "since": at(10), "why": "65 % of 8 CPUs"}
+    measured = {"name": "web", "namespace": "shop", "extensions": {"Object": {"suppression": held}}}
+    traces = Traces(
+        profiles=[profile("batch", selector={"matchLabels": {"app": "web"}}, qosClass="BE")],
+        namespace_labels={},
+        jobs=[job("move", {"uid": UID}, {"type": "Eviction", "status": "True", "lastTransitionTime": at(30)})],
+        metric={"status": {"podsMetric": [measured]}},
+    )
+    web = pod({"app": "web", "koordinator.sh/qosClass": "BE"}, status=status, nodeName="n1")
+    found = timeline_of(web, [], [REJECTED, PLACED], traces)
+    assert lines(found) == [
+        "API server: is created",
+        "koord-manager: admits it, with the label koordinator.sh/qosClass=BE",
+        "koord-scheduler: finds no node",
+        "koord-scheduler: puts it on n1",
+        "kubelet: the container main runs",
+        "kubelet: it is ready",
+        "koordlet: holds it down: 2 CPUs for all best-effort pods of the node",
+        "koord-descheduler: is to move it: PodMigrationJob move",
+        "koord-descheduler: Eviction",
+    ]
+    assert found[2].why == "0/3 nodes are available: 3 full."
+    assert found[3].why == "2 of 3 nodes were good enough, score 300"
+    assert found[6].why == "65 % of 8 CPUs"
+
+
+def test_an_event_that_an_attempt_says_better_is_left_out() -> None:
+    told = {"reason": "Scheduled", "reportingComponent": "koord-scheduler", "eventTime": at(3), "message": "m"}
+    other = {"reason": "Killing", "source": {"component": "kubelet"}, "lastTimestamp": at(3), "count": 4}
+    web = pod(nodeName="n1")
+    assert lines(timeline_of(web, [told, other], [PLACED], Traces())) == [
+        "API server: is created",
+        "koord-scheduler: puts it on n1",
+        "kubelet: Killing (4 times)",
+    ]
+    assert "koord-scheduler: Scheduled" in lines(timeline_of(web, [told], [], Traces()))
+
+
+def test_a_pod_that_was_placed_long_ago_has_the_time_of_its_condition() -> None:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(7)}
+    found = timeline_of(pod(nodeName="n1", status={"conditions": [scheduled]}), [], [], Traces())
+    assert [(each.time, each.what) for each in found][1:] == [(at(7), "puts it on n1")]
+
+
+def test_a_profile_counts_if_it_is_older_selects_the_pod_and_left_something() -> None:
+    web = pod({"app": "web", "koordinator.sh/qosClass": "BE"})
+    selector = {"matchLabels": {"app": "web"}}
+    profiles = [
+        profile("younger", at(30), selector=selector, qosClass="BE"),
+        profile("other", selector={"matchLabels": {"app": "db"}}, qosClass="BE"),
+        profile("elsewhere", namespaceSelector={"matchLabels": {"team": "a"}}, qosClass="BE"),
+        profile("unlucky", selector=selector, qosClass="LS"),
+        profile("broken", selector={"matchExpressions": [{"key": "a", "operator": "Near"}]}, qosClass="BE"),
+    ]
+    assert lines(timeline_of(web, [], [], Traces(profiles, {"team": "b"}))) == ["API server: is created"]
+
+
+def test_a_pod_in_the_place_of_another_says_whose() -> None:
+    moved = job(
+        "move",
+        {"namespace": "shop", "name": "old", "uid": "uid-0"},
+        {"type": "BoundPodReady", "status": "True", "lastTransitionTime": at(40)},
+        podRef={"namespace": "shop", "name": "web"},
+    )
+    *_, last = timeline_of(pod(), [], [], Traces(jobs=[moved]))
+    assert (last.time, last.what) == (at(40), "has moved shop/old, in whose place it is")
+
+
+def test_a_container_that_was_killed_says_why() -> None:
+    last = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at(9)}}
+    status = {"containerStatuses": [{"name": "main", "lastState": last, "state": {}}]}
+    *_, ended = timeline_of(pod(status=status), [], [], Traces())
+    assert (ended.what, ended.why) == ("the container main has ended", "OOMKilled, exit code 137")
