@@ -21,7 +21,6 @@ from koordinator.cluster.strategy import (
 )
 from koordinator.cluster.strategy.access_rules import binding, role
 from koordinator.cluster.strategy.certificate_request import CertificateRequestStrategy
-from koordinator.cluster.strategy.claim import ClaimStrategy
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
@@ -111,7 +110,9 @@ def _core() -> list[Resource]:
         check=check_core_event,
     )
     volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
-    claims = ClaimStrategy()
+    claims = ObjectStrategy(
+        v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True, check=storage_rules.claim
+    )
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
     controllers = ObjectStrategy(
         v1,
@@ -344,10 +345,7 @@ def _access_and_network() -> list[Resource]:
         ),
         _resource(
             network, "ingresses", "Ingress", "ing",
-            strategy=ObjectStrategy(
-                network, "Ingress", table=tables.INGRESS, generation=True, status=True, check=traffic_rules.ingress
-            ),
-            subresources=("status",),
+            strategy=traffic_rules.IngressStrategy(tables.INGRESS), subresources=("status",),
         ),
         _resource(
             network, "networkpolicies", "NetworkPolicy", "netpol",

@@ -54,8 +54,8 @@ class RequestContext:
     now: datetime
     lookup: Callable[[str, str, str | None, str], Document | None]
     """(group, plural, namespace, name) -> object; for example the PriorityClass that a pod names."""
-    list_objects: Callable[[str, str], Sequence[Document]]
-    """(group, plural) -> every object of a cluster-scoped kind; for example all PriorityClasses."""
+    list_objects: Callable[..., Sequence[Document]]
+    """(group, plural, namespace=None) -> every object of a kind, or those of a namespace."""
     user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
     """Texts for the Warning header."""
@@ -67,14 +67,6 @@ class Strategy(Protocol):
 
     def decode(self, obj: Document) -> None:
         """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400."""
-        ...
-
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        """What built-in admission plugins do to a new, decoded object; part of ``prepare_create``, too."""
-        ...
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        """The same for an update."""
         ...
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:

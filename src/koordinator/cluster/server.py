@@ -30,6 +30,9 @@ from koordinator.cluster.access.bootstrap import create_bootstrap_objects
 from koordinator.cluster.access.escalation import EscalationCheck
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.access.tracking import followed_policy
+from koordinator.cluster.admission.chain import Plugin
+from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
+from koordinator.cluster.admission.service_account import ServiceAccount
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
@@ -45,7 +48,6 @@ from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
-from koordinator.cluster.service_account_admission import ServiceAccountAdmission
 from koordinator.cluster.service_account_tokens import AccountTokens, AccountVerifier, kept_tokens
 from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.database import Connect
@@ -55,7 +57,7 @@ from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.environment import Admission, Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Admission, Environment
 from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
 
@@ -161,11 +163,12 @@ class EmbeddedApi:
             )
             stack.push_async_callback(storage.close)
             registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
-            webhooks = self._webhooks(storage, registry)
-            stack.push_async_callback(webhooks.close)
             authorizer, checks = self._authorization(storage, registry)
+            admission = admission_chain(*checks, *self._with_controllers())
+            webhooks = self._webhooks(storage, registry, admission)
+            stack.push_async_callback(webhooks.close)
             tokens = _account_tokens(folder / "pki" / "service-accounts.key")
-            environment = self._environment(storage, registry, webhooks, checks, tokens)
+            environment = self._environment(storage, registry, webhooks, admission, tokens)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
             if self._options.authorization_mode is AuthorizationMode.RBAC:
@@ -214,10 +217,10 @@ class EmbeddedApi:
         self._port = listener.getsockname()[1]
         return listener
 
-    def _webhooks(self, storage: Storage, registry: Registry) -> AdmissionWebhooks:
-        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random)
+    def _webhooks(self, storage: Storage, registry: Registry, admission: Admission) -> AdmissionWebhooks:
+        return AdmissionWebhooks(storage, registry, admission, self._options.clock, self._options.random)
 
-    def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Admission]]:
+    def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Plugin]]:
         """Who may do what, and what checks that nobody grants more than they hold."""
         if self._options.authorization_mode is AuthorizationMode.ALWAYS_ALLOW:
             return AlwaysAllow(), ()
@@ -237,7 +240,7 @@ class EmbeddedApi:
         storage: Storage,
         registry: Registry,
         webhooks: AdmissionWebhooks,
-        checks: Sequence[Admission],
+        admission: Admission,
         tokens: AccountTokens,
     ) -> Environment:
         services = registry.stored("", "services")
@@ -247,7 +250,7 @@ class EmbeddedApi:
             registry=registry,
             clock=self._options.clock,
             random=self._options.random,
-            admission=(NamespaceLifecycle(), *checks, *self._accounts()),
+            admission=admission,
             webhooks=webhooks,
             quotas=self._quotas,
             addresses=ServiceAddresses(storage, services, self._options.random),
@@ -257,10 +260,10 @@ class EmbeddedApi:
             tracks_fields=True,
         )
 
-    def _accounts(self) -> tuple[Admission, ...]:
+    def _with_controllers(self) -> Sequence[Plugin]:
         if not self._options.workload_controllers:
             return ()
-        return (ServiceAccountAdmission(self._options.clock, self._options.random),)
+        return (ServiceAccount(self._options.clock, self._options.random), *WITH_CONTROLLERS)
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
         """New connections are served a certificate that the clock agrees with, however long the server runs."""

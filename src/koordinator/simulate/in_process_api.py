@@ -15,6 +15,7 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import ELASTIC_QUOTAS, NAMESPACES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock
+from koordinator.cluster.admission.plugins import admission_chain
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
@@ -26,7 +27,7 @@ from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.target import Target, decode, encode
 from koordinator.simulate.admission import ManagerAdmission
 from koordinator.simulate.snapshot import Snapshot, SnapshotError
@@ -62,14 +63,14 @@ class InProcessApi:
         """Load a snapshot. Raises SnapshotError for objects that cannot be decoded."""
         registry = _registry()
         storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
-        admission, quotas = ManagerAdmission(storage, registry), QuotaController()
+        admission, quotas = admission_chain(), QuotaController()
         environment = Environment(
             storage,
             registry,
             clock,
             Random(seed),
-            admission=(NamespaceLifecycle(),),
-            webhooks=admission,
+            admission=admission,
+            webhooks=ManagerAdmission(storage, registry, admission),
             quotas=quotas,
             warns_of_missing_controllers=False,
         )

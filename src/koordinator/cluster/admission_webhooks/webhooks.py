@@ -30,7 +30,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.json_patch import OperationError, apply_operations
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.environment import Admission, Attributes
 from koordinator.cluster.verbs.target import new_uid
 
 # One call of one webhook: dry run, review, time limit, result.
@@ -151,8 +151,10 @@ class _Reinvocations:
 
 
 class MutatingWebhooks:
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, built_in: Admission) -> None:
+        """``built_in`` is the chain that the object has been through already."""
         self._caller = caller
+        self._built_in = built_in
 
     async def run(self, candidates: Sequence[Invocation], attributes: Attributes) -> None:
         """Change ``attributes.obj`` in place. Raises ApiError."""
@@ -162,7 +164,7 @@ class MutatingWebhooks:
         if not state.changed:
             return
         before = copied(attributes.obj)
-        _readmit(attributes)
+        await self._built_in.mutate(attributes)
         if not same(attributes.obj, before):
             state.note_change()
         for candidate in candidates:
@@ -241,17 +243,6 @@ def _operations(webhook: str, patch: bytes) -> list[object]:
         raise CallError(webhook, f"received undecodable patch in webhook response: {error}") from error
 
 
-def _readmit(attributes: Attributes) -> None:
-    """Built-in admission of the changed object."""
-    obj, target = attributes.obj, attributes.target
-    if obj is None or target.subresource:
-        return
-    if attributes.old is None:
-        target.resource.strategy.admit(obj, attributes.context)
-    else:
-        target.resource.strategy.admit_update(obj, attributes.old, attributes.context)
-
-
 # Validating webhooks: all at once, and one refusal is enough.
 
 
@@ -291,13 +282,14 @@ class ValidatingWebhooks:
 class AdmissionWebhooks:
     """``configurations`` returns what the server has to watch; ``close`` ends the connections."""
 
-    def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random) -> None:
+    def __init__(self, storage: Storage, registry: Registry, built_in: Admission, clock: Clock, random: Random) -> None:
+        """``built_in`` is the chain before the webhooks, which looks again at what they have changed."""
         self._client = WebhookClient(ServiceResolver(storage, registry))
         caller = Caller(self._client, clock, lambda: new_uid(random))
         self._configurations = {plural: Configurations(storage, registry, plural) for plural in (MUTATING, VALIDATING)}
         self._to_mutate = Candidates(self._configurations[MUTATING], registry)
         self._to_validate = Candidates(self._configurations[VALIDATING], registry)
-        self._mutating = MutatingWebhooks(caller)
+        self._mutating = MutatingWebhooks(caller, built_in)
         self._validating = ValidatingWebhooks(caller)
 
     def load(self) -> None:

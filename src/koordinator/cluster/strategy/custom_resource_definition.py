@@ -307,7 +307,7 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
         obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": stored[:1]}
         self._accept(obj, context)
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         known = version_warnings(old["spec"].get("versions") or [])
         found = version_warnings(obj["spec"].get("versions") or [])
         context.warnings.extend(text for text in found if text not in known)

@@ -34,10 +34,10 @@ class NodeStrategy(ObjectStrategy):
         labels = {"spec.unschedulable": lambda obj: "true" if obj["spec"].get("unschedulable") else "false"}
         super().__init__("v1", "Node", namespaced=False, table=node_table(), field_labels=labels)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         _pair_pod_cidrs(obj["spec"])
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         obj["status"] = old.get("status") or {}
         _pair_pod_cidrs(obj["spec"])
 

@@ -19,7 +19,6 @@ from koordinator.cluster.strategy.metadata import validate_core_finalizers
 from koordinator.cluster.strategy.network_rules import ip
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
-from koordinator.cluster.strategy.priority_class import add_default_tolerations, resolve_priority
 from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
 from koordinator.cluster.strategy.volume_rules import check_own_claims
 
@@ -334,23 +333,12 @@ class PodStrategy(ObjectStrategy):
         labels = {label: _reader(label) for label in _FIELD_LABELS}
         super().__init__("v1", "Pod", table=pod_table(), generation=True, status=True, field_labels=labels)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        add_default_tolerations(obj["spec"])
-        resolve_priority(obj, context)
-
     def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
             obj["status"]["conditions"] = [
                 {**_GATED, "lastProbeTime": None, "lastTransitionTime": format_time(context.now)}
             ]
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        add_default_tolerations(obj["spec"])
-        # These two are worked out on creation; a client that sends the object without them does not take them away.
-        for name in ("priority", "preemptionPolicy"):
-            if obj["spec"].get(name) is None and name in old["spec"]:
-                obj["spec"][name] = old["spec"][name]
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
         super().keep_metadata_on_status_update(obj, old)

@@ -47,6 +47,7 @@ async def create(
         untracked(obj)
     context = environment.context(options.warnings, options.user)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
+    await environment.admission.mutate(attributes)
     if environment.webhooks.mutates(attributes):
         await _mutate(environment, attributes)
     base = _name(environment, obj["metadata"])
@@ -93,12 +94,9 @@ def _named(target: Target, obj: Document) -> Target:
 
 
 async def _mutate(environment: Environment, attributes: Attributes) -> None:
-    """Webhooks see what built-in admission makes of the decoded object, before the server adds anything to it."""
+    """Webhooks see what the plugins have made of the decoded object, before the server adds anything to it."""
     obj, target = attributes.obj, attributes.target
     assert obj is not None
-    for admission in environment.admission:
-        await admission.mutate(attributes)
-    target.resource.strategy.admit(obj, attributes.context)
     managers = obj["metadata"].get(MANAGED_FIELDS)
     await environment.webhooks.mutate(attributes)
     check_namespace(target, obj)
@@ -120,13 +118,10 @@ async def _prepare(environment: Environment, attributes: Attributes, allocate: A
     obj, target = attributes.obj, attributes.target
     assert obj is not None
     target.resource.strategy.prepare_create(obj, attributes.context)
-    for admission in environment.admission:
-        await admission.mutate(attributes)
     if causes := target.resource.strategy.validate(obj, None):
         raise invalid(target.resource, target.name, causes)
     allocate(obj)
-    for admission in environment.admission:
-        await admission.validate(attributes)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
 
 

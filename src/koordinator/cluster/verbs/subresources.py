@@ -60,6 +60,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     _complete(target, binding)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
+    await environment.admission.mutate(attributes)
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
         _complete(target, binding)
@@ -67,6 +68,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     if (metadata.get("name") or target.name) != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
     now = timestamp(environment.clock.now())
 

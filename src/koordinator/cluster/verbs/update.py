@@ -171,9 +171,8 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     assert obj is not None
     assert old is not None
     strategy = resource.strategy
+    await environment.admission.mutate(attributes)
     if environment.webhooks.mutates(attributes):
-        if not attributes.target.subresource:
-            strategy.admit_update(obj, old, attributes.context)
         managers = obj["metadata"].get(MANAGED_FIELDS)
         await environment.webhooks.mutate(attributes)
         check_namespace(attributes.target, obj)
@@ -181,14 +180,11 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
         keep_readable(obj, managers, attributes.request.warnings)
     keep_times(obj, old)
     prepare(obj, old, attributes.context)
-    for admission in environment.admission:
-        await admission.mutate(attributes)
     validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
     if causes := validate(obj, old):
         raise invalid(resource, attributes.target.name, causes)
     allocate(obj)
-    for admission in environment.admission:
-        await admission.validate(attributes)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
 
 
