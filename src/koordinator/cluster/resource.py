@@ -118,6 +118,14 @@ class ScalePaths:
     """Of a custom resource: other rules and words hold for its replicas."""
 
 
+class Conversion(Protocol):
+    """How the versions of a custom resource become each other where they differ in more than their name."""
+
+    async def convert(self, objects: Sequence[Document], api_version: str) -> list[Document]:
+        """Each in that version, in the same order. Raises ApiError 500."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A served kind: ``/apis/GROUP/VERSION/[namespaces/NS/]PLURAL`` (``/api/v1/…`` for the core group)."""
@@ -155,6 +163,10 @@ class Resource:
     """The type of a custom resource, for server-side apply; that of a built-in kind is in the table of types."""
     current: Callable[[Stored], Stored] | None = None
     """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
+    stored_as: str = ""
+    """The apiVersion of the stored form, which the bytes name where there are several versions; empty for others."""
+    conversion: Conversion | None = None
+    """None where all versions have the same form, as those of built-in kinds have by ``to_stored`` at least."""
 
     @property
     def api_version(self) -> str:

@@ -36,6 +36,7 @@ from koordinator.cluster.admission.service_account import ServiceAccount
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.conversion_webhooks import WebhookConversion
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import FolderLock, claim_folder, write_private
 from koordinator.cluster.disruption import DisruptionController
@@ -276,7 +277,7 @@ class EmbeddedApi:
     def _start_loops(
         self, environment: Environment, webhooks: AdmissionWebhooks, renew: LoopBody, stack: AsyncExitStack
     ) -> Health:
-        custom_resources = CustomResources(environment)
+        custom_resources = CustomResources(environment, partial(WebhookConversion, webhooks.post))
         custom_resources.load()
         webhooks.load()
         loops = BackgroundLoops(self._options.clock, self._options.random)

@@ -15,7 +15,13 @@ from koordinator.api.document import Document, copied, same
 from koordinator.base.clock import Clock
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
-from koordinator.cluster.admission_webhooks.configuration import MUTATING, VALIDATING, Configurations, Webhook
+from koordinator.cluster.admission_webhooks.configuration import (
+    MUTATING,
+    VALIDATING,
+    ClientConfig,
+    Configurations,
+    Webhook,
+)
 from koordinator.cluster.admission_webhooks.connection import ServiceResolver
 from koordinator.cluster.admission_webhooks.matching import Candidates, Invocation, convert, selects
 from koordinator.cluster.admission_webhooks.review import (
@@ -88,7 +94,7 @@ class Caller:
             version = review.preferred_version(webhook.review_versions)
         except review.InvalidResponse as error:
             raise RequestError(f"could not create admission objects: {error}") from error
-        old = convert(attributes.old, attributes.target.resource, invocation.resource)
+        old = await convert(attributes.old, attributes.target.resource, invocation.resource)
         uid = self._new_uid()
         request = review.question(attributes, invocation.resource, (obj, old))
         body = await self._client.post(webhook.client, review.encode(request, version, uid), timeout)
@@ -190,13 +196,13 @@ class MutatingWebhooks:
     async def _call(self, invocation: Invocation, attributes: Attributes) -> bool:
         """True when the object was changed."""
         requested, wanted = attributes.target.resource, invocation.resource
-        obj = convert(attributes.obj, requested, wanted)
+        obj = await convert(attributes.obj, requested, wanted)
         response = await self._caller.call(invocation, attributes, obj, mutating=True)
         patched = _patched(invocation, response, obj)
         # Compared before defaults come back: what took one away has changed the object, too.
         if patched is None or same(patched, obj):
             return False
-        result = convert(_with_defaults(invocation, patched), wanted, requested)
+        result = await convert(_with_defaults(invocation, patched), wanted, requested)
         assert result is not None
         assert attributes.obj is not None
         attributes.obj.clear()
@@ -267,7 +273,7 @@ class ValidatingWebhooks:
             raise refusals[0]
 
     async def _refusal(self, invocation: Invocation, attributes: Attributes) -> ApiError | None:
-        obj = convert(attributes.obj, attributes.target.resource, invocation.resource)
+        obj = await convert(attributes.obj, attributes.target.resource, invocation.resource)
         try:
             await self._caller.call(invocation, attributes, obj, mutating=False)
         except CallError as error:
@@ -303,6 +309,10 @@ class AdmissionWebhooks:
 
     async def close(self) -> None:
         await self._client.close()
+
+    async def post(self, client: ClientConfig, review: bytes, timeout: float) -> bytes:
+        """A review of another kind. Raises RequestError."""
+        return await self._client.post(client, review, timeout)
 
     def mutates(self, attributes: Attributes) -> bool:
         return bool(self._to_mutate.of(attributes))

@@ -13,7 +13,7 @@ from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, n
 from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
-from koordinator.cluster.strategy.pod_resources import HUGE_PAGES, is_of_pods, of_containers, parsed
+from koordinator.cluster.strategy.pod_resources import HUGE_PAGES, Group, is_of_pods, of_containers, parsed
 from koordinator.cluster.strategy.pod_rules import check_pod_affinity, check_settings, check_spread_details
 from koordinator.cluster.strategy.rules import required_name
 from koordinator.cluster.strategy.volume_rules import check_volume
@@ -94,7 +94,8 @@ def _check_resources(spec: Document, field: str) -> list[Cause]:
     resources = spec["resources"]
     limits, requests = parsed(resources, "limits"), parsed(resources, "requests")
     causes = check_container_resources(resources, field, check=_check_name_of_pod)
-    for group, given in (("requests", requests), ("limits", limits)):
+    groups: tuple[tuple[Group, dict[str, Quantity]], ...] = (("requests", requests), ("limits", limits))
+    for group, given in groups:
         for name, total in of_containers(spec, group).items():
             if name in given and given[name] < total and (group == "requests" or name.startswith(HUGE_PAGES)):
                 detail = f"must be greater than or equal to aggregate container {group} of {total}"

@@ -9,6 +9,7 @@ from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
+from koordinator.cluster.verbs.converted import storable
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit
@@ -77,7 +78,7 @@ async def _store(environment: Environment, target: Target, obj: Document, base: 
         name = obj["metadata"]["name"]
         key = resource.storage_key(target.namespace, name)
         try:
-            value = encode_within_limit(resource, obj)
+            value = encode_within_limit(resource, await storable(resource, obj))
             if not dry_run:
                 return await environment.storage.create(key, value)
             if environment.storage.get(key) is None:

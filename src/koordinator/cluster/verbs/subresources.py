@@ -29,6 +29,7 @@ from koordinator.cluster.strategy.scale import (
     scaled,
 )
 from koordinator.cluster.verbs.apply import configured
+from koordinator.cluster.verbs.converted import shown_one
 from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
@@ -173,11 +174,12 @@ Change = Callable[[Document], Document]
 """From the current Scale to the wanted one."""
 
 
-def get_scale(environment: Environment, target: Target) -> Stored:
+async def get_scale(environment: Environment, target: Target) -> Stored:
     """Raises ApiError: 404, or 500 for a custom resource that does not say how many replicas it wants."""
     stored = environment.storage.get(target.key)
     if stored is None:
         raise not_found(target.resource, target.name)
+    stored = await shown_one(target.resource, stored)
     paths = _paths(target)
     if paths.custom and not has_replicas(decode(target.resource, stored), paths):
         raise missing_replicas(paths)
@@ -249,7 +251,7 @@ async def _modify(
         )
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
-    return _view(target, await retry(environment, target, attempt))
+    return _view(target, await shown_one(target.resource, await retry(environment, target, attempt)))
 
 
 def _check_identity(target: Target, scale: Document, before: Document) -> None:

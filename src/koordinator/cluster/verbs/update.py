@@ -21,6 +21,7 @@ from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, 
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
 from koordinator.cluster.strategy.json_syntax import repeated_fields
+from koordinator.cluster.verbs.converted import shown_one, storable
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
@@ -120,7 +121,7 @@ async def retry(environment: Environment, target: Target, attempt: Attempt) -> S
         if stored is None:
             break
         try:
-            return await attempt(stored, decode(target.resource, stored))
+            return await attempt(stored, decode(target.resource, await shown_one(target.resource, stored)))
         except RevisionMismatch:
             continue
         except KeyMissing:
@@ -132,7 +133,7 @@ async def retry(environment: Environment, target: Target, attempt: Attempt) -> S
 
 async def store(environment: Environment, target: Target, stored: Stored, obj: Document, *, dry_run: bool) -> Stored:
     """Write what differs from ``stored``; raises RevisionMismatch and KeyMissing like the storage."""
-    value = encode_within_limit(target.resource, obj)
+    value = encode_within_limit(target.resource, await storable(target.resource, obj))
     if _same(value, stored.value):
         return stored
     if dry_run:
