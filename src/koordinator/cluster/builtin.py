@@ -40,7 +40,7 @@ from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
-from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, resource_quota
+from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, ResourceQuotaStrategy
 from koordinator.cluster.strategy.rules import Rules, checked, not_negative, positive
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.service import ServiceStrategy
@@ -123,7 +123,7 @@ def _core() -> list[Resource]:
         check=replication_controller,
         name_check=subdomain_in_bytes,
     )
-    quotas = ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True, check=resource_quota)
+    quotas = ResourceQuotaStrategy(tables.RESOURCE_QUOTA)
     status = ("status",)
     return [
         _resource(

@@ -10,7 +10,6 @@ from tests.real.api_fuzz.fuzzer import Difference
 KNOWN: Final[tuple[tuple[str, str], ...]] = (
     (r"ControllerRevision data\..*", "a member that is there twice in raw data is found, and the last one counts"),
     (r"PersistentVolume spec\.nodeAffinity\..*\.key", "an empty key is refused, and then as a change, too"),
-    (r"Pod spec\.(overhead|runtimeClassName)(\..*)?", "there are no RuntimeClasses"),
     (r"Pod spec\.containers\[\]\.resources\..*", "amounts of more than 63 bits are not whole numbers"),
     (r"Pod spec\.activeDeadlineSeconds", "two rules of an update in one"),
     (r"Pod spec\.serviceAccountName", "no account is filled in, so that its absence is no fault"),

@@ -16,7 +16,7 @@ from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import forbidden, invalid
 from koordinator.cluster.strategy.metadata import validate_core_finalizers
-from koordinator.cluster.strategy.network_rules import ip
+from koordinator.cluster.strategy.network_rules import ip, read_address
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
 from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
@@ -333,6 +333,15 @@ class PodStrategy(ObjectStrategy):
         labels = {label: _reader(label) for label in _FIELD_LABELS}
         super().__init__("v1", "Pod", table=pod_table(), generation=True, status=True, field_labels=labels)
 
+    def convert(self, obj: Document) -> None:
+        """The first of ``podIPs`` is ``podIP``, which counts where they differ: older kubelets know it alone."""
+        status = obj["status"]
+        address, addresses = status.get("podIP"), status.get("podIPs") or []
+        if address and (not addresses or addresses[0].get("ip") != address):
+            status["podIPs"] = [{"ip": address}]
+        elif addresses and addresses[0].get("ip"):
+            status["podIP"] = addresses[0]["ip"]
+
     def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
@@ -354,19 +363,42 @@ class PodStrategy(ObjectStrategy):
         return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
-        return self.validate(obj, old) + _check_status(obj["status"])
+        return self.validate(obj, old) + _check_status(obj["status"], old)
 
 
-def _check_status(status: Document) -> list[Cause]:
+def _check_status(status: Document, old: Document) -> list[Cause]:
     """Little: not even the phase is looked at."""
+    before = old.get("status") or {}
     causes: list[Cause] = []
-    if name := status.get("nominatedNodeName"):
+    name = status.get("nominatedNodeName")
+    if name and name != before.get("nominatedNodeName"):
         causes += [invalid("status.nominatedNodeName", name, detail) for detail in dns_subdomain(name)]
-    for index, address in enumerate(status.get("podIPs") or ()):
-        causes += ip(address.get("ip"), f"status.podIPs[{index}]")
+        if old["spec"].get("nodeName"):
+            detail = "may not be set on pods that are already bound to a node"
+            causes.append(forbidden("status.nominatedNodeName", detail))
+    causes += _check_addresses(status.get("podIPs") or [], before.get("podIPs") or [], "status.podIPs")
+    addresses = status.get("hostIPs") or []
+    if addresses and (addresses[0].get("ip") or "") != (status.get("hostIP") or ""):
+        causes.append(invalid("status.hostIPs[0].ip", addresses[0].get("ip") or "", "must be equal to `hostIP`"))
+    causes += _check_addresses(addresses, before.get("hostIPs") or [], "status.hostIPs")
     for index, condition in enumerate(status.get("conditions") or ()):
         kind = condition.get("type") or ""
         causes += [invalid(f"status.conditions[{index}].Type", kind, detail) for detail in label_key(kind)]
+    return causes
+
+
+def _check_addresses(addresses: list[Document], before: list[Document], field: str) -> list[Cause]:
+    """One for each family at most. What was there stays, whatever it is."""
+    known = [each.get("ip") for each in before]
+    causes = [
+        cause
+        for index, each in enumerate(addresses)
+        if each.get("ip") not in known
+        for cause in ip(each.get("ip"), f"{field}[{index}]")
+    ]
+    found = [read_address(each.get("ip") or "") for each in addresses]
+    if None not in found and len({address.version for address in found if address is not None}) < len(found):
+        causes.append(invalid(field, addresses, "may specify no more than one IP for each IP family"))
     return causes
 
 

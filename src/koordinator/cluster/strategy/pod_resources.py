@@ -8,10 +8,10 @@ from koordinator.api.codec import convert
 from koordinator.api.document import Document
 from koordinator.api.pod import Pod
 from koordinator.api.quantity import Format, Quantity
+from koordinator.cluster.strategy.resource_names import HUGE_PAGES
 from koordinator.model.pod_requests import pod_limits, pod_requests
 
 Group = Literal["requests", "limits"]
-HUGE_PAGES: Final = "hugepages-"
 _COUNTED: Final = ("name", "resources", "restartPolicy")
 
 

@@ -13,29 +13,20 @@ from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, n
 from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
-from koordinator.cluster.strategy.pod_resources import HUGE_PAGES, Group, is_of_pods, of_containers, parsed
+from koordinator.cluster.strategy.pod_resources import Group, is_of_pods, of_containers, parsed
 from koordinator.cluster.strategy.pod_rules import check_pod_affinity, check_settings, check_spread_details
+from koordinator.cluster.strategy.resource_names import HUGE_PAGES, check_name_of_container, is_extended
 from koordinator.cluster.strategy.rules import required_name
 from koordinator.cluster.strategy.volume_rules import check_volume
 
 # Resource lists of containers and nodes: names, quantities, and how requests relate to limits.
 
 
-_STANDARD = ("cpu", "memory", "ephemeral-storage", "storage")
 _MUST_BE_INTEGER = "must be an integer"
 
 
-def is_extended(name: str) -> bool:
-    """Resources of devices and the like: with a prefix that is not Kubernetes' own."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
-
-
-def _check_name_of_container(name: str, field: str) -> list[Cause]:
-    return check_name(name, field, container=True)
-
-
 def check_container_resources(
-    resources: Document, field: str, check: Callable[[str, str], list[Cause]] = _check_name_of_container
+    resources: Document, field: str, check: Callable[[str, str], list[Cause]] = check_name_of_container
 ) -> list[Cause]:
     """The real server's rules for ``resources`` of a container; ``check`` is that of the names of resources."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
@@ -112,15 +103,6 @@ def _check_name_of_pod(name: str, field: str) -> list[Cause]:
     if causes := [invalid(field, name, detail) for detail in label_key(name)]:
         return causes
     return [] if is_of_pods(name) else [not_supported(field, name, ("cpu", "hugepages-", "memory"))]
-
-
-def check_name(name: str, field: str, *, container: bool = False) -> list[Cause]:
-    """Nodes may have resources of any name, containers only known ones and those with a prefix."""
-    causes = [invalid(field, name, detail) for detail in label_key(name)]
-    if not causes and container and "/" not in name and name not in _STANDARD and not name.startswith(HUGE_PAGES):
-        causes.append(invalid(field, name, "must be a standard resource type or fully qualified"))
-        causes.append(invalid(field, name, "must be a standard resource for containers"))
-    return causes
 
 
 def check_amount(name: str, text: str, field: str) -> list[Cause]:

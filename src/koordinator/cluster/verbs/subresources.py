@@ -19,6 +19,7 @@ from koordinator.cluster.resource import Cause, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.scale import (
+    NO_REPLICAS,
     SCALE,
     SCALE_KIND,
     check_scale,
@@ -66,7 +67,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
         await environment.webhooks.mutate(attributes)
         _complete(target, binding)
     metadata = binding["metadata"]
-    if (metadata.get("name") or target.name) != target.name:
+    if metadata.get("name") != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
     await environment.admission.validate(attributes)
@@ -220,7 +221,7 @@ async def _modify(
     async def attempt(stored: Stored, old: Document) -> Stored:
         before = scale_of(old, paths)
         if not has_replicas(old, paths):
-            before["spec"].pop("replicas", None)
+            before["spec"]["replicas"] = NO_REPLICAS
         managers = old["metadata"].get(MANAGED_FIELDS) or []
         before["metadata"][MANAGED_FIELDS] = managers_of_scale(managers, in_object)
         scale = change(before)
@@ -234,7 +235,7 @@ async def _modify(
         if environment.webhooks.mutates(attributes):
             await environment.webhooks.mutate(attributes)
             SCALE.strategy.decode(scale)
-        if paths.custom and not has_replicas(old, paths) and "replicas" not in scale["spec"]:
+        if scale["spec"].get("replicas") == NO_REPLICAS:
             raise empty_replicas(paths)
         check_scale(scale, target.name, paths, resource)
         obj = scaled(old, scale, paths)
@@ -286,5 +287,5 @@ CREATED_SUBRESOURCES: Final[Mapping[tuple[str, str, str], Action]] = {
     ("", "serviceaccounts", "token"): request_token,
 }
 """(group, plural, subresource) -> action."""
-ACTION_KINDS: Final[Mapping[str, Resource]] = {"eviction": EVICTION, "token": TOKEN_REQUEST}
+ACTION_KINDS: Final[Mapping[str, Resource]] = {"binding": BINDING, "eviction": EVICTION, "token": TOKEN_REQUEST}
 """Subresource -> the type of its body, where unknown fields are reported."""
