@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
 from koordinator.cluster.strategy import (
+    address_rules,
     autoscaler,
+    class_rules,
     device_rules,
     extension_kinds,
     network_rules,
@@ -55,7 +57,8 @@ _SCALED: Final = ("status", "scale")
 _ONLY_WITH_REVISION: Final = frozenset(
     {
         "leases", "poddisruptionbudgets", "customresourcedefinitions", "csidrivers", "csinodes", "csistoragecapacities",
-        "volumeattachments", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+        "volumeattachments", "runtimeclasses", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
     }
 )  # fmt: skip
 """Kinds whose update must name the resourceVersion that it was made from."""
@@ -381,32 +384,43 @@ def _extensions() -> list[Resource]:
         ),
         _resource(
             network, "ingressclasses", "IngressClass", namespaced=False,
-            strategy=_cluster_wide(network, "IngressClass", extension_kinds.INGRESS_CLASS),
+            strategy=_cluster_wide(
+                network, "IngressClass", extension_kinds.INGRESS_CLASS, check=class_rules.ingress_class
+            ),
         ),
         _resource(
             network, "ipaddresses", "IPAddress", "ip", namespaced=False,
-            strategy=_cluster_wide(network, "IPAddress", extension_kinds.IP_ADDRESS),
+            strategy=_cluster_wide(
+                network, "IPAddress", extension_kinds.IP_ADDRESS,
+                check=address_rules.ip_address, name_check=address_rules.address_name,
+            ),
         ),
         _resource(
             network, "servicecidrs", "ServiceCIDR", namespaced=False, subresources=("status",),
-            strategy=_cluster_wide(network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True),
+            strategy=_cluster_wide(
+                network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True, check=address_rules.service_cidr
+            ),
         ),
         _resource(
             "node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False,
-            strategy=extension_kinds.RuntimeClassStrategy(),
+            strategy=ObjectStrategy(
+                "node.k8s.io/v1", "RuntimeClass", namespaced=False, table=extension_kinds.RUNTIME_CLASS,
+                check=class_rules.runtime_class,
+            ),
         ),
         _resource(
             "storage.k8s.io/v1", "volumeattributesclasses", "VolumeAttributesClass", "vac", namespaced=False,
             strategy=ObjectStrategy(
                 "storage.k8s.io/v1", "VolumeAttributesClass", namespaced=False,
-                table=extension_kinds.VOLUME_ATTRIBUTES_CLASS,
+                table=extension_kinds.VOLUME_ATTRIBUTES_CLASS, check=class_rules.volume_attributes_class,
             ),
         ),
     ]  # fmt: skip
 
 
-def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False) -> ObjectStrategy:
-    return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table)
+def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False, **rules: Any) -> ObjectStrategy:
+    """``rules``: the check of the kind, and that of its names."""
+    return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table, **rules)
 
 
 BUILTIN_RESOURCES: Final[tuple[Resource, ...]] = (

@@ -15,7 +15,11 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import ELASTIC_QUOTAS, NAMESPACES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock
-from koordinator.cluster.admission.plugins import admission_chain
+from koordinator.cluster.admission.chain import AdmissionChain, Plugin
+from koordinator.cluster.admission.namespace_lifecycle import NamespaceLifecycle
+from koordinator.cluster.admission.priority import Priority
+from koordinator.cluster.admission.storage import DefaultStorageClass, PersistentVolumeClaimResize
+from koordinator.cluster.admission.tolerations import DefaultTolerationSeconds
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
@@ -51,6 +55,16 @@ _decode_name = msgspec.json.Decoder(_Named).decode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+_PLUGINS: Final[tuple[Plugin, ...]] = (
+    NamespaceLifecycle(),
+    Priority(),
+    DefaultTolerationSeconds(),
+    DefaultStorageClass(),
+    PersistentVolumeClaimResize(),
+)
+"""Those whose objects a snapshot has: LimitRanges and RuntimeClasses are in none."""
+
+
 class InProcessApi:
     """``environment`` is what the verbs of ``koordinator.cluster`` work on."""
 
@@ -63,7 +77,7 @@ class InProcessApi:
         """Load a snapshot. Raises SnapshotError for objects that cannot be decoded."""
         registry = _registry()
         storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
-        admission, quotas = admission_chain(), QuotaController()
+        admission, quotas = AdmissionChain(*_PLUGINS), QuotaController()
         environment = Environment(
             storage,
             registry,

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_label
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, invalid
+from koordinator.cluster.strategy.causes import invalid
 from koordinator.cluster.strategy.containers import defaults_of
-from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.pod_validation import check_container_resources, check_tolerations
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, computed, lookup, table, text
 
 _ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
 _REGISTRATION: Final = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1."
-_TOLERATION: Final = ("key", "operator", "value", "effect")
 _UNSET: Final = "<unset>"
 
 
@@ -38,35 +34,6 @@ def _matched(resources: Document) -> None:
 @defaults_of(f"{_REGISTRATION}ServiceReference")
 def _service(reference: Document) -> None:
     reference.setdefault("port", 443)
-
-
-class RuntimeClassStrategy(ObjectStrategy):
-    def __init__(self) -> None:
-        super().__init__("node.k8s.io/v1", "RuntimeClass", namespaced=False, table=_RUNTIME_CLASS)
-
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        handler = obj.get("handler") or ""
-        causes = [invalid("handler", handler, detail) for detail in dns_label(handler)]
-        if obj.get("overhead") is not None:
-            causes += check_container_resources({"limits": obj["overhead"].get("podFixed")}, "overhead")
-        if obj.get("scheduling") is not None:
-            causes += validate_labels(obj["scheduling"].get("nodeSelector"), "scheduling.nodeSelector")
-            causes += _tolerations(obj["scheduling"].get("tolerations") or [], "scheduling.tolerations")
-        if old is not None and handler != (old.get("handler") or ""):
-            causes.append(invalid("handler", handler, "field is immutable"))
-        return causes
-
-
-def _tolerations(tolerations: list[Document], field: str) -> list[Cause]:
-    causes = check_tolerations(tolerations, field)
-    keys = [tuple(each.get(name) or "" for name in _TOLERATION) for each in tolerations]
-    for index, (each, key) in enumerate(zip(tolerations, keys, strict=True)):
-        if key in keys[:index]:
-            # The real server shows the value in its own form.
-            shown: Document = {name.title(): text for name, text in zip(_TOLERATION, key, strict=True)}
-            shown["TolerationSeconds"] = each.get("tolerationSeconds")
-            causes.append(duplicate(f"{field}[{index}]", shown))
-    return causes
 
 
 class ApiServiceStrategy(ObjectStrategy):
@@ -123,7 +90,7 @@ def _parent(obj: Document) -> str:
     return "/".join(filter(None, (kind, parent.get("namespace"), parent.get("name"))))
 
 
-_RUNTIME_CLASS: Final = table(NAME, text("Handler", "handler"), AGE)
+RUNTIME_CLASS: Final = table(NAME, text("Handler", "handler"), AGE)
 _API_SERVICE: Final = table(NAME, computed("Service", _registered_by), computed("Available", _available), AGE)
 ADMISSION_POLICY: Final = table(
     NAME,
