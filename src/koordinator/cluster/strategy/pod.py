@@ -13,12 +13,13 @@ from koordinator.api.names import dns_subdomain, label_key
 from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import forbidden, invalid
+from koordinator.cluster.strategy.containers import default_each
 from koordinator.cluster.strategy.metadata import validate_core_finalizers
 from koordinator.cluster.strategy.network_rules import ip, read_address
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
+from koordinator.cluster.strategy.rules import IMMUTABLE
 from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
 from koordinator.cluster.strategy.volume_rules import check_own_claims
 
@@ -352,7 +353,7 @@ class PodStrategy(ObjectStrategy):
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
         super().keep_metadata_on_status_update(obj, old)
         if before := (old.get("status") or {}).get("qosClass"):
-            obj["status"]["qosClass"] = before
+            default_each(obj["status"], "qosClass", before)
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         finalizers = validate_core_finalizers(obj) if old is not None else []
@@ -376,6 +377,9 @@ def _check_status(status: Document, old: Document) -> list[Cause]:
         if old["spec"].get("nodeName"):
             detail = "may not be set on pods that are already bound to a node"
             causes.append(forbidden("status.nominatedNodeName", detail))
+    before_class = before.get("qosClass") or ""
+    if (status.get("qosClass") or "") != before_class:
+        causes.append(invalid("status.qosClass", status.get("qosClass") or "", IMMUTABLE))
     causes += _check_addresses(status.get("podIPs") or [], before.get("podIPs") or [], "status.podIPs")
     addresses = status.get("hostIPs") or []
     if addresses and (addresses[0].get("ip") or "") != (status.get("hostIP") or ""):
