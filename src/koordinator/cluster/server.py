@@ -34,6 +34,7 @@ from koordinator.cluster.admission.chain import Plugin
 from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
 from koordinator.cluster.admission.service_account import ServiceAccount
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
+from koordinator.cluster.api_service import IpAddresses, create_api_service
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.conversion_webhooks import WebhookConversion
@@ -172,6 +173,7 @@ class EmbeddedApi:
             environment = self._environment(storage, registry, webhooks, admission, tokens)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
+            await create_api_service(environment, self._options.address, self._port)
             if self._options.authorization_mode is AuthorizationMode.RBAC:
                 await create_bootstrap_objects(environment)
             context = _tls(files)
@@ -287,6 +289,7 @@ class EmbeddedApi:
         loops.add("storage-recovery", partial(_recover_storage, environment))
         loops.add("serving-certificate", renew)
         controllers = [Termination(environment).loops(), self._quotas.loops(environment, loops.add)]
+        controllers.append(IpAddresses(environment).loops())
         if self._options.disruption_controller:
             controllers.append(DisruptionController(environment).loops())
         if self._options.garbage_collector:
