@@ -12,6 +12,7 @@ from koordinator.cluster.strategy.resource_names import HUGE_PAGES
 from koordinator.model.pod_requests import pod_limits, pod_requests
 
 Group = Literal["requests", "limits"]
+_GROUPS: Final = ("containers", "initContainers")
 _COUNTED: Final = ("name", "resources", "restartPolicy")
 
 
@@ -28,7 +29,7 @@ def parsed(holder: Document | None, group: str) -> dict[str, Quantity]:
 
 def of_containers(spec: Document, group: Group) -> dict[str, Quantity]:
     """The sum over the containers, without the overhead and the amounts of the pod. Prints as its first part does."""
-    holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    holders = [container for group_of in _GROUPS for container in spec.get(group_of) or ()]
     typed = convert({"metadata": {}, "spec": {name: _counted(spec, name) for name in _GROUPS}}, Pod)
     sums = pod_requests(typed, resized=False) if group == "requests" else pod_limits(typed)
     formats: dict[str, Format] = {}
@@ -37,9 +38,6 @@ def of_containers(spec: Document, group: Group) -> dict[str, Quantity]:
             if amount:
                 formats.setdefault(name, amount.format)
     return {name: Quantity(sums[name], formats.get(name, Format.DECIMAL_SI)) for name in sorted(sums)}
-
-
-_GROUPS: Final = ("containers", "initContainers")
 
 
 def _counted(spec: Document, group: str) -> list[Document]:
