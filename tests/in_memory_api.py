@@ -31,6 +31,7 @@ from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.time_limits import TimeLimits
+from koordinator.cluster.admission.plugins import admission_chain
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
@@ -47,7 +48,7 @@ from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle, timestamp
+from koordinator.cluster.verbs.environment import Environment, timestamp
 from koordinator.kube.client import KubeClient
 from koordinator.kube.credentials import fixed_credentials
 from koordinator.kube.errors import ApiStatusError, FencedError, TransportError
@@ -118,7 +119,7 @@ class InMemoryApi:
             registry,
             self.clock,
             Random(1),
-            admission=(NamespaceLifecycle(),),
+            admission=admission_chain(),
             addresses=ServiceAddresses(self._storage, services, Random(1)),
             warns_of_missing_controllers=False,
         )

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from koordinator.api.document import Document
+from koordinator.cluster.admission.chain import AdmissionChain
+from koordinator.cluster.admission.plugins import OF_OBJECTS
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import RequestContext, Resource
+from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.target import Target
 from tests.yaml_documents import yaml_documents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,8 +52,29 @@ def in_namespace(document: Document) -> Document:
 
 
 def context(*priority_classes: Document) -> RequestContext:
-    named = {found["metadata"]["name"]: found for found in priority_classes}
-    return RequestContext(NOW, lambda group, plural, namespace, name: named.get(name), lambda *_: priority_classes)
+    return context_of({"priorityclasses": priority_classes})
+
+
+def context_of(objects: Mapping[str, Sequence[Document]]) -> RequestContext:
+    """Of a cluster that has these objects, by the plurals of their kinds."""
+
+    def lookup(group: str, plural: str, namespace: str | None, name: str) -> Document | None:
+        return next((found for found in objects.get(plural, ()) if found["metadata"]["name"] == name), None)
+
+    return RequestContext(NOW, lookup, lambda group, plural, namespace=None: objects.get(plural, ()))
+
+
+def admitted(document: Document, old: Document | None = None, about: RequestContext | None = None) -> Document:
+    """A decoded object as it is stored, if it is valid: what the plugins make of it, prepared by its kind. In place."""
+    resource, about = resource_of(document), about or context()
+    target = Target(resource, NAMESPACE if resource.namespaced else None, document["metadata"].get("name") or "")
+    attributes = Attributes("CREATE" if old is None else "UPDATE", target, document, old, about, WriteOptions())
+    asyncio.run(AdmissionChain(*OF_OBJECTS).mutate(attributes))
+    if old is None:
+        resource.strategy.prepare_create(document, about)
+    else:
+        resource.strategy.prepare_update(document, old, about)
+    return document
 
 
 def comparable(document: Document) -> Document:

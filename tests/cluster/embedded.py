@@ -15,6 +15,8 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.base.clock import ManualClock
+from koordinator.cluster.admission.chain import AdmissionChain
+from koordinator.cluster.admission.plugins import OF_OBJECTS
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
@@ -34,7 +36,10 @@ class Verbs:
 
     def __post_init__(self) -> None:
         self.storage = MemoryStorage(self.limits)
-        self.environment = Environment(self.storage, Registry(BUILTIN_RESOURCES), self.clock, Random(1))
+        # Without NamespaceLifecycle: the namespace "default" is there in name alone.
+        self.environment = Environment(
+            self.storage, Registry(BUILTIN_RESOURCES), self.clock, Random(1), AdmissionChain(*OF_OBJECTS)
+        )
 
     def target(self, plural: str, name: str = "", *, group: str = "", subresource: str = "") -> Target:
         resource = self.environment.registry.stored(group, plural)

@@ -20,7 +20,7 @@ import yaml
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
 from koordinator.cluster.resource import Cause
-from tests.cluster.corpus import NAMESPACE, comparable, context, in_namespace, resource_of, written
+from tests.cluster.corpus import NAMESPACE, admitted, comparable, context_of, in_namespace, resource_of, written
 from tests.real.administrator import Administrator
 from tests.real_world.pods import BATCH_CLASS, OVERHEAD_CLASS, PODS, PodShape
 
@@ -82,7 +82,7 @@ def test_created_object(create: Create, given: Document) -> None:
     if ours["kind"] == "Job":
         ours["metadata"]["uid"] = real["metadata"]["uid"]
     resource_of(ours).strategy.decode(ours)
-    resource_of(ours).strategy.prepare_create(ours, context())
+    admitted(ours)
     assert comparable(ours) == comparable(real)
 
 
@@ -93,7 +93,7 @@ def test_created_pod_as_people_have_them(create: Create, shape: PodShape) -> Non
     real = create(document)
     ours = in_namespace(copy.deepcopy(document))
     resource_of(ours).strategy.decode(ours)
-    resource_of(ours).strategy.prepare_create(ours, context(dict(BATCH_CLASS)))
+    admitted(ours, about=context_of({"priorityclasses": [dict(BATCH_CLASS)], "runtimeclasses": [dict(OVERHEAD_CLASS)]}))
     assert comparable(ours) == comparable(real)
 
 
@@ -106,7 +106,7 @@ def test_refusal(create: Create, given: Document) -> None:
     real = create(given)
     try:
         resource.strategy.decode(ours)
-        resource.strategy.prepare_create(ours, context())
+        admitted(ours)
         causes = _in_order_of(real, resource.strategy.validate(ours, None))
         message = invalid(resource, ours["metadata"]["name"], causes).message
     except ApiError as error:

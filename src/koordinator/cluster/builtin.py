@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
 from koordinator.cluster.strategy import (
+    address_rules,
     autoscaler,
+    class_rules,
     device_rules,
     extension_kinds,
     network_rules,
@@ -21,7 +23,6 @@ from koordinator.cluster.strategy import (
 )
 from koordinator.cluster.strategy.access_rules import binding, role
 from koordinator.cluster.strategy.certificate_request import CertificateRequestStrategy
-from koordinator.cluster.strategy.claim import ClaimStrategy
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
     NamespaceStrategy,
@@ -41,7 +42,7 @@ from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
-from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, resource_quota
+from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, ResourceQuotaStrategy
 from koordinator.cluster.strategy.rules import Rules, checked, not_negative, positive
 from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.service import ServiceStrategy
@@ -56,7 +57,8 @@ _SCALED: Final = ("status", "scale")
 _ONLY_WITH_REVISION: Final = frozenset(
     {
         "leases", "poddisruptionbudgets", "customresourcedefinitions", "csidrivers", "csinodes", "csistoragecapacities",
-        "volumeattachments", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+        "volumeattachments", "runtimeclasses", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
     }
 )  # fmt: skip
 """Kinds whose update must name the resourceVersion that it was made from."""
@@ -111,7 +113,9 @@ def _core() -> list[Resource]:
         check=check_core_event,
     )
     volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
-    claims = ClaimStrategy()
+    claims = ObjectStrategy(
+        v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True, check=storage_rules.claim
+    )
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
     controllers = ObjectStrategy(
         v1,
@@ -122,7 +126,7 @@ def _core() -> list[Resource]:
         check=replication_controller,
         name_check=subdomain_in_bytes,
     )
-    quotas = ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True, check=resource_quota)
+    quotas = ResourceQuotaStrategy(tables.RESOURCE_QUOTA)
     status = ("status",)
     return [
         _resource(
@@ -344,10 +348,7 @@ def _access_and_network() -> list[Resource]:
         ),
         _resource(
             network, "ingresses", "Ingress", "ing",
-            strategy=ObjectStrategy(
-                network, "Ingress", table=tables.INGRESS, generation=True, status=True, check=traffic_rules.ingress
-            ),
-            subresources=("status",),
+            strategy=traffic_rules.IngressStrategy(tables.INGRESS), subresources=("status",),
         ),
         _resource(
             network, "networkpolicies", "NetworkPolicy", "netpol",
@@ -383,32 +384,43 @@ def _extensions() -> list[Resource]:
         ),
         _resource(
             network, "ingressclasses", "IngressClass", namespaced=False,
-            strategy=_cluster_wide(network, "IngressClass", extension_kinds.INGRESS_CLASS),
+            strategy=_cluster_wide(
+                network, "IngressClass", extension_kinds.INGRESS_CLASS, check=class_rules.ingress_class
+            ),
         ),
         _resource(
             network, "ipaddresses", "IPAddress", "ip", namespaced=False,
-            strategy=_cluster_wide(network, "IPAddress", extension_kinds.IP_ADDRESS),
+            strategy=_cluster_wide(
+                network, "IPAddress", extension_kinds.IP_ADDRESS,
+                check=address_rules.ip_address, name_check=address_rules.address_name,
+            ),
         ),
         _resource(
             network, "servicecidrs", "ServiceCIDR", namespaced=False, subresources=("status",),
-            strategy=_cluster_wide(network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True),
+            strategy=_cluster_wide(
+                network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True, check=address_rules.service_cidr
+            ),
         ),
         _resource(
             "node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False,
-            strategy=extension_kinds.RuntimeClassStrategy(),
+            strategy=ObjectStrategy(
+                "node.k8s.io/v1", "RuntimeClass", namespaced=False, table=extension_kinds.RUNTIME_CLASS,
+                check=class_rules.runtime_class,
+            ),
         ),
         _resource(
             "storage.k8s.io/v1", "volumeattributesclasses", "VolumeAttributesClass", "vac", namespaced=False,
             strategy=ObjectStrategy(
                 "storage.k8s.io/v1", "VolumeAttributesClass", namespaced=False,
-                table=extension_kinds.VOLUME_ATTRIBUTES_CLASS,
+                table=extension_kinds.VOLUME_ATTRIBUTES_CLASS, check=class_rules.volume_attributes_class,
             ),
         ),
     ]  # fmt: skip
 
 
-def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False) -> ObjectStrategy:
-    return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table)
+def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False, **rules: Any) -> ObjectStrategy:
+    """``rules``: the check of the kind, and that of its names."""
+    return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table, **rules)
 
 
 BUILTIN_RESOURCES: Final[tuple[Resource, ...]] = (

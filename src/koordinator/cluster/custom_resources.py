@@ -12,10 +12,10 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.managed_fields.schema import of_definition
-from koordinator.cluster.resource import Registry, Resource, ScalePaths
+from koordinator.cluster.resource import Conversion, Registry, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
-from koordinator.cluster.structural_schema.custom_schema import CustomSchema, StoredForm
+from koordinator.cluster.structural_schema.custom_schema import ConvertedForm, CustomSchema, StoredForm
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.target import decode
 
@@ -23,30 +23,43 @@ _LOG = logging.getLogger(__name__)
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-def resources_of(crd: Document, since: int | None = None) -> list[Resource]:
-    """What a definition serves; its versions share their objects.
+MakeConversion = Callable[[Document], Conversion]
+"""From the spec of a definition whose versions a webhook converts."""
+
+
+def resources_of(crd: Document, since: int | None = None, conversion: MakeConversion | None = None) -> list[Resource]:
+    """What a definition serves; its versions share their objects. Without ``conversion`` no webhook is called.
 
     Objects of a revision above ``since`` were written under the schemas of this definition; None: no one knows.
     """
-    forms = _Forms(crd, since)
+    forms = _Forms(crd, since, conversion)
     return [_resource(crd["spec"], version, forms) for version in crd["spec"]["versions"] if version.get("served")]
 
 
 class _Forms:
     """How the versions of a definition turn into each other and into what is stored."""
 
-    def __init__(self, crd: Document, since: int | None) -> None:
+    def __init__(self, crd: Document, since: int | None, conversion: MakeConversion | None) -> None:
         versions = crd["spec"]["versions"]
         self.strategies = {version["name"]: CustomResourceStrategy(crd, version["name"]) for version in versions}
         self._storage = next((version["name"] for version in versions if version.get("storage")), versions[0]["name"])
         self._alike = len({msgspec.json.encode(_schema(version), order="sorted") for version in versions}) == 1
         self._since = since if self._alike else None
+        self._group: str = crd["spec"]["group"]
+        is_converted = (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+        self.conversion = conversion(crd["spec"]) if is_converted and conversion is not None else None
+        self.stored_as = f"{self._group}/{self._storage}" if len(versions) > 1 else ""
+        self._first = ((crd.get("status") or {}).get("storedVersions") or [self._storage])[0]
 
     def to_stored(self, name: str) -> Callable[[Document], Document] | None:
         """The storage version may know less than the one that is written."""
-        return None if self._alike or name == self._storage else partial(_pruned, self._stored)
+        is_same = self._alike or name == self._storage or self.conversion is not None
+        return None if is_same else partial(_pruned, self._stored)
 
-    def current(self, name: str) -> StoredForm:
+    def current(self, name: str) -> Callable[[Stored], Stored]:
+        if self.conversion is not None:
+            # What names no version was stored when there was one only.
+            return ConvertedForm(self.strategies[name].schema, *(f"{self._group}/{v}" for v in (name, self._first)))
         shown = None if self._alike or name == self._storage else self.strategies[name].schema
         return StoredForm(self._stored, shown, self._since)
 
@@ -75,6 +88,8 @@ def _resource(spec: Document, version: Document, forms: _Forms) -> Resource:
         to_stored=forms.to_stored(name),
         atom=of_definition(_schema(version), preserves_unknown=bool(spec.get("preserveUnknownFields"))),
         current=forms.current(name),
+        stored_as=forms.stored_as,
+        conversion=forms.conversion,
     )
 
 
@@ -100,7 +115,9 @@ def _pruned(schema: CustomSchema, obj: Document) -> Document:
 class CustomResources:
     """Keeps the registry in step with the stored definitions."""
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, conversion: MakeConversion | None = None) -> None:
+        """``conversion`` is None where no webhooks are called."""
+        self._conversion = conversion
         definitions = environment.registry.stored(*DEFINITIONS)
         assert definitions is not None
         self._definitions = definitions
@@ -176,7 +193,7 @@ class CustomResources:
     def _serve(self, stored: Stored, since: int) -> tuple[str, str]:
         """Returns the group and the plural. The schema under which objects up to ``since`` were stored is unknown."""
         definition = decode(self._definitions, stored)
-        for resource in resources_of(definition, since):
+        for resource in resources_of(definition, since, self._conversion):
             if not self._is_built_in(resource):
                 self._registry.add(resource)
         return definition["spec"]["group"], definition["spec"]["names"]["plural"]

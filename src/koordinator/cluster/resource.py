@@ -54,8 +54,8 @@ class RequestContext:
     now: datetime
     lookup: Callable[[str, str, str | None, str], Document | None]
     """(group, plural, namespace, name) -> object; for example the PriorityClass that a pod names."""
-    list_objects: Callable[[str, str], Sequence[Document]]
-    """(group, plural) -> every object of a cluster-scoped kind; for example all PriorityClasses."""
+    list_objects: Callable[..., Sequence[Document]]
+    """(group, plural, namespace=None) -> every object of a kind, or those of a namespace."""
     user: User = ADMIN
     warnings: list[str] = field(default_factory=list)
     """Texts for the Warning header."""
@@ -67,14 +67,6 @@ class Strategy(Protocol):
 
     def decode(self, obj: Document) -> None:
         """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400."""
-        ...
-
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        """What built-in admission plugins do to a new, decoded object; part of ``prepare_create``, too."""
-        ...
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        """The same for an update."""
         ...
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
@@ -126,6 +118,14 @@ class ScalePaths:
     """Of a custom resource: other rules and words hold for its replicas."""
 
 
+class Conversion(Protocol):
+    """How the versions of a custom resource become each other where they differ in more than their name."""
+
+    async def convert(self, objects: Sequence[Document], api_version: str) -> list[Document]:
+        """Each in that version, in the same order. Raises ApiError 500."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """A served kind: ``/apis/GROUP/VERSION/[namespaces/NS/]PLURAL`` (``/api/v1/…`` for the core group)."""
@@ -163,6 +163,10 @@ class Resource:
     """The type of a custom resource, for server-side apply; that of a built-in kind is in the table of types."""
     current: Callable[[Stored], Stored] | None = None
     """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
+    stored_as: str = ""
+    """The apiVersion of the stored form, which the bytes name where there are several versions; empty for others."""
+    conversion: Conversion | None = None
+    """None where all versions have the same form, as those of built-in kinds have by ``to_stored`` at least."""
 
     @property
     def api_version(self) -> str:

@@ -32,9 +32,14 @@ from koordinator.cluster.access.bootstrap import create_bootstrap_objects
 from koordinator.cluster.access.escalation import EscalationCheck
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.access.tracking import followed_policy
+from koordinator.cluster.admission.chain import Plugin
+from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
+from koordinator.cluster.admission.service_account import ServiceAccount
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
+from koordinator.cluster.api_service import IpAddresses, create_api_service
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.conversion_webhooks import WebhookConversion
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import FolderLock, claim_folder, write_private
 from koordinator.cluster.disruption import DisruptionController
@@ -47,7 +52,6 @@ from koordinator.cluster.metrics_api import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.resource import Registry
-from koordinator.cluster.service_account_admission import ServiceAccountAdmission
 from koordinator.cluster.service_account_tokens import AccountTokens, AccountVerifier, kept_tokens
 from koordinator.cluster.service_addresses import ServiceAddresses
 from koordinator.cluster.storage.database import Connect
@@ -57,7 +61,7 @@ from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.environment import Admission, Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Admission, Environment
 from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
 
@@ -163,13 +167,15 @@ class EmbeddedApi:
             )
             stack.push_async_callback(storage.close)
             registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
-            webhooks = self._webhooks(storage, registry)
-            stack.push_async_callback(webhooks.close)
             authorizer, checks = self._authorization(storage, registry)
+            admission = admission_chain(*checks, *self._with_controllers())
+            webhooks = self._webhooks(storage, registry, admission)
+            stack.push_async_callback(webhooks.close)
             tokens = _account_tokens(folder / "pki" / "service-accounts.key")
-            environment = self._environment(storage, registry, webhooks, checks, tokens)
+            environment = self._environment(storage, registry, webhooks, admission, tokens)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
+            await create_api_service(environment, self._options.address, self._port)
             if self._options.authorization_mode is AuthorizationMode.RBAC:
                 await create_bootstrap_objects(environment)
             context = _tls(files)
@@ -218,10 +224,10 @@ class EmbeddedApi:
         self._port = listener.getsockname()[1]
         return listener
 
-    def _webhooks(self, storage: Storage, registry: Registry) -> AdmissionWebhooks:
-        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random)
+    def _webhooks(self, storage: Storage, registry: Registry, admission: Admission) -> AdmissionWebhooks:
+        return AdmissionWebhooks(storage, registry, admission, self._options.clock, self._options.random)
 
-    def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Admission]]:
+    def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Plugin]]:
         """Who may do what, and what checks that nobody grants more than they hold."""
         if self._options.authorization_mode is AuthorizationMode.ALWAYS_ALLOW:
             return AlwaysAllow(), ()
@@ -241,7 +247,7 @@ class EmbeddedApi:
         storage: Storage,
         registry: Registry,
         webhooks: AdmissionWebhooks,
-        checks: Sequence[Admission],
+        admission: Admission,
         tokens: AccountTokens,
     ) -> Environment:
         services = registry.stored("", "services")
@@ -251,7 +257,7 @@ class EmbeddedApi:
             registry=registry,
             clock=self._options.clock,
             random=self._options.random,
-            admission=(NamespaceLifecycle(), *checks, *self._accounts()),
+            admission=admission,
             webhooks=webhooks,
             quotas=self._quotas,
             addresses=ServiceAddresses(storage, services, self._options.random),
@@ -261,10 +267,10 @@ class EmbeddedApi:
             tracks_fields=True,
         )
 
-    def _accounts(self) -> tuple[Admission, ...]:
+    def _with_controllers(self) -> Sequence[Plugin]:
         if not self._options.workload_controllers:
             return ()
-        return (ServiceAccountAdmission(self._options.clock, self._options.random),)
+        return (ServiceAccount(self._options.clock, self._options.random), *WITH_CONTROLLERS)
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
         """New connections are served a certificate that the clock agrees with, however long the server runs."""
@@ -277,7 +283,7 @@ class EmbeddedApi:
     def _start_loops(
         self, environment: Environment, webhooks: AdmissionWebhooks, renew: LoopBody, stack: AsyncExitStack
     ) -> Health:
-        custom_resources = CustomResources(environment)
+        custom_resources = CustomResources(environment, partial(WebhookConversion, webhooks.post))
         custom_resources.load()
         webhooks.load()
         loops = BackgroundLoops(self._options.clock, self._options.random)
@@ -287,6 +293,7 @@ class EmbeddedApi:
         loops.add("storage-recovery", partial(_recover_storage, environment))
         loops.add("serving-certificate", renew)
         controllers = [Termination(environment).loops(), self._quotas.loops(environment, loops.add)]
+        controllers.append(IpAddresses(environment).loops())
         if self._options.disruption_controller:
             controllers.append(DisruptionController(environment).loops())
         if self._options.garbage_collector:

@@ -14,7 +14,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage, Stored
-from koordinator.cluster.verbs.environment import Attributes, NoWebhooks
+from koordinator.cluster.verbs.environment import Admission, Attributes, NoWebhooks
 from koordinator.cluster.verbs.target import decode
 from koordinator.manager.webhook.admission import AdmissionRequest
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
@@ -27,7 +27,8 @@ is 0."""
 class ManagerAdmission(NoWebhooks):
     """Implements ``Webhooks`` of the embedded API."""
 
-    def __init__(self, storage: Storage, registry: Registry) -> None:
+    def __init__(self, storage: Storage, registry: Registry, built_in: Admission) -> None:
+        self._built_in = built_in
         self._handler = PodMutatingHandler(_StoredCluster(storage, registry), _NoTrees(), lambda: _MEAN_DRAW)
 
     def mutates(self, attributes: Attributes) -> bool:
@@ -48,7 +49,7 @@ class ManagerAdmission(NoWebhooks):
             obj.clear()
             obj.update(response.changed)
             # As the API server does after a mutation: the profile may have set another priority class.
-            target.resource.strategy.admit(obj, attributes.context)
+            await self._built_in.mutate(attributes)
 
 
 class _NoTrees:

@@ -15,6 +15,11 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import ELASTIC_QUOTAS, NAMESPACES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock
+from koordinator.cluster.admission.chain import AdmissionChain, Plugin
+from koordinator.cluster.admission.namespace_lifecycle import NamespaceLifecycle
+from koordinator.cluster.admission.priority import Priority
+from koordinator.cluster.admission.storage import DefaultStorageClass, PersistentVolumeClaimResize
+from koordinator.cluster.admission.tolerations import DefaultTolerationSeconds
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
@@ -26,7 +31,7 @@ from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.target import Target, decode, encode
 from koordinator.simulate.admission import ManagerAdmission
 from koordinator.simulate.snapshot import Snapshot, SnapshotError
@@ -50,6 +55,16 @@ _decode_name = msgspec.json.Decoder(_Named).decode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+_PLUGINS: Final[tuple[Plugin, ...]] = (
+    NamespaceLifecycle(),
+    Priority(),
+    DefaultTolerationSeconds(),
+    DefaultStorageClass(),
+    PersistentVolumeClaimResize(),
+)
+"""Those whose objects a snapshot has: LimitRanges and RuntimeClasses are in none."""
+
+
 class InProcessApi:
     """``environment`` is what the verbs of ``koordinator.cluster`` work on."""
 
@@ -62,14 +77,14 @@ class InProcessApi:
         """Load a snapshot. Raises SnapshotError for objects that cannot be decoded."""
         registry = _registry()
         storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
-        admission, quotas = ManagerAdmission(storage, registry), QuotaController()
+        admission, quotas = AdmissionChain(*_PLUGINS), QuotaController()
         environment = Environment(
             storage,
             registry,
             clock,
             Random(seed),
-            admission=(NamespaceLifecycle(),),
-            webhooks=admission,
+            admission=admission,
+            webhooks=ManagerAdmission(storage, registry, admission),
             quotas=quotas,
             warns_of_missing_controllers=False,
         )

@@ -34,7 +34,9 @@ def test_a_dry_run_is_refused_without_a_call(kind: str) -> None:
     async def scenario() -> None:
         environment = verbs.environment
         await environment.storage.create(target.key, encode(target.resource, configuration))
-        webhooks = AdmissionWebhooks(environment.storage, environment.registry, verbs.clock, environment.random)
+        webhooks = AdmissionWebhooks(
+            environment.storage, environment.registry, environment.admission, verbs.clock, environment.random
+        )
         webhooks.load()
         options = WriteOptions(dry_run=True)
         about = verbs.target("configmaps", "a")

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from koordinator.base.clock import Clock, ManualClock
+from koordinator.cluster.admission.plugins import admission_chain
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.http.application import Application, HttpLimits
 from koordinator.cluster.http.authentication import Authenticator
@@ -21,7 +22,7 @@ from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.system_objects import create_system_objects
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Environment
 
 TOKEN = "token"
 _PATIENCE = 400
@@ -126,9 +127,7 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 async def memory_server(clock: Clock | None = None, limits: HttpLimits | None = None) -> AsyncIterator[web.Server]:
     """With the system's objects and all built-in kinds."""
     registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
-    environment = Environment(
-        MemoryStorage(), registry, clock or ManualClock(), Random(1), admission=(NamespaceLifecycle(),)
-    )
+    environment = Environment(MemoryStorage(), registry, clock or ManualClock(), Random(1), admission=admission_chain())
     await create_system_objects(environment)
     server = Application(environment, Authenticator.of(TOKEN), Health(), limits).server()
     yield server

@@ -10,7 +10,7 @@ import pytest
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
 from koordinator.cluster.patch import apply_patch
-from tests.cluster.corpus import MEDIA_TYPES, comparable, context, recorded, resource_of, written
+from tests.cluster.corpus import MEDIA_TYPES, admitted, comparable, context, recorded, resource_of, written
 
 RECORDED = recorded("patch/patches.json")
 CASES = list(zip(written("patch/patches.yaml")[0]["patches"], RECORDED["results"], strict=True))
@@ -24,8 +24,10 @@ def _response(case: Document) -> Document:
         new = copy.deepcopy(apply_patch(MEDIA_TYPES[case["type"]], old, body, resource))
         strategy = resource.strategy
         strategy.decode(new)
-        prepare = strategy.prepare_status_update if "sub" in case else strategy.prepare_update
-        prepare(new, copy.deepcopy(old), context())
+        if "sub" in case:
+            strategy.prepare_status_update(new, copy.deepcopy(old), context())
+        else:
+            admitted(new, copy.deepcopy(old))
         causes = strategy.validate(new, old)
     except ApiError as error:
         return error.status()

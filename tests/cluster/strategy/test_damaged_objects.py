@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from tests.cluster.corpus import NOW, context, in_namespace, resource_of, written
+from tests.cluster.corpus import NOW, admitted, context, in_namespace, resource_of, written
 
 OBJECTS = [in_namespace(document) for document in written("strategy/objects.yaml")]
 VALUES: list[Any] = [None, "", 0, [], {}, "x", -1, True, [None], {"a": None}, [{}], "1Gi", 1.5]
@@ -42,7 +42,7 @@ def test_accepted_or_refused(document: Document) -> None:
     strategy = resource_of(document).strategy
     try:
         strategy.decode(document)
-        strategy.prepare_create(document, context())
+        admitted(document)
     except ApiError as refused:
         assert refused.code in (400, 403)  # noqa: PT017  the other outcome is no exception at all
         return
@@ -50,5 +50,5 @@ def test_accepted_or_refused(document: Document) -> None:
     if not strategy.validate(document, None):
         assert len(strategy.row(document, NOW)) == len(strategy.columns())
     updated = copy.deepcopy(document)
-    strategy.prepare_update(updated, document, context())
+    admitted(updated, document)
     strategy.prepare_status_update(copy.deepcopy(updated), document, context())

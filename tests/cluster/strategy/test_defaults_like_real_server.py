@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
-from tests.cluster.corpus import comparable, context, in_namespace, recorded, resource_of, written
+from tests.cluster.corpus import admitted, comparable, context, in_namespace, recorded, resource_of, written
 
 OBJECTS = list(zip(written("strategy/objects.yaml"), recorded("strategy/objects.json"), strict=True))
 INVALID = list(zip(written("strategy/invalid.yaml"), recorded("strategy/invalid.json"), strict=True))
@@ -23,10 +23,8 @@ def _created(given: Document, real: Document) -> Document:
     created = in_namespace(copy.deepcopy(given))
     if created["kind"] == "Job":
         created["metadata"]["uid"] = real["metadata"]["uid"]
-    strategy = resource_of(created).strategy
-    strategy.decode(created)
-    strategy.prepare_create(created, context())
-    return created
+    resource_of(created).strategy.decode(created)
+    return admitted(created)
 
 
 @pytest.mark.parametrize(("given", "real"), OBJECTS, ids=_id)
@@ -45,7 +43,7 @@ def test_update_without_change_changes_nothing(given: Document, real: Document) 
     """Defaults are stable: what was stored once stays as it is, and so does its generation."""
     stored = _created(given, real)
     updated = copy.deepcopy(stored)
-    resource_of(stored).strategy.prepare_update(updated, copy.deepcopy(stored), context())
+    admitted(updated, copy.deepcopy(stored))
     assert updated == stored
     assert resource_of(stored).strategy.validate(updated, stored) == []
 
@@ -71,7 +69,7 @@ def test_refusal(given: Document, real: Document) -> None:
     in_namespace(given := copy.deepcopy(given))
     try:
         resource.strategy.decode(given)
-        resource.strategy.prepare_create(given, context())
+        admitted(given)
         status = invalid(resource, given["metadata"]["name"], resource.strategy.validate(given, None)).status()
     except ApiError as error:
         status = error.status()
@@ -84,8 +82,7 @@ def test_unknown_fields_survive() -> None:
             '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i","future":{"x":1}}],"new":[1]}}'
         )
     )
-    strategy = resource_of(pod).strategy
-    strategy.decode(pod)
-    strategy.prepare_create(pod, context())
+    resource_of(pod).strategy.decode(pod)
+    admitted(pod)
     assert pod["spec"]["new"] == [1]
     assert pod["spec"]["containers"][0]["future"] == {"x": 1}

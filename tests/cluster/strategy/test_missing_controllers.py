@@ -53,7 +53,6 @@ def test_whoever_creates_a_workload_learns_that_no_pods_come_of_it(path: str, sp
 @pytest.mark.parametrize(
     ("path", "spec", "text"),
     [
-        ("v1/limitranges", {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}, "enforces a LimitRange"),
         ("networking.k8s.io/v1/networkpolicies", {"podSelector": {}}, "enforces a NetworkPolicy"),
         ("v1/services", {"selector": {"a": "b"}, "ports": [{"port": 80}]}, "as its endpoints"),
         (

@@ -10,7 +10,7 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from tests.cluster.corpus import context, in_namespace, resource_of
+from tests.cluster.corpus import admitted, in_namespace, resource_of
 
 _IMMUTABLE = "field is immutable"
 _TEMPLATE: Document = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
@@ -73,9 +73,8 @@ _GENERATION = "deprecated.daemonset.template.generation"
 def _stored(given: Document, status: Document | None = None) -> Document:
     stored = in_namespace(copy.deepcopy(given))
     stored["metadata"]["uid"] = "u"
-    strategy = resource_of(stored).strategy
-    strategy.decode(stored)
-    strategy.prepare_create(stored, context())
+    resource_of(stored).strategy.decode(stored)
+    admitted(stored)
     return stored if status is None else {**stored, "status": status}
 
 
@@ -85,10 +84,8 @@ def _updated(old: Document, path: Sequence[Any], value: Any) -> Document:
     for step in path[:-1]:
         holder = holder[step]
     holder[path[-1]] = value
-    strategy = resource_of(new).strategy
-    strategy.decode(new)
-    strategy.prepare_update(new, copy.deepcopy(old), context())
-    return new
+    resource_of(new).strategy.decode(new)
+    return admitted(new, copy.deepcopy(old))
 
 
 def _refused(old: Document, path: Sequence[Any], value: Any) -> list[tuple[str, str]]:

@@ -6,9 +6,10 @@ import re
 import pytest
 
 from koordinator.api.document import Document
+from koordinator.cluster.admission.plugins import admission_chain
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import WriteOptions
 from tests.cluster.embedded import Verbs, config_map, pod
 
@@ -91,7 +92,7 @@ def test_a_dry_run_stores_nothing() -> None:
 def _with_lifecycle(verbs: Verbs) -> Environment:
     environment = verbs.environment
     return Environment(
-        environment.storage, environment.registry, environment.clock, environment.random, (NamespaceLifecycle(),)
+        environment.storage, environment.registry, environment.clock, environment.random, admission_chain()
     )
 
 

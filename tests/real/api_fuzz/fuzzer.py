@@ -1,8 +1,8 @@
 """A differential fuzzer of the embedded API: one change to a valid object, sent to kube-apiserver and to ours.
 
 ``python -m tests.real.api_fuzz.fuzzer REAL_KUBECONFIG [NUMBER [SEED [KIND]]]`` starts an embedded API beside a real one
-and prints how they differ. All requests are dry runs: of creations, updates, patches of three kinds, and updates of the
-status and of the scale.
+and prints how they differ. All requests are dry runs: of creations, updates, patches of three kinds, updates of the
+status and of the scale, and of bindings and evictions of pods.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ OPTIONS: Final = ServerOptions(disruption_controller=False, garbage_collector=Fa
 _OBJECTS: Final = Path(__file__).parent / "objects.yaml"
 _SCALED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 _MODES: Final = ("Strict", "Warn", "Ignore")
+_SHARE_OF_ACTIONS: Final = 0.5
+"""Of the requests about pods."""
 PANIC: Final = 599
 """Stands for the status of a response that did not come, since the server's handler has panicked."""
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -108,6 +110,8 @@ _OPERATIONS: Final = (
     Operation("PUT", subresource="status"),
     Operation("PUT", subresource="scale"),
 )
+_ACTIONS: Final = (Operation("POST", subresource="binding"), Operation("POST", subresource="eviction"))
+"""On pods; a body of their own says what is to be done."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class Difference:
     @property
     def place(self) -> str:
         """Kind and path, without indexes."""
-        kind = "Scale" if self.case.operation.subresource == "scale" else self.case.document["kind"]
+        kind = _KINDS.get(self.case.operation.subresource, self.case.document["kind"])
         return f"{kind} {_INDEX.sub('[]', shown(self.case.mutation.path))}"
 
 
@@ -202,6 +206,9 @@ class Server:
         operation, path = case.operation, path_of(case.document)
         if operation == _CREATE:
             base = _new(case.document)
+        elif operation in _ACTIONS:
+            base = _body(case.document, operation)
+            path += f"/{case.document['metadata']['name']}/{operation.subresource}"
         else:
             # As it is now: controllers of ours write the status of budgets and quotas.
             path += f"/{case.document['metadata']['name']}" + (operation.subresource and f"/{operation.subresource}")
@@ -225,6 +232,20 @@ def _new(document: Document) -> Document:
     if document["kind"] == "CustomResourceDefinition":
         return new
     return {**new, "metadata": {**document["metadata"], "name": f"{document['metadata']['name']}-new"}}
+
+
+_KINDS: Final = {"scale": "Scale", "binding": "Binding", "eviction": "Eviction"}
+"""What bodies of subresources are called."""
+
+
+def _body(pod: Document, operation: Operation) -> Document:
+    metadata = {"name": pod["metadata"]["name"], "namespace": NAMESPACE}
+    if operation.subresource == "eviction":
+        options = {"gracePeriodSeconds": 5, "propagationPolicy": "Background", "preconditions": {}}
+        return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+    marked = {**metadata, "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n", "namespace": "", "uid": ""}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": marked, "target": target}
 
 
 def normalized(text: str) -> str:
@@ -267,6 +288,11 @@ def cases(number: int, seed: int, real: Server, documents: Sequence[Document]) -
         document = documents[count % len(documents)]
         key, operation = key_of(document), random.choice(_OPERATIONS)
         bases = {"": real.stored[key], "status": real.stored[key], "scale": real.scales.get(key)}
+        if document["kind"] == "Pod" and random.random() < _SHARE_OF_ACTIONS:
+            operation = random.choice(_ACTIONS)
+        if operation in _ACTIONS:
+            yield Case(document, operation, random.choice(_MODES), choose(_body(document, operation), random))
+            continue
         base = _new(document) if operation == _CREATE else bases[operation.subresource]
         if base is None or (operation.subresource == "status" and not document.get("status")):
             base, operation = real.stored[key], _UPDATE

@@ -10,7 +10,6 @@ from tests.real.api_fuzz.fuzzer import Difference
 KNOWN: Final[tuple[tuple[str, str], ...]] = (
     (r"ControllerRevision data\..*", "a member that is there twice in raw data is found, and the last one counts"),
     (r"PersistentVolume spec\.nodeAffinity\..*\.key", "an empty key is refused, and then as a change, too"),
-    (r"Pod spec\.(overhead|runtimeClassName)(\..*)?", "there are no RuntimeClasses"),
     (r"Pod spec\.containers\[\]\.resources\..*", "amounts of more than 63 bits are not whole numbers"),
     (r"Pod spec\.activeDeadlineSeconds", "two rules of an update in one"),
     (r"Pod spec\.serviceAccountName", "no account is filled in, so that its absence is no fault"),
@@ -24,9 +23,7 @@ KNOWN: Final[tuple[tuple[str, str], ...]] = (
         "a null in a list that a strategic merge patch replaces is dropped",
     ),
     (r"Namespace status\.phase", "is stored as it is sent"),
-    (r"Pod status\.(podIPs?|qosClass)(\[\])?(\..*)?", "addresses are not counted by family, and the class is kept"),
     (r"PodDisruptionBudget status\.conditions(\[\])?(\..*)?", "conditions are stored as they are sent"),
-    (r"ResourceQuota status\.(hard|used)", "names of resources are not looked at"),
     (r"(Service|Ingress) status\.loadBalancer\..*", "addresses and their modes are stored as they are sent"),
     (r"Service spec\.ports", "the real server gives node ports to equal ports before it refuses them"),
     (r"Service spec\.ports\[\]\.nodePort", "a dry run of the real server does not look at the range"),

@@ -48,7 +48,7 @@ def two_clusters(programs: RealPrograms, folder: Path) -> Iterator[TwoClusters]:
         disabled = () if _ACCOUNTS in CONTROLLERS else ("ServiceAccount",)
         plane = ControlPlane(
             programs.kubernetes, folder / "real", authorization_mode="RBAC",
-            disabled_admission=(*disabled, "TaintNodesByCondition"),
+            disabled_admission=disabled,
         )  # fmt: skip
         stack.callback(plane.stop)
         plane.begin()

@@ -13,6 +13,7 @@ from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.access.identity import User
 from koordinator.cluster.access.policy import RBAC_GROUP, Policy
 from koordinator.cluster.access.rules import EVERYTHING, AccessRequest, PolicyRule, missing
+from koordinator.cluster.admission.chain import Plugin
 from koordinator.cluster.errors import forbidden, not_found
 from koordinator.cluster.strategy.causes import go_quoted
 from koordinator.cluster.verbs.environment import Attributes
@@ -22,23 +23,26 @@ _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
 _AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 
-class EscalationCheck:
-    """A member of the admission chain; ``policy`` has the roles that bindings name."""
+class EscalationCheck(Plugin):
+    """``policy`` has the roles that bindings name."""
+
+    name = "RoleEscalation"
+    resources = tuple((RBAC_GROUP, plural) for plural in (*_ROLES, *_BINDINGS))
+    operations = ("CREATE", "UPDATE")
 
     def __init__(self, authorizer: Authorizer, policy: Policy) -> None:
         self._authorizer = authorizer
         self._policy = policy
 
-    async def mutate(self, attributes: Attributes) -> None: ...
-
     async def validate(self, attributes: Attributes) -> None:
         """Raises ApiError 403, and 404 for a binding to a role that is not there."""
         resource, user = attributes.target.resource, attributes.request.user
-        if resource.group != RBAC_GROUP or attributes.obj is None or user.is_master:
+        assert attributes.obj is not None
+        if user.is_master:
             return
         if resource.plural in _ROLES:
             self._check_role(attributes, user, attributes.obj)
-        elif resource.plural in _BINDINGS:
+        else:
             self._check_binding(attributes, user, attributes.obj)
 
     def _check_role(self, attributes: Attributes, user: User, role: Document) -> None:

@@ -106,13 +106,15 @@ def _is_exempt(resource: Resource) -> bool:
     return resource.group == ADMISSION_GROUP and resource.kind.endswith("WebhookConfiguration")
 
 
-def convert(obj: Document | None, source: Resource, destination: Resource) -> Document | None:
-    """An object of one version in the form of another one that shares its store.
+async def convert(obj: Document | None, source: Resource, destination: Resource) -> Document | None:
+    """An object of one version in the form of another one that shares its store. Raises ApiError.
 
     What subresources take, such as a Scale, is the same for all versions.
     """
     if obj is None or source is destination or obj.get("kind") != source.kind:
         return obj
+    if source.conversion is not None:
+        return (await source.conversion.convert([obj], destination.api_version))[0]
     converted = decode(destination, Stored("", encode(source, obj), 0))
     if version := obj["metadata"].get("resourceVersion"):
         converted["metadata"]["resourceVersion"] = version

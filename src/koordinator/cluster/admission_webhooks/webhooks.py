@@ -15,7 +15,13 @@ from koordinator.api.document import Document, copied, same
 from koordinator.base.clock import Clock
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
-from koordinator.cluster.admission_webhooks.configuration import MUTATING, VALIDATING, Configurations, Webhook
+from koordinator.cluster.admission_webhooks.configuration import (
+    MUTATING,
+    VALIDATING,
+    ClientConfig,
+    Configurations,
+    Webhook,
+)
 from koordinator.cluster.admission_webhooks.connection import ServiceResolver
 from koordinator.cluster.admission_webhooks.matching import Candidates, Invocation, convert, selects
 from koordinator.cluster.admission_webhooks.review import (
@@ -30,7 +36,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.json_patch import OperationError, apply_operations
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.environment import Admission, Attributes
 from koordinator.cluster.verbs.target import new_uid
 
 # One call of one webhook: dry run, review, time limit, result.
@@ -88,7 +94,7 @@ class Caller:
             version = review.preferred_version(webhook.review_versions)
         except review.InvalidResponse as error:
             raise RequestError(f"could not create admission objects: {error}") from error
-        old = convert(attributes.old, attributes.target.resource, invocation.resource)
+        old = await convert(attributes.old, attributes.target.resource, invocation.resource)
         uid = self._new_uid()
         request = review.question(attributes, invocation.resource, (obj, old))
         body = await self._client.post(webhook.client, review.encode(request, version, uid), timeout)
@@ -151,8 +157,10 @@ class _Reinvocations:
 
 
 class MutatingWebhooks:
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, built_in: Admission) -> None:
+        """``built_in`` is the chain that the object has been through already."""
         self._caller = caller
+        self._built_in = built_in
 
     async def run(self, candidates: Sequence[Invocation], attributes: Attributes) -> None:
         """Change ``attributes.obj`` in place. Raises ApiError."""
@@ -162,7 +170,7 @@ class MutatingWebhooks:
         if not state.changed:
             return
         before = copied(attributes.obj)
-        _readmit(attributes)
+        await self._built_in.mutate(attributes)
         if not same(attributes.obj, before):
             state.note_change()
         for candidate in candidates:
@@ -188,13 +196,13 @@ class MutatingWebhooks:
     async def _call(self, invocation: Invocation, attributes: Attributes) -> bool:
         """True when the object was changed."""
         requested, wanted = attributes.target.resource, invocation.resource
-        obj = convert(attributes.obj, requested, wanted)
+        obj = await convert(attributes.obj, requested, wanted)
         response = await self._caller.call(invocation, attributes, obj, mutating=True)
         patched = _patched(invocation, response, obj)
         # Compared before defaults come back: what took one away has changed the object, too.
         if patched is None or same(patched, obj):
             return False
-        result = convert(_with_defaults(invocation, patched), wanted, requested)
+        result = await convert(_with_defaults(invocation, patched), wanted, requested)
         assert result is not None
         assert attributes.obj is not None
         attributes.obj.clear()
@@ -241,17 +249,6 @@ def _operations(webhook: str, patch: bytes) -> list[object]:
         raise CallError(webhook, f"received undecodable patch in webhook response: {error}") from error
 
 
-def _readmit(attributes: Attributes) -> None:
-    """Built-in admission of the changed object."""
-    obj, target = attributes.obj, attributes.target
-    if obj is None or target.subresource:
-        return
-    if attributes.old is None:
-        target.resource.strategy.admit(obj, attributes.context)
-    else:
-        target.resource.strategy.admit_update(obj, attributes.old, attributes.context)
-
-
 # Validating webhooks: all at once, and one refusal is enough.
 
 
@@ -276,7 +273,7 @@ class ValidatingWebhooks:
             raise refusals[0]
 
     async def _refusal(self, invocation: Invocation, attributes: Attributes) -> ApiError | None:
-        obj = convert(attributes.obj, attributes.target.resource, invocation.resource)
+        obj = await convert(attributes.obj, attributes.target.resource, invocation.resource)
         try:
             await self._caller.call(invocation, attributes, obj, mutating=False)
         except CallError as error:
@@ -291,13 +288,14 @@ class ValidatingWebhooks:
 class AdmissionWebhooks:
     """``configurations`` returns what the server has to watch; ``close`` ends the connections."""
 
-    def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random) -> None:
+    def __init__(self, storage: Storage, registry: Registry, built_in: Admission, clock: Clock, random: Random) -> None:
+        """``built_in`` is the chain before the webhooks, which looks again at what they have changed."""
         self._client = WebhookClient(ServiceResolver(storage, registry))
         caller = Caller(self._client, clock, lambda: new_uid(random))
         self._configurations = {plural: Configurations(storage, registry, plural) for plural in (MUTATING, VALIDATING)}
         self._to_mutate = Candidates(self._configurations[MUTATING], registry)
         self._to_validate = Candidates(self._configurations[VALIDATING], registry)
-        self._mutating = MutatingWebhooks(caller)
+        self._mutating = MutatingWebhooks(caller, built_in)
         self._validating = ValidatingWebhooks(caller)
 
     def load(self) -> None:
@@ -311,6 +309,10 @@ class AdmissionWebhooks:
 
     async def close(self) -> None:
         await self._client.close()
+
+    async def post(self, client: ClientConfig, review: bytes, timeout: float) -> bytes:
+        """A review of another kind. Raises RequestError."""
+        return await self._client.post(client, review, timeout)
 
     def mutates(self, attributes: Attributes) -> bool:
         return bool(self._to_mutate.of(attributes))

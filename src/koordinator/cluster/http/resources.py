@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -39,11 +40,12 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
 from koordinator.cluster.verbs.apply import apply
 from koordinator.cluster.verbs.computed import get_computed, list_computed
+from koordinator.cluster.verbs.converted import shown, shown_one
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete, delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
-from koordinator.cluster.verbs.read import get, list_objects
+from koordinator.cluster.verbs.read import ObjectList, get, list_objects
 from koordinator.cluster.verbs.subresources import (
     ACTION_KINDS,
     BINDING,
@@ -111,14 +113,15 @@ class ResourceHandler:
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if _is_scale(target):
-            return self._object(request, target, get_scale(self._environment, target))
+            return await self._object(request, target, await get_scale(self._environment, target))
         stored = get(self._environment, target, ListOptions.parse(request.query))
-        return self._object(request, target, stored)
+        return await self._object(request, target, stored)
 
     async def _list(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
         render = self._renderer(request, target)
-        return json_response(render.many(list_objects(self._environment, target, options)))
+        found = list_objects(self._environment, target, options)
+        return json_response(render.many(await _converted(target, found)))
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
@@ -136,7 +139,7 @@ class ResourceHandler:
         with self._writing(request) as options:
             options.warnings.extend(await check_fields(target.resource, obj, request))
             stored = await create(self._environment, target, obj, options)
-        return self._object(request, target, stored, 201, options.warnings)
+        return await self._object(request, target, stored, 201, options.warnings)
 
     async def _update(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         shown = _shown(target)
@@ -145,7 +148,7 @@ class ResourceHandler:
             options.warnings.extend(await check_fields(shown, obj, request))
             write = update_scale if _is_scale(target) else update
             stored = await write(self._environment, target, obj, options)
-        return self._object(request, target, stored, 200, options.warnings)
+        return await self._object(request, target, stored, 200, options.warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         content_type, body = request.headers.get("Content-Type", ""), await request.read()
@@ -159,7 +162,7 @@ class ResourceHandler:
                 stored, created = await apply(self._environment, target, body, options, check_creation=may_create)
             else:
                 stored = await patch(self._environment, target, content_type, body, options)
-        return self._object(request, target, stored, 201 if created else 200, options.warnings)
+        return await self._object(request, target, stored, 201 if created else 200, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         chosen = DeleteOptions.parse(await read_options(request), request.query)
@@ -167,14 +170,16 @@ class ResourceHandler:
             deletion = await delete(self._environment, target, chosen, options)
         if deletion.gone and not target.resource.graceful_deletion:
             return success(deleted_details(target.resource, deletion.stored), warnings=options.warnings)
-        return self._object(request, target, deletion.stored, 200, options.warnings)
+        return await self._object(request, target, deletion.stored, 200, options.warnings)
 
     async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         chosen = DeleteOptions.parse(await read_options(request), request.query)
         selection = ListOptions.parse(request.query)
         with self._writing(request, chosen) as options:
             deleted = await delete_collection(self._environment, target, selection, chosen, options)
-        return json_response(self._renderer(request, target).many(deleted), 200, options.warnings)
+        return json_response(
+            self._renderer(request, target).many(await _converted(target, deleted)), 200, options.warnings
+        )
 
     async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         resource = target.resource
@@ -206,7 +211,7 @@ class ResourceHandler:
         if request.method != "GET":
             raise method_not_allowed()
         if target.name:
-            return self._object(request, target, get_computed(self._environment, target))
+            return await self._object(request, target, get_computed(self._environment, target))
         return json_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
 
     async def _bind(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -251,7 +256,7 @@ class ResourceHandler:
         include = request.query.get("includeObject", "")
         return renderer(form, _shown(target), include, self._environment.clock.now())
 
-    def _object(
+    async def _object(
         self,
         request: web.BaseRequest,
         target: Target,
@@ -259,7 +264,12 @@ class ResourceHandler:
         status: int = 200,
         warnings: list[str] | None = None,
     ) -> web.StreamResponse:
+        stored = await shown_one(_shown(target), stored)
         return json_response(self._renderer(request, target).one(stored), status, warnings or ())
+
+
+async def _converted(target: Target, found: ObjectList) -> ObjectList:
+    return replace(found, items=await shown(target.resource, found.items)) if target.resource.conversion else found
 
 
 def _is_allowed(method: str, resource: Resource, path: ResourcePath) -> bool:

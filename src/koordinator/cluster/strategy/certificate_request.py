@@ -46,13 +46,13 @@ class CertificateRequestStrategy(ObjectStrategy):
             "certificates.k8s.io/v1", "CertificateSigningRequest", namespaced=False, status=True, table=_TABLE
         )
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         spec = obj["spec"]
         for name in _REQUESTER:
             spec.pop(name, None)
         spec |= context.user.document()
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         obj["spec"] = old["spec"]
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:

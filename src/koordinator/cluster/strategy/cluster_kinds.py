@@ -87,7 +87,7 @@ class NamespaceStrategy(ObjectStrategy):
     def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["spec"]["finalizers"] = ["kubernetes"]
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         obj["spec"]["finalizers"] = list(old["spec"].get("finalizers") or [])
         if not obj["spec"]["finalizers"]:
             del obj["spec"]["finalizers"]
@@ -153,11 +153,9 @@ class VolumeStrategy(ObjectStrategy):
     def __init__(self, table: Table) -> None:
         super().__init__("v1", "PersistentVolume", namespaced=False, table=table, status=True, check=volume)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         if obj["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
             context.warnings.append(_RECYCLE_IS_DEPRECATED)
-
-    def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"]["lastPhaseTransitionTime"] = format_time(context.now)
 
 

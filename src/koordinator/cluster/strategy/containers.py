@@ -10,6 +10,7 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
 from koordinator.api.quantity import Quantity
+from koordinator.cluster.strategy import pod_resources
 
 # Applies the defaults of Kubernetes' types wherever the types occur: a container is one in a pod and in a job.
 #
@@ -204,6 +205,7 @@ def _pod(pod: Document) -> None:
         limits = container["resources"].get("limits")
         if limits is not None:
             container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
+    pod_resources.set_defaults(spec)
     spec.setdefault("enableServiceLinks", True)
     if spec.get("hostNetwork"):
         for container in (*(spec.get("initContainers") or []), *(spec.get("containers") or [])):

@@ -51,12 +51,6 @@ class CustomResourceStrategy:
     def unknown_fields(self, obj: Document) -> list[str]:
         return self.schema.unknown_fields(obj)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        """No admission plugin knows custom resources."""
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        """Nor their updates."""
-
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
             obj.pop("status", None)

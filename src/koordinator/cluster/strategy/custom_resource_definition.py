@@ -21,8 +21,6 @@ from koordinator.cluster.structural_schema.definition_check import definition_ca
 
 _SCOPES: Final = ("Cluster", "Namespaced")
 _STRATEGIES: Final = ("None", "Webhook")
-_SUPPORTED: Final = ("None",)
-"""What this server does: no conversion webhook is called."""
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _REQUIRED: Final = ("plural", "singular", "kind", "listKind")
 _MIXED: Final = "may have mixed case, but should otherwise match: "
@@ -56,8 +54,7 @@ def check_names(names: Document) -> list[Cause]:
     return causes
 
 
-def check_conversion(conversion: Document, before: Document) -> list[Cause]:
-    """``before`` is what an update replaces; what it has that this server does not do stays."""
+def check_conversion(conversion: Document) -> list[Cause]:
     field = "spec.conversion"
     causes = _one_of(f"{field}.strategy", conversion.get("strategy") or "", _STRATEGIES)
     webhook = conversion.get("webhook") or {}
@@ -72,11 +69,7 @@ def check_conversion(conversion: Document, before: Document) -> list[Cause]:
         causes.append(required(client_field, "required when strategy is set to Webhook"))
     else:
         causes += validate_client(client, client_field)
-    causes += _check_review_versions(versions, versions_field)
-    if not causes and before.get("strategy") != "Webhook":
-        # A webhook that is not called would let every version show what another one has stored.
-        causes.append(not_supported(f"{field}.strategy", "Webhook", _SUPPORTED))
-    return causes
+    return causes + _check_review_versions(versions, versions_field)
 
 
 def _check_review_versions(versions: list[str], field: str) -> list[Cause]:
@@ -307,7 +300,7 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
         obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": stored[:1]}
         self._accept(obj, context)
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         known = version_warnings(old["spec"].get("versions") or [])
         found = version_warnings(obj["spec"].get("versions") or [])
         context.warnings.extend(text for text in found if text not in known)
@@ -337,8 +330,12 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
             causes.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
         causes += check_group_and_scope(spec)
         causes += check_versions(versions) + check_names(names) + check_parts(versions, before.get("versions") or [])
-        causes += check_conversion(spec["conversion"], before.get("conversion") or {}) if spec.get("conversion") else []
+        causes += check_conversion(spec["conversion"]) if spec.get("conversion") else []
         causes += check_stored_versions((obj.get("status") or {}).get("storedVersions") or [], versions)
+        strategy = (spec.get("conversion") or {}).get("strategy") or "None"
+        if spec.get("preserveUnknownFields") and strategy != "None":
+            why = "must be None if spec.preserveUnknownFields is true"
+            causes.append(invalid("spec.conversion.strategy", strategy, why))
         if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
             causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE_BY_SCHEMA))
         return causes + _check_unchanged(spec, old)

@@ -6,7 +6,7 @@ from typing import Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.causes import invalid
 from koordinator.cluster.strategy.containers import defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, computed, lookup, table, text
@@ -34,17 +34,6 @@ def _matched(resources: Document) -> None:
 @defaults_of(f"{_REGISTRATION}ServiceReference")
 def _service(reference: Document) -> None:
     reference.setdefault("port", 443)
-
-
-class RuntimeClassStrategy(ObjectStrategy):
-    def __init__(self) -> None:
-        super().__init__("node.k8s.io/v1", "RuntimeClass", namespaced=False, table=_RUNTIME_CLASS)
-
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        handler = obj.get("handler")
-        if old is not None and handler != old.get("handler"):
-            return [invalid("handler", handler, "field is immutable")]
-        return [] if handler else [required("handler")]
 
 
 class ApiServiceStrategy(ObjectStrategy):
@@ -101,7 +90,7 @@ def _parent(obj: Document) -> str:
     return "/".join(filter(None, (kind, parent.get("namespace"), parent.get("name"))))
 
 
-_RUNTIME_CLASS: Final = table(NAME, text("Handler", "handler"), AGE)
+RUNTIME_CLASS: Final = table(NAME, text("Handler", "handler"), AGE)
 _API_SERVICE: Final = table(NAME, computed("Service", _registered_by), computed("Available", _available), AGE)
 ADMISSION_POLICY: Final = table(
     NAME,

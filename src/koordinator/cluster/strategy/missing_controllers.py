@@ -53,7 +53,6 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
         f"no controller in this cluster binds a PersistentVolumeClaim to a volume: pods that use it stay pending, "
         f"{_RUN_CONTROLLERS}"
     ),
-    ("", "limitranges"): "nothing in this cluster enforces a LimitRange or sets its defaults on containers",
     ("networking.k8s.io", "networkpolicies"): (
         "nothing in this cluster enforces a NetworkPolicy: simulated pods have no network"
     ),

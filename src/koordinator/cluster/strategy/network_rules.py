@@ -29,7 +29,7 @@ from koordinator.cluster.strategy.rules import (
 )
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -42,7 +42,7 @@ def read_address(text: str) -> Address | None:
 
 
 def ip(value: Any, field: str) -> list[Cause]:
-    return [] if read_address(value or "") is not None else [invalid(field, value or "", _IP)]
+    return [] if read_address(value or "") is not None else [invalid(field, value or "", IP)]
 
 
 def ip_if_set(value: Any, field: str) -> list[Cause]:
@@ -327,7 +327,7 @@ def _slice_address(text: str, kind: str, field: str) -> list[Cause]:
         return []
     address = read_address(text)
     if address is None:
-        return [invalid(field, text, _IP)]
+        return [invalid(field, text, IP)]
     wrong = address.version != int(kind[-1])
     causes = [invalid(field, text, f"must be an {kind} address")] if wrong else []
     return causes + _endpoint_ip(text, field)

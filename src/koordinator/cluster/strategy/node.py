@@ -11,7 +11,7 @@ from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, n
 from koordinator.cluster.strategy.containers import defaults_of, round_up_resources
 from koordinator.cluster.strategy.network_rules import cidr, read_block
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.pod_validation import check_amount, check_name
+from koordinator.cluster.strategy.pod_validation import check_amount
 from koordinator.cluster.strategy.table import AGE, NAME, Table, computed, lookup, table
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
@@ -34,10 +34,10 @@ class NodeStrategy(ObjectStrategy):
         labels = {"spec.unschedulable": lambda obj: "true" if obj["spec"].get("unschedulable") else "false"}
         super().__init__("v1", "Node", namespaced=False, table=node_table(), field_labels=labels)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         _pair_pod_cidrs(obj["spec"])
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         obj["status"] = old.get("status") or {}
         _pair_pod_cidrs(obj["spec"])
 
@@ -46,7 +46,7 @@ class NodeStrategy(ObjectStrategy):
         status = obj.get("status") or {}
         for group in ("capacity", "allocatable"):
             for name, text in (status.get(group) or {}).items():
-                causes += check_name(name, f"status.{group}.{name}")
+                causes += [invalid(f"status.{group}.{name}", name, detail) for detail in label_key(name)]
                 causes += check_amount(name, text, f"status.{group}.{name}")
         causes += _check_pod_cidrs(obj["spec"].get("podCIDRs") or [], "spec.podCIDRs")
         if old is None:

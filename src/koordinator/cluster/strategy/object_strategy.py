@@ -71,7 +71,6 @@ class ObjectStrategy:
         obj["metadata"].pop("generation", None)
         if self._generation:
             obj["metadata"]["generation"] = 1
-        self.admit(obj, context)
         self.initialize(obj, context)
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
@@ -79,7 +78,7 @@ class ObjectStrategy:
         keep_system_metadata(obj, old)
         if self._status:
             _take(obj, old, "status")
-        self.admit_update(obj, old, context)
+        self.carry_over(obj, old, context)
         if self._generation and not same(self.desired(obj), self.desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
@@ -118,14 +117,11 @@ class ObjectStrategy:
     def convert(self, obj: Document) -> None:
         """What the real server reads further when it converts from the client's version. Raises WrongType."""
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        """What the real server's built-in admission plugins do to a new object."""
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        """The same for updates."""
-
     def initialize(self, obj: Document, context: RequestContext) -> None:
         """What the server alone sets on a new object, once admission is done with it."""
+
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """What an update takes from the object that it replaces, and what follows from the change."""
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
         """Most kinds take labels, annotations and finalizers from whoever writes their status."""

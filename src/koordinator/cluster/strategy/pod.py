@@ -9,17 +9,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_subdomain, label_key
 from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import forbidden, invalid
+from koordinator.cluster.strategy.containers import default_each
 from koordinator.cluster.strategy.metadata import validate_core_finalizers
-from koordinator.cluster.strategy.network_rules import ip
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.pod_status import check_status
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
-from koordinator.cluster.strategy.priority_class import add_default_tolerations, resolve_priority
 from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
 from koordinator.cluster.strategy.volume_rules import check_own_claims
 
@@ -334,9 +332,14 @@ class PodStrategy(ObjectStrategy):
         labels = {label: _reader(label) for label in _FIELD_LABELS}
         super().__init__("v1", "Pod", table=pod_table(), generation=True, status=True, field_labels=labels)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        add_default_tolerations(obj["spec"])
-        resolve_priority(obj, context)
+    def convert(self, obj: Document) -> None:
+        """The first of ``podIPs`` is ``podIP``, which counts where they differ: older kubelets know it alone."""
+        status = obj["status"]
+        address, addresses = status.get("podIP"), status.get("podIPs") or []
+        if address and (not addresses or addresses[0].get("ip") != address):
+            status["podIPs"] = [{"ip": address}]
+        elif addresses and addresses[0].get("ip"):
+            status["podIP"] = addresses[0]["ip"]
 
     def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
@@ -345,17 +348,10 @@ class PodStrategy(ObjectStrategy):
                 {**_GATED, "lastProbeTime": None, "lastTransitionTime": format_time(context.now)}
             ]
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        add_default_tolerations(obj["spec"])
-        # These two are worked out on creation; a client that sends the object without them does not take them away.
-        for name in ("priority", "preemptionPolicy"):
-            if obj["spec"].get(name) is None and name in old["spec"]:
-                obj["spec"][name] = old["spec"][name]
-
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
         super().keep_metadata_on_status_update(obj, old)
         if before := (old.get("status") or {}).get("qosClass"):
-            obj["status"]["qosClass"] = before
+            default_each(obj["status"], "qosClass", before)
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         finalizers = validate_core_finalizers(obj) if old is not None else []
@@ -366,20 +362,7 @@ class PodStrategy(ObjectStrategy):
         return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
-        return self.validate(obj, old) + _check_status(obj["status"])
-
-
-def _check_status(status: Document) -> list[Cause]:
-    """Little: not even the phase is looked at."""
-    causes: list[Cause] = []
-    if name := status.get("nominatedNodeName"):
-        causes += [invalid("status.nominatedNodeName", name, detail) for detail in dns_subdomain(name)]
-    for index, address in enumerate(status.get("podIPs") or ()):
-        causes += ip(address.get("ip"), f"status.podIPs[{index}]")
-    for index, condition in enumerate(status.get("conditions") or ()):
-        kind = condition.get("type") or ""
-        causes += [invalid(f"status.conditions[{index}].Type", kind, detail) for detail in label_key(kind)]
-    return causes
+        return self.validate(obj, old) + check_status(obj["status"], old)
 
 
 def _reader(label: str) -> Any:

@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_label, dns_subdomain, environment_name, label_key, label_value, port_name
-from koordinator.api.quantity import Quantity
+from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
+from koordinator.cluster.strategy.pod_resources import Group, is_of_pods, of_containers, parsed
 from koordinator.cluster.strategy.pod_rules import check_pod_affinity, check_settings, check_spread_details
+from koordinator.cluster.strategy.resource_names import HUGE_PAGES, check_name_of_container, is_extended
 from koordinator.cluster.strategy.rules import required_name
 from koordinator.cluster.strategy.volume_rules import check_volume
 
 # Resource lists of containers and nodes: names, quantities, and how requests relate to limits.
 
 
-_STANDARD = ("cpu", "memory", "ephemeral-storage", "storage")
 _MUST_BE_INTEGER = "must be an integer"
 
 
-def is_extended(name: str) -> bool:
-    """Resources of devices and the like: with a prefix that is not Kubernetes' own."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
-
-
-def check_container_resources(resources: Document, field: str) -> list[Cause]:
-    """The real server's rules for ``resources`` of a container."""
+def check_container_resources(
+    resources: Document, field: str, check: Callable[[str, str], list[Cause]] = check_name_of_container
+) -> list[Cause]:
+    """The real server's rules for ``resources`` of a container; ``check`` is that of the names of resources."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     causes: list[Cause] = []
     for name, text in limits.items():
-        causes += check_name(name, f"{field}.limits[{name}]", container=True)
+        causes += check(name, f"{field}.limits[{name}]")
         causes += check_amount(name, text, f"{field}.limits[{name}]")
+        causes += _check_pages(name, text, f"{field}.limits[{name}]")
     for name, text in requests.items():
-        causes += check_name(name, f"{field}.requests[{name}]", container=True)
+        causes += check(name, f"{field}.requests[{name}]")
         causes += check_amount(name, text, f"{field}.requests[{name}]")
         causes += _check_against_limit(name, text, limits, f"{field}.requests")
-    return causes + [
+        causes += _check_pages(name, text, f"{field}.requests[{name}]")
+    causes += [
         required(f"{field}.limits", "Limit must be set for non overcommitable resources")
         for name in requests
         if not _may_overcommit(name) and name not in limits
     ]
+    named = limits.keys() | requests.keys()
+    if any(name.startswith(HUGE_PAGES) for name in named) and not named & {"cpu", "memory"}:
+        causes.append(forbidden(field, "HugePages require cpu or memory"))
+    return causes
+
+
+def _check_pages(name: str, text: str, field: str) -> list[Cause]:
+    """Huge pages come whole; the page's size is in the name of the resource."""
+    if not name.startswith(HUGE_PAGES):
+        return []
+    try:
+        size = Quantity.parse(name.removeprefix(HUGE_PAGES))
+    except QuantityError:
+        size = Quantity(0)
+    amount = Quantity.parse(text)
+    if size.nanos > 0 and size.milli % 1000 == 0 and amount.value % size.value == 0:
+        return []
+    return [invalid(field, str(amount), f"{amount} is not positive integer multiple of {name}")]
 
 
 def _check_against_limit(name: str, text: str, limits: Document, field: str) -> list[Cause]:
@@ -59,16 +77,32 @@ def _check_against_limit(name: str, text: str, limits: Document, field: str) -> 
 
 
 def _may_overcommit(name: str) -> bool:
-    return not is_extended(name) and not name.startswith("hugepages-")
+    return not is_extended(name) and not name.startswith(HUGE_PAGES)
 
 
-def check_name(name: str, field: str, *, container: bool = False) -> list[Cause]:
-    """Nodes may have resources of any name, containers only known ones and those with a prefix."""
-    causes = [invalid(field, name, detail) for detail in label_key(name)]
-    if not causes and container and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
-        causes.append(invalid(field, name, "must be a standard resource type or fully qualified"))
-        causes.append(invalid(field, name, "must be a standard resource for containers"))
+def _check_resources(spec: Document, field: str) -> list[Cause]:
+    """Those of the pod as a whole: they hold what its containers request together, and each of their limits."""
+    resources = spec["resources"]
+    limits, requests = parsed(resources, "limits"), parsed(resources, "requests")
+    causes = check_container_resources(resources, field, check=_check_name_of_pod)
+    groups: tuple[tuple[Group, dict[str, Quantity]], ...] = (("requests", requests), ("limits", limits))
+    for group, given in groups:
+        for name, total in of_containers(spec, group).items():
+            if name in given and given[name] < total and (group == "requests" or name.startswith(HUGE_PAGES)):
+                detail = f"must be greater than or equal to aggregate container {group} of {total}"
+                causes.append(invalid(f"{field}.{group}[{name}]", str(given[name]), detail))
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, limit in parsed(container.get("resources"), "limits").items():
+            if name in limits and limits[name] < limit:
+                at = f"{field}.containers[{index}][{name}].limits"
+                causes.append(invalid(at, str(limit), f"must be less than or equal to pod limits of {limits[name]}"))
     return causes
+
+
+def _check_name_of_pod(name: str, field: str) -> list[Cause]:
+    if causes := [invalid(field, name, detail) for detail in label_key(name)]:
+        return causes
+    return [] if is_of_pods(name) else [not_supported(field, name, ("cpu", "hugepages-", "memory"))]
 
 
 def check_amount(name: str, text: str, field: str) -> list[Cause]:
@@ -105,6 +139,8 @@ def check_pod_spec(spec: Document, field: str, labels: Document, other_volumes: 
         causes += _check_node_affinity(affinity.get("nodeAffinity") or {}, f"{field}.affinity.nodeAffinity")
         for kind in ("podAffinity", "podAntiAffinity"):
             causes += check_pod_affinity(affinity.get(kind) or {}, f"{field}.affinity.{kind}")
+    if spec.get("resources") is not None:
+        causes += _check_resources(spec, f"{field}.resources")
     if overhead := spec.get("overhead"):
         causes += check_container_resources({"limits": overhead}, f"{field}.overhead")
     causes += _check_spread(spec.get("topologySpreadConstraints") or [], f"{field}.topologySpreadConstraints")

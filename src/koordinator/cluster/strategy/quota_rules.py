@@ -10,36 +10,22 @@ from koordinator.api.quantity import Quantity
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, required
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.pod_validation import is_extended
+from koordinator.cluster.strategy.resource_names import (
+    check_name_of_container,
+    check_name_of_quota,
+    check_resource_name,
+    is_extended,
+    is_standard,
+)
 from koordinator.cluster.strategy.rules import IMMUTABLE, NOT_NEGATIVE
+from koordinator.cluster.strategy.table import Table
 
-_CONTAINER: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
-_QUOTA: Final = frozenset(
-    {
-        "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage",
-        "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods",
-        "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps",
-        "services.nodeports", "services.loadbalancers", "storage",
-    }
-)  # fmt: skip
 _COUNTS: Final = frozenset(
     {
         "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims",
         "configmaps", "services.nodeports", "services.loadbalancers",
     }
 )  # fmt: skip
-_UNQUALIFIED: Final = "must be a standard resource type or fully qualified"
-
-
-def _resource_name(name: str, field: str, allowed: frozenset[str] = frozenset(), what: str = "") -> list[Cause]:
-    """``what``: of which kind only the ``allowed`` ones are."""
-    causes = [invalid(field, name, detail) for detail in label_key(name)]
-    if causes or "/" in name:
-        return causes
-    if name in allowed or name.startswith(("hugepages-", "requests.hugepages-")):
-        return []
-    unknown = [] if name in _QUOTA else [invalid(field, name, _UNQUALIFIED)]
-    return [*unknown, invalid(field, name, f"must be a standard resource for {what}")] if what else unknown
 
 
 def _amount(name: str, text: str, field: str) -> list[Cause]:
@@ -60,6 +46,8 @@ _OPPOSITES: Final = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTermin
 _OF_PODS: Final = frozenset(
     {"pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )  # fmt: skip
+_OF_CLAIMS: Final = frozenset({"persistentvolumeclaims", "requests.storage"})
+_UNCOUNTED: Final = "unsupported scope applied to resource"
 _EXISTS_ALONE: Final = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "CrossNamespacePodAffinity")
 _ONLY_EXISTS: Final = (
     "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
@@ -69,10 +57,7 @@ _ONLY_EXISTS: Final = (
 
 def resource_quota(obj: Document, old: Document | None) -> list[Cause]:
     spec = obj["spec"]
-    causes: list[Cause] = []
-    for name, text in (spec.get("hard") or {}).items():
-        field = f"spec.hard[{name}]"
-        causes += _resource_name(name, field, _QUOTA, "quota") + _amount(name, text, field)
+    causes = _amounts(spec.get("hard"), "spec.hard")
     causes += _scopes(spec) + _scope_selector(spec)
     if old is None:
         return causes
@@ -80,11 +65,33 @@ def resource_quota(obj: Document, old: Document | None) -> list[Cause]:
     return causes if before == now else [*causes, invalid("spec.scopes", spec.get("scopes"), IMMUTABLE)]
 
 
+def _amounts(amounts: Document | None, field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, text in (amounts or {}).items():
+        at = f"{field}[{name}]"
+        causes += check_name_of_quota(name, at) + _amount(name, text, at)
+    return causes
+
+
+class ResourceQuotaStrategy(ObjectStrategy):
+    def __init__(self, table: Table) -> None:
+        super().__init__("v1", "ResourceQuota", table=table, status=True, check=resource_quota)
+
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        causes = super().validate_status(obj, old)
+        for group in ("hard", "used"):
+            causes += _amounts(obj["status"].get(group), f"status.{group}")
+        return causes
+
+
 def _scopes(spec: Document) -> list[Cause]:
     scopes = spec.get("scopes") or []
     if not scopes:
         return []
-    causes = [invalid("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES]
+    causes: list[Cause] = []
+    for scope in scopes:
+        causes += [] if scope in _SCOPES else [invalid("spec.scopes", scopes, "unsupported scope")]
+        causes += [invalid("spec.scopes", scopes, _UNCOUNTED) for _ in _uncounted(scope, spec)]
     conflicts = [pair for pair in _OPPOSITES if set(pair) <= set(scopes)]
     return causes + [invalid("spec.scopes", scopes, "conflicting scopes") for _ in conflicts]
 
@@ -100,6 +107,7 @@ def _scope_selector(spec: Document) -> list[Cause]:
         names.append(name)
         if name not in _SCOPES:
             causes.append(invalid(f"{field}.scopeName", name, "unsupported scope"))
+        causes += [invalid(field, spec["scopeSelector"], _UNCOUNTED) for _ in _uncounted(name, spec)]
         if name in _EXISTS_ALONE and operator != "Exists":
             causes.append(invalid(f"{field}.operator", operator, _ONLY_EXISTS))
         causes += _scope_values(operator, values, field)
@@ -107,6 +115,13 @@ def _scope_selector(spec: Document) -> list[Cause]:
         if set(pair) <= set(names):
             causes.append(invalid("spec.scopeSelector", names, "conflicting scopes"))
     return causes
+
+
+def _uncounted(scope: str, spec: Document) -> list[str]:
+    """The resources of the quota that are known and that the scope does not count."""
+    counted = {"BestEffort": frozenset({"pods"}), "VolumeAttributesClass": _OF_CLAIMS}.get(scope, _OF_PODS)
+    standard = [n for n in sorted(spec.get("hard") or ()) if is_standard(n)]
+    return [name for name in standard if name not in counted] if scope in _SCOPES else []
 
 
 def _scope_values(operator: str, values: list[str], field: str) -> list[Cause]:
@@ -169,10 +184,8 @@ def _limit(limit: Document, kind: str, field: str) -> list[Cause]:
 
 
 def _names(limit: Document, kind: str, group: str, field: str) -> list[Cause]:
-    of_kind = (_CONTAINER, "containers") if kind in ("Container", "Pod") else ()
-    return [
-        cause for name in limit.get(group) or () for cause in _resource_name(name, f"{field}.{group}[{name}]", *of_kind)
-    ]
+    check = check_name_of_container if kind in ("Container", "Pod") else check_resource_name
+    return [cause for name in limit.get(group) or () for cause in check(name, f"{field}.{group}[{name}]")]
 
 
 class LimitRangeStrategy(ObjectStrategy):

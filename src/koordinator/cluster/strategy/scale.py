@@ -12,6 +12,9 @@ from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import AGE, NAME, integer, lookup, table
 
 SCALE_KIND: Final = ("autoscaling", "v1", "Scale")
+NO_REPLICAS: Final = -(2**31)
+"""What an object that does not say how many it wants has on its way through a change, as in the real server: 0 is an
+answer."""
 _COLUMNS: Final = table(
     (Column("Name"), NAME[1]),
     integer("Desired", "spec.replicas"),

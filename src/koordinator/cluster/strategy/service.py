@@ -83,7 +83,7 @@ class ServiceStrategy(ObjectStrategy):
         _set_families(spec)
         _warn(spec, context)
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         spec, before = obj["spec"], old["spec"]
         _keep_address(spec, before)
         _keep_node_ports(spec, before)

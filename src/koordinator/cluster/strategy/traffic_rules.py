@@ -11,9 +11,10 @@ from koordinator.api.names import (
     port_name,
     wildcard_subdomain,
 )
-from koordinator.cluster.resource import Cause
+from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.network_rules import CIDR, port_or_name, read_address, read_block
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.rules import (
     between,
     name,
@@ -23,12 +24,26 @@ from koordinator.cluster.strategy.rules import (
     required_name,
     selector,
 )
+from koordinator.cluster.strategy.table import Table
 
 # Ingresses.
 
 
+OLD_INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 _SEQUENCES: Final = ("//", "/./", "/../", "%2f", "%2F")
+
+
+class IngressStrategy(ObjectStrategy):
+    def __init__(self, table: Table) -> None:
+        super().__init__("networking.k8s.io/v1", "Ingress", table=table, generation=True, status=True, check=ingress)
+
+    def initialize(self, obj: Document, context: RequestContext) -> None:
+        is_annotated = OLD_INGRESS_CLASS in (obj["metadata"].get("annotations") or {})
+        if is_annotated and obj["spec"].get("ingressClassName") is None:
+            context.warnings.append(
+                f"annotation \"{OLD_INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+            )
 
 
 def ingress(obj: Document, old: Document | None) -> list[Cause]:
@@ -47,7 +62,14 @@ def ingress(obj: Document, old: Document | None) -> list[Cause]:
             causes += name_or_empty(check)(host, f"spec.tls[{index}].hosts[{position}]")
         causes += name(dns_subdomain)(tls.get("secretName"), f"spec.tls[{index}].secretName")
     of_class = spec.get("ingressClassName")
-    return causes if of_class is None else causes + name_or_empty(dns_subdomain)(of_class, "spec.ingressClassName")
+    if of_class is None:
+        return causes
+    causes += name_or_empty(dns_subdomain)(of_class, "spec.ingressClassName")
+    annotated = (obj["metadata"].get("annotations") or {}).get(OLD_INGRESS_CLASS, of_class)
+    if old is None and annotated != of_class:
+        detail = "must match `ingressClassName` when both are specified"
+        causes.append(invalid(f"annotations.{OLD_INGRESS_CLASS}", annotated, detail))
+    return causes
 
 
 def _ingress_rule(rule: Document, field: str) -> list[Cause]:

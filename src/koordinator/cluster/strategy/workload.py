@@ -120,7 +120,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     def initialize(self, obj: Document, context: RequestContext) -> None:
         _count_template(obj, max(1, _counted_template(obj)))
 
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+    def carry_over(self, obj: Document, old: Document, context: RequestContext) -> None:
         changed = obj["spec"]["template"] != old["spec"]["template"]
         _count_template(obj, _counted_template(old) + changed)
 

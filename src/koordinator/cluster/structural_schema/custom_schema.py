@@ -217,3 +217,19 @@ class StoredForm:
         refreshed = _encode(obj)
         # Most old objects fit the new schema, and need not be kept twice.
         return value if refreshed == value else refreshed
+
+
+class ConvertedForm:
+    """The same where a webhook converts: only what has the version already is looked at, and nothing is remembered."""
+
+    def __init__(self, schema: CustomSchema, api_version: str, unnamed: str) -> None:
+        """``unnamed`` is the version of bytes that name none."""
+        self._schema = schema
+        self._api_version = api_version
+        self._unnamed = unnamed
+
+    def __call__(self, stored: Stored) -> Stored:
+        obj = _decode(stored.value)
+        if obj.setdefault("apiVersion", self._unnamed) == self._api_version:
+            self._schema.refresh(obj)
+        return Stored(stored.key, _encode(obj), stored.revision)

@@ -9,6 +9,7 @@ from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
+from koordinator.cluster.verbs.converted import storable
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit
@@ -47,6 +48,7 @@ async def create(
         untracked(obj)
     context = environment.context(options.warnings, options.user)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
+    await environment.admission.mutate(attributes)
     if environment.webhooks.mutates(attributes):
         await _mutate(environment, attributes)
     base = _name(environment, obj["metadata"])
@@ -76,7 +78,7 @@ async def _store(environment: Environment, target: Target, obj: Document, base: 
         name = obj["metadata"]["name"]
         key = resource.storage_key(target.namespace, name)
         try:
-            value = encode_within_limit(resource, obj)
+            value = encode_within_limit(resource, await storable(resource, obj))
             if not dry_run:
                 return await environment.storage.create(key, value)
             if environment.storage.get(key) is None:
@@ -93,12 +95,9 @@ def _named(target: Target, obj: Document) -> Target:
 
 
 async def _mutate(environment: Environment, attributes: Attributes) -> None:
-    """Webhooks see what built-in admission makes of the decoded object, before the server adds anything to it."""
+    """Webhooks see what the plugins have made of the decoded object, before the server adds anything to it."""
     obj, target = attributes.obj, attributes.target
     assert obj is not None
-    for admission in environment.admission:
-        await admission.mutate(attributes)
-    target.resource.strategy.admit(obj, attributes.context)
     managers = obj["metadata"].get(MANAGED_FIELDS)
     await environment.webhooks.mutate(attributes)
     check_namespace(target, obj)
@@ -120,13 +119,10 @@ async def _prepare(environment: Environment, attributes: Attributes, allocate: A
     obj, target = attributes.obj, attributes.target
     assert obj is not None
     target.resource.strategy.prepare_create(obj, attributes.context)
-    for admission in environment.admission:
-        await admission.mutate(attributes)
     if causes := target.resource.strategy.validate(obj, None):
         raise invalid(target.resource, target.name, causes)
     allocate(obj)
-    for admission in environment.admission:
-        await admission.validate(attributes)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
 
 

@@ -76,8 +76,7 @@ async def _store(
 async def _admit(environment: Environment, attributes: Attributes) -> None:
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
-    for admission in environment.admission:
-        await admission.validate(attributes)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
 
 

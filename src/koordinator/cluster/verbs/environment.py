@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.cluster.access.identity import ADMIN, User
-from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.managed_fields.field_manager import FieldManager
 from koordinator.cluster.resource import Registry, RequestContext, Resource
 from koordinator.cluster.storage.interface import Storage
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
 
 # The place between what a client sent and the store where others may change or refuse it.
 #
-# Checks of our own come first, then mutating webhooks, then the preparation and validation of the kind, and last
-# validating webhooks.
+# The plugins of the chain change the object first, then mutating webhooks; the kind prepares and validates what they
+# have made of it; then the plugins may refuse it, and last validating webhooks.
 
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
+GroupResource = tuple[str, str]
+"""Group and plural."""
 GroupVersionKind = tuple[str, str, str]
-_IMMORTAL_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Attributes:
 
 
 class Admission(Protocol):
-    """A member of the chain; refuses by raising ApiError."""
+    """Whoever may change or refuse a write; refuses by raising ApiError."""
 
     async def mutate(self, attributes: Attributes) -> None:
         """Before the kind prepares the object for the store; may change ``attributes.obj`` in place."""
@@ -79,42 +79,19 @@ class Webhooks(Admission, Protocol):
         ...
 
 
-class NoWebhooks:
-    """Of a server that calls none."""
-
-    def mutates(self, attributes: Attributes) -> bool:
-        return False
+class NoAdmission:
+    """Of a server that takes all that is valid."""
 
     async def mutate(self, attributes: Attributes) -> None: ...
 
     async def validate(self, attributes: Attributes) -> None: ...
 
 
-class NamespaceLifecycle:
-    """Nothing is created in a namespace that is absent or going; the system's namespaces stay."""
+class NoWebhooks(NoAdmission):
+    """Of a server that calls none."""
 
-    async def mutate(self, attributes: Attributes) -> None:
-        target = attributes.target
-        if attributes.operation != "CREATE" or not target.resource.namespaced or target.namespace is None:
-            return
-        namespace = attributes.context.lookup("", "namespaces", None, target.namespace)
-        if namespace is None:
-            message = f'namespaces "{target.namespace}" not found'
-            raise ApiError(404, "NotFound", message, {"name": target.namespace, "kind": "namespaces"})
-        if namespace["metadata"].get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
-            error = forbidden(target.resource, target.name, why)
-            message = f"namespace {target.namespace} is being terminated"
-            error.details["causes"] = [
-                {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
-            ]
-            raise error
-
-    async def validate(self, attributes: Attributes) -> None:
-        target = attributes.target
-        doomed = attributes.operation == "DELETE" and is_namespace(target.resource)
-        if doomed and target.name in _IMMORTAL_NAMESPACES:
-            raise forbidden(target.resource, target.name, "this namespace may not be deleted")
+    def mutates(self, attributes: Attributes) -> bool:
+        return False
 
 
 class Quotas(Protocol):
@@ -178,7 +155,8 @@ class Environment:
     registry: Registry
     clock: Clock
     random: Random
-    admission: Sequence[Admission] = ()
+    admission: Admission = field(default_factory=NoAdmission)
+    """The plugins that are built in: ``koordinator.cluster.admission``."""
     webhooks: Webhooks = field(default_factory=NoWebhooks)
     selector_cache: SelectorCache = field(default_factory=SelectorCache)
     quotas: Quotas = field(default_factory=NoQuotas)
@@ -208,11 +186,11 @@ class Environment:
         stored = self.storage.get(resource.storage_key(namespace, name))
         return None if stored is None else decode(resource, stored)
 
-    def list_objects(self, group: str, plural: str) -> Sequence[Document]:
+    def list_objects(self, group: str, plural: str, namespace: str | None = None) -> Sequence[Document]:
         resource = self.registry.stored(group, plural)
         if resource is None:
             return []
-        return [decode(resource, stored) for stored in self.storage.list(resource.storage_prefix()).items]
+        return [decode(resource, stored) for stored in self.storage.list(resource.storage_prefix(namespace)).items]
 
     def new_uid(self) -> str:
         return new_uid(self.random)

@@ -19,6 +19,7 @@ from koordinator.cluster.resource import Cause, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.scale import (
+    NO_REPLICAS,
     SCALE,
     SCALE_KIND,
     check_scale,
@@ -29,6 +30,7 @@ from koordinator.cluster.strategy.scale import (
     scaled,
 )
 from koordinator.cluster.verbs.apply import configured
+from koordinator.cluster.verbs.converted import shown_one
 from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
@@ -60,13 +62,15 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     _complete(target, binding)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
+    await environment.admission.mutate(attributes)
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
         _complete(target, binding)
     metadata = binding["metadata"]
-    if (metadata.get("name") or target.name) != target.name:
+    if metadata.get("name") != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
     now = timestamp(environment.clock.now())
 
@@ -171,11 +175,12 @@ Change = Callable[[Document], Document]
 """From the current Scale to the wanted one."""
 
 
-def get_scale(environment: Environment, target: Target) -> Stored:
+async def get_scale(environment: Environment, target: Target) -> Stored:
     """Raises ApiError: 404, or 500 for a custom resource that does not say how many replicas it wants."""
     stored = environment.storage.get(target.key)
     if stored is None:
         raise not_found(target.resource, target.name)
+    stored = await shown_one(target.resource, stored)
     paths = _paths(target)
     if paths.custom and not has_replicas(decode(target.resource, stored), paths):
         raise missing_replicas(paths)
@@ -216,7 +221,7 @@ async def _modify(
     async def attempt(stored: Stored, old: Document) -> Stored:
         before = scale_of(old, paths)
         if not has_replicas(old, paths):
-            before["spec"].pop("replicas", None)
+            before["spec"]["replicas"] = NO_REPLICAS
         managers = old["metadata"].get(MANAGED_FIELDS) or []
         before["metadata"][MANAGED_FIELDS] = managers_of_scale(managers, in_object)
         scale = change(before)
@@ -230,7 +235,7 @@ async def _modify(
         if environment.webhooks.mutates(attributes):
             await environment.webhooks.mutate(attributes)
             SCALE.strategy.decode(scale)
-        if paths.custom and not has_replicas(old, paths) and "replicas" not in scale["spec"]:
+        if scale["spec"].get("replicas") == NO_REPLICAS:
             raise empty_replicas(paths)
         check_scale(scale, target.name, paths, resource)
         obj = scaled(old, scale, paths)
@@ -247,7 +252,7 @@ async def _modify(
         )
         return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
-    return _view(target, await retry(environment, target, attempt))
+    return _view(target, await shown_one(target.resource, await retry(environment, target, attempt)))
 
 
 def _check_identity(target: Target, scale: Document, before: Document) -> None:
@@ -282,5 +287,5 @@ CREATED_SUBRESOURCES: Final[Mapping[tuple[str, str, str], Action]] = {
     ("", "serviceaccounts", "token"): request_token,
 }
 """(group, plural, subresource) -> action."""
-ACTION_KINDS: Final[Mapping[str, Resource]] = {"eviction": EVICTION, "token": TOKEN_REQUEST}
+ACTION_KINDS: Final[Mapping[str, Resource]] = {"binding": BINDING, "eviction": EVICTION, "token": TOKEN_REQUEST}
 """Subresource -> the type of its body, where unknown fields are reported."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from random import Random
@@ -46,6 +47,7 @@ class Target:
 
 
 _HEAD = b'{"metadata":{'
+_MARK = re.compile(rb',"apiVersion":"[^"\\]*"\}\Z')
 _LEFT_OUT = frozenset(("apiVersion", "kind", "metadata"))
 _LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "selfLink"))
 _encode = msgspec.json.Encoder().encode
@@ -59,6 +61,8 @@ def encode(resource: Resource, obj: Document) -> bytes:
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _LEFT_OUT_OF_METADATA}
     body: Document = {"metadata": metadata}
     body.update((name, value) for name, value in obj.items() if name not in _LEFT_OUT)
+    if resource.stored_as:
+        body["apiVersion"] = resource.stored_as if resource.conversion is None else obj["apiVersion"]
     return _encode(body)
 
 
@@ -76,10 +80,14 @@ def encode_within_limit(resource: Resource, obj: Document) -> bytes:
 
 
 def decode(resource: Resource, stored: Stored) -> Document:
-    """A stored object in the form of one served version; the caller owns the result."""
+    """A stored object in the form of one served version; the caller owns the result.
+
+    Where a webhook converts, it has the stored form, and says so in its apiVersion: see ``verbs.converted``."""
     if resource.current is not None:
         stored = resource.current(stored)
     obj: Document = {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(stored.value)}
+    if resource.stored_as and resource.conversion is None:
+        obj["apiVersion"] = resource.api_version
     if stored.revision:
         obj["metadata"]["resourceVersion"] = str(stored.revision)
     return obj if resource.from_stored is None else resource.from_stored(obj)
@@ -97,7 +105,14 @@ def wire(resource: Resource, stored: Stored) -> bytes:
         resource.api_version.encode(),
         version,
     )
-    return head + stored.value[len(_HEAD) :]
+    value = unmarked(stored.value) if resource.stored_as else stored.value
+    return head + value[len(_HEAD) :]
+
+
+def unmarked(value: bytes) -> bytes:
+    """Stored bytes without the version that they are stored in, which is their last member."""
+    found = _MARK.search(value)
+    return value if found is None else value[: found.start()] + b"}"
 
 
 def list_item(resource: Resource, stored: Stored) -> bytes:

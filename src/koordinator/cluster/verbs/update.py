@@ -21,6 +21,7 @@ from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, 
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
 from koordinator.cluster.strategy.json_syntax import repeated_fields
+from koordinator.cluster.verbs.converted import shown_one, storable
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
@@ -120,7 +121,7 @@ async def retry(environment: Environment, target: Target, attempt: Attempt) -> S
         if stored is None:
             break
         try:
-            return await attempt(stored, decode(target.resource, stored))
+            return await attempt(stored, decode(target.resource, await shown_one(target.resource, stored)))
         except RevisionMismatch:
             continue
         except KeyMissing:
@@ -132,7 +133,7 @@ async def retry(environment: Environment, target: Target, attempt: Attempt) -> S
 
 async def store(environment: Environment, target: Target, stored: Stored, obj: Document, *, dry_run: bool) -> Stored:
     """Write what differs from ``stored``; raises RevisionMismatch and KeyMissing like the storage."""
-    value = encode_within_limit(target.resource, obj)
+    value = encode_within_limit(target.resource, await storable(target.resource, obj))
     if _same(value, stored.value):
         return stored
     if dry_run:
@@ -171,9 +172,8 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     assert obj is not None
     assert old is not None
     strategy = resource.strategy
+    await environment.admission.mutate(attributes)
     if environment.webhooks.mutates(attributes):
-        if not attributes.target.subresource:
-            strategy.admit_update(obj, old, attributes.context)
         managers = obj["metadata"].get(MANAGED_FIELDS)
         await environment.webhooks.mutate(attributes)
         check_namespace(attributes.target, obj)
@@ -181,14 +181,11 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
         keep_readable(obj, managers, attributes.request.warnings)
     keep_times(obj, old)
     prepare(obj, old, attributes.context)
-    for admission in environment.admission:
-        await admission.mutate(attributes)
     validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
     if causes := validate(obj, old):
         raise invalid(resource, attributes.target.name, causes)
     allocate(obj)
-    for admission in environment.admission:
-        await admission.validate(attributes)
+    await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from koordinator.cluster.errors import ApiError, expired
 from koordinator.cluster.storage.interface import Change, Compacted, Stored
+from koordinator.cluster.verbs.converted import shown
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import ListOptions
 from koordinator.cluster.verbs.read import check_not_too_new
@@ -42,6 +43,7 @@ class WatchSession:
     def __init__(self, environment: Environment, target: Target, options: ListOptions) -> None:
         """Fixes the revision from which the stream starts. Raises ApiError when the options are wrong."""
         options.check_watch()
+        self._resource = target.resource
         self._failure = _impossible_start(environment, options)
         self._storage = environment.storage
         self._clock = environment.clock
@@ -102,14 +104,23 @@ class WatchSession:
                     await self._send(send, batch)
         except Compacted as error:
             return expired(f"too old resource version: {cursor.revision} ({error.oldest})")
+        except ApiError as error:
+            return error  # of a conversion webhook
         except ConnectionError:
             return None  # the client closed the connection; no event can be sent
         return None
 
     async def _send(self, send: Send, batch: Sequence[WatchEvent]) -> None:
+        if self._resource.conversion is not None:
+            batch = await self._converted(batch)
         self._sending_since = self._clock.monotonic()
         await send(batch)
         self._sending_since = None
+
+    async def _converted(self, batch: Sequence[WatchEvent]) -> Sequence[WatchEvent]:
+        states = [event.stored for event in batch if event.type != "BOOKMARK"]
+        converted = iter(await shown(self._resource, states))
+        return [event if event.type == "BOOKMARK" else replace(event, stored=next(converted)) for event in batch]
 
     async def _tick(self, scope: asyncio.Timeout) -> None:
         """Wake the cursor for each bookmark, end it at its time, and end the watch of a client that does not read."""

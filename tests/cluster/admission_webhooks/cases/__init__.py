@@ -23,6 +23,7 @@ _MODULES = (
     "reviews",
     "services",
     "custom_resources",
+    "conversions",
     "subresources",
 )
 

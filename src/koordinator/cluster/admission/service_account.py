@@ -1,4 +1,4 @@
-"""The admission plugin ServiceAccount: every pod acts as an account, whose token its containers find in a volume.
+"""ServiceAccount: every pod acts as an account, whose token its containers find in a volume.
 
 It runs where a controller gives every namespace its account ``default``; elsewhere, no pod could be created.
 """
@@ -11,7 +11,8 @@ from typing import Final
 from koordinator.api.annotations import CONFIG_MIRROR
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
-from koordinator.cluster.errors import forbidden
+from koordinator.cluster.admission.chain import Plugin
+from koordinator.cluster.admission.refusal import refused
 from koordinator.cluster.verbs.environment import Attributes, random_suffix
 
 _DEFAULT: Final = "default"
@@ -24,8 +25,9 @@ _FIRST_PAUSE: Final = 0.1
 """The least and half of the longest pause, in seconds, in which the account of a new namespace may come."""
 
 
-class ServiceAccountAdmission:
-    """A member of the admission chain."""
+class ServiceAccount(Plugin):
+    name = "ServiceAccount"
+    resources = (("", "pods"),)
 
     def __init__(self, clock: Clock, random: Random) -> None:
         self._clock = clock
@@ -33,10 +35,8 @@ class ServiceAccountAdmission:
 
     async def mutate(self, attributes: Attributes) -> None:
         """Raises ApiError 403 for a pod whose account does not exist."""
-        target, pod = attributes.target, attributes.obj
-        is_pod = (target.resource.group, target.resource.plural, target.subresource) == ("", "pods", "")
-        if attributes.operation != "CREATE" or not is_pod or pod is None:
-            return
+        pod = attributes.obj
+        assert pod is not None
         if CONFIG_MIRROR in (pod["metadata"].get("annotations") or {}):
             return
         spec = pod["spec"]
@@ -47,8 +47,6 @@ class ServiceAccountAdmission:
             self._mount_token(spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
             spec["imagePullSecrets"] = [dict(each) for each in account["imagePullSecrets"]]
-
-    async def validate(self, attributes: Attributes) -> None: ...
 
     async def _account(self, attributes: Attributes, name: str) -> Document:
         """That of a namespace that was just made is waited for."""
@@ -62,7 +60,7 @@ class ServiceAccountAdmission:
             await self._clock.sleep(_FIRST_PAUSE * (1 + self._random.random()))
         key = f"{target.namespace}/{name}"
         why = f'error looking up service account {key}: serviceaccount "{name}" not found'
-        raise forbidden(target.resource, target.name, why)
+        raise refused(attributes, why)
 
     def _mount_token(self, spec: Document) -> None:
         """Into each container that has nothing at that path. A volume of an earlier pass is used again."""
