@@ -32,6 +32,7 @@ from koordinator.cluster.verbs.target import (
     decode,
     encode_within_limit,
 )
+from koordinator.cluster.verbs.validation import check
 from koordinator.model.patch.merge_list import go_text
 
 # The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
@@ -183,9 +184,12 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     prepare(obj, old, attributes.context)
     for admission in environment.admission:
         await admission.mutate(attributes)
-    validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
-    if causes := validate(obj, old):
-        raise invalid(resource, attributes.target.name, causes)
+    status = attributes.target.subresource == "status"
+
+    def validate(new: Document, _: Document | None) -> list[Cause]:
+        return strategy.validate_status(new, old) if status else strategy.validate(new, old)
+
+    await check(resource, attributes.target.name, validate, obj, old, attributes.context.warnings)
     allocate(obj)
     for admission in environment.admission:
         await admission.validate(attributes)
