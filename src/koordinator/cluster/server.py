@@ -161,9 +161,9 @@ class EmbeddedApi:
             )
             stack.push_async_callback(storage.close)
             registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
-            webhooks = self._webhooks(storage, registry)
-            stack.push_async_callback(webhooks.close)
             authorizer, checks = self._authorization(storage, registry)
+            webhooks = self._webhooks(storage, registry, authorizer)
+            stack.push_async_callback(webhooks.close)
             tokens = _account_tokens(folder / "pki" / "service-accounts.key")
             environment = self._environment(storage, registry, webhooks, checks, tokens)
             # Before the webhooks are known: none may keep the server from what it needs itself.
@@ -214,8 +214,8 @@ class EmbeddedApi:
         self._port = listener.getsockname()[1]
         return listener
 
-    def _webhooks(self, storage: Storage, registry: Registry) -> AdmissionWebhooks:
-        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random)
+    def _webhooks(self, storage: Storage, registry: Registry, authorizer: Authorizer) -> AdmissionWebhooks:
+        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random, authorizer.decide)
 
     def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Admission]]:
         """Who may do what, and what checks that nobody grants more than they hold."""

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from koordinator.api.document import Document
+from koordinator.cluster.admission_expressions.match_conditions import MatchConditions
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Storage, Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
@@ -28,6 +29,8 @@ class Rule:
     resources: Sequence[tuple[str, str]]
     """(resource, subresource), the latter empty for the resource itself."""
     scope: str
+    names: frozenset[str] = frozenset()
+    """Of objects, in rules of policies; empty for all."""
 
     @classmethod
     def parse(cls, rule: Document) -> Rule:
@@ -38,6 +41,7 @@ class Rule:
             versions=frozenset(rule.get("apiVersions") or ()),
             resources=tuple((resource, subresource) for resource, _, subresource in parts),
             scope=rule.get("scope") or "*",
+            names=frozenset(rule.get("resourceNames") or ()),
         )
 
     def matches(self, operation: str, resource: Resource, subresource: str, namespaced: bool) -> bool:
@@ -116,6 +120,7 @@ class Webhook:
     reinvocable: bool
     timeout_seconds: int
     review_versions: Sequence[str]
+    conditions: MatchConditions
 
     @classmethod
     def parse(cls, webhook: Document, uid: str) -> Webhook:
@@ -132,6 +137,7 @@ class Webhook:
             reinvocable=webhook.get("reinvocationPolicy") == "IfNeeded",
             timeout_seconds=webhook.get("timeoutSeconds") or 10,
             review_versions=tuple(webhook.get("admissionReviewVersions") or ()),
+            conditions=MatchConditions(webhook.get("matchConditions") or ()),
         )
 
 

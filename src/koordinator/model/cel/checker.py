@@ -74,6 +74,8 @@ class Checked:
     overloads: dict[int, tuple[Overload, ...]]
     constants: dict[int, str]
     """Nodes that are the name of a type."""
+    dotted: dict[int, str]
+    """Selections that are the name of a variable with dots."""
     variables: set[str] = field(default_factory=set)
     """Those of the environment that are used."""
 
@@ -103,6 +105,7 @@ class _Checker:
         self._types: dict[int, Type] = {}
         self._overloads: dict[int, tuple[Overload, ...]] = {}
         self._constants: dict[int, str] = {}
+        self._dotted: dict[int, str] = {}
         self._used: set[str] = set()
         self._mixed = 0
         """Above zero: in the arguments of ``format``, the only lists that may hold values of several types."""
@@ -111,7 +114,7 @@ class _Checker:
 
     def result(self, root: Node) -> Checked:
         types = {key: self._known.substitute(of, to_dyn=True) for key, of in self._types.items()}
-        return Checked(root, types, self._overloads, self._constants, self._used)
+        return Checked(root, types, self._overloads, self._constants, self._dotted, self._used)
 
     def check(self, node: Node) -> Type:
         take(1)
@@ -147,9 +150,13 @@ class _Checker:
 
     def select(self, node: Select) -> Type:
         name = qualified_name(node)
-        if name is not None and "." in name and name in _TYPE_NAMES:
+        if name is not None and name in _TYPE_NAMES:
             self._constants[node.id] = name
             return _TYPE_NAMES[name]
+        if name is not None and name in self._variables:
+            self._used.add(name)
+            self._dotted[node.id] = name
+            return self._variables[name]
         found = self._field(node, node.operand, node.name)
         return BOOL if node.test else self._known.substitute(found)
 

@@ -20,7 +20,7 @@ from koordinator.model.cel.syntax import (
     Node,
     Select,
 )
-from koordinator.model.cel.values import NONE, Failure, MapList, Optional, SetList, TypeValue, type_name
+from koordinator.model.cel.values import NONE, Failure, LazyFields, MapList, Optional, SetList, TypeValue, type_name
 
 Evaluate = Callable[[Meter], Any]
 """Raises EvaluationError and TakesLong."""
@@ -42,6 +42,8 @@ class _Evaluators:
     def of(self, node: Node) -> Evaluate:
         if node.id in self._checked.constants:
             return _type_constant(self._checked.constants[node.id])
+        if node.id in self._checked.dotted:
+            return _variable(self._checked.dotted[node.id])
         return _MAKERS[type(node)](self, node)
 
     def literal(self, node: Literal) -> Evaluate:
@@ -49,21 +51,7 @@ class _Evaluators:
         return lambda meter: value
 
     def ident(self, node: Ident) -> Evaluate:
-        name = node.name.removeprefix(".")
-
-        def ident(meter: Meter) -> Any:
-            meter.charge(1)
-            try:
-                value = meter.variables[name]
-            except KeyError:
-                raise EvaluationError(f"no such attribute(s): {name}") from None
-            if type(value) is Failure:
-                raise value.error
-            if type(value) is Deferred:
-                return value.value()
-            return value
-
-        return ident
+        return _variable(node.name.removeprefix("."))
 
     def select(self, node: Select) -> Evaluate:
         operand, name = self.of(node.operand), node.name
@@ -189,7 +177,9 @@ def _field(operand: Evaluate, name: str) -> Evaluate:
     def field(meter: Meter) -> Any:
         of = operand(meter)
         meter.charge(1)
-        value = of.get(name) if type(of) is dict else _selected(of, name)
+        if type(of) is not dict:
+            return _selected(of, name)
+        value = of.get(name)
         if value is None:
             raise EvaluationError(f"no such key: {name}")
         return value
@@ -205,28 +195,18 @@ def _grows(step: Node, accumulator: str) -> bool:
     return isinstance(left, Ident) and left.name == accumulator and isinstance(right, ListLiteral)
 
 
-class Deferred:
-    """A variable that is evaluated when it is first used, such as those of a policy."""
+def _variable(name: str) -> Evaluate:
+    def variable(meter: Meter) -> Any:
+        meter.charge(1)
+        try:
+            value = meter.variables[name]
+        except KeyError:
+            raise EvaluationError(f"no such attribute(s): {name}") from None
+        if type(value) is Failure:
+            raise value.error
+        return value
 
-    __slots__ = ("_failure", "_known", "_make", "_value")
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._known = False
-        self._value: Any = None
-        self._failure: EvaluationError | None = None
-
-    def value(self) -> Any:
-        """Raises what evaluating it raises, each time."""
-        if not self._known:
-            try:
-                self._value = self._make()
-            except EvaluationError as failure:
-                self._failure = failure
-            self._known = True
-        if self._failure is not None:
-            raise self._failure
-        return self._value
+    return variable
 
 
 def _type_constant(name: str) -> Evaluate:
@@ -377,6 +357,8 @@ def _has(of: Any, name: str, *, null: bool = True) -> bool:
         return name in of and (null or of[name] is not None)
     if type(of) is Optional:
         return of.present and _has(of.value, name, null=null)
+    if type(of) is LazyFields:
+        return name in of.cel_fields
     raise EvaluationError("no such overload")
 
 
@@ -385,9 +367,8 @@ def _selected(of: Any, name: str) -> Any:
         return _looked_up(of.value, name) if of.present else NONE
     if type(of) is dict:
         raise EvaluationError(f"no such key: {name}")
-    own: Mapping[str, Any] | None = getattr(of, "cel_fields", None)
-    if own is not None and name in own:
-        return own[name]
+    if type(of) is LazyFields:
+        return of.field(name)
     raise EvaluationError(f"unsupported index type '{type_name(of)}'" if isinstance(of, _LISTS) else "no such overload")
 
 

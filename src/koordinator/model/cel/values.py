@@ -6,7 +6,7 @@ type for is here: unsigned numbers, nanoseconds, types, optional values, lists w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -75,6 +75,31 @@ class MapList(list[Any]):
     def key(self, item: Any) -> tuple[str, ...]:
         """What identifies an item."""
         return tuple(repr(item.get(name)) if isinstance(item, dict) else repr(item) for name in self.keys)
+
+
+class LazyFields:
+    """An object whose fields are evaluated when they are first used, such as the variables of a policy."""
+
+    __slots__ = ("_known", "cel_fields")
+    cel_type: ClassVar[str] = "map"
+
+    def __init__(self, fields: Mapping[str, Callable[[], Any]]) -> None:
+        self.cel_fields = fields
+        self._known: dict[str, Any] = {}
+
+    def field(self, name: str) -> Any:
+        """Raises EvaluationError: what evaluating it raises, each time."""
+        if name not in self.cel_fields:
+            raise EvaluationError(f"no such key: {name}")
+        if name not in self._known:
+            try:
+                self._known[name] = self.cel_fields[name]()
+            except EvaluationError as error:
+                self._known[name] = Failure(error)
+        value = self._known[name]
+        if type(value) is Failure:
+            raise value.error
+        return value
 
 
 class Failure:
