@@ -28,6 +28,10 @@ _ESCAPE: Final = re.compile(
 _SIMPLE: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
+_LONGEST_NUMBER: Final = 400
+"""Digits; Python refuses to read numbers of thousands."""
+
+
 class Token(NamedTuple):
     kind: str
     """bytes, string, float, uint, int, name, escaped, operator (which ``in`` is, too), literal or end."""
@@ -123,4 +127,6 @@ def number_value(token: Token) -> Any:
     if token.kind == "float":
         return float(token.text)
     digits = token.text.rstrip("uU")
+    if len(digits) > _LONGEST_NUMBER:
+        return 1 << 64  # does not fit either
     return int(digits, 16) if digits.startswith("0x") else int(digits)
