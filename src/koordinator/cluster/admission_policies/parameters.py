@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.admission_policies.policy import Binding, Policy
+from koordinator.cluster.admission_policies.constraints import Binding
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.selection import compile_selector
@@ -22,24 +22,26 @@ class ParameterError(KoordinatorError):
 
 
 def parameters(
-    policy: Policy, binding: Binding, namespace: str, storage: Storage, registry: Registry
+    kind: Document | None, binding: Binding, namespace: str, storage: Storage, registry: Registry
 ) -> Sequence[Document | None]:
-    """The policy is evaluated once for each; None is no parameter. ``namespace`` is that of the request.
+    """The policy is evaluated once for each; None is no parameter. ``kind`` is what the policy says of them,
+    ``namespace`` that of the request.
 
     Raises ParameterError.
     """
-    kind, reference = policy.parameter_kind, binding.parameter
-    if kind is None or reference is None:
-        return [None] if kind is None or _found(kind, registry) else []
+    reference = binding.parameter
+    if kind is None:
+        return [None]
     resource = _found(kind, registry)
-    assert resource is not None
+    if reference is None:
+        return [None]
     found = _named(resource, reference, _namespace(resource, reference, namespace), storage)
     if not found and reference.get("parameterNotFoundAction") == "Deny":
         raise ParameterError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return found
 
 
-def _found(kind: Document, registry: Registry) -> Resource | None:
+def _found(kind: Document, registry: Registry) -> Resource:
     """Raises ParameterError for a kind that is not served."""
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     for resource in registry:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission_expressions.authorization import Decide
-from koordinator.cluster.admission_expressions.bindings import Subject
+from koordinator.cluster.admission_policies.constraints import Binding, Constraints
 from koordinator.cluster.admission_policies.parameters import ParameterError, parameters
-from koordinator.cluster.admission_policies.policy import Binding, Constraints, Denial, Policy
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.matching import convert, is_exempt, named, selects
 from koordinator.cluster.errors import ApiError, forbidden
@@ -21,6 +19,12 @@ from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
 from koordinator.cluster.verbs.environment import Attributes
 from koordinator.cluster.verbs.target import decode
 from koordinator.cluster.verbs.validation import bounded
+
+if TYPE_CHECKING:
+    # What compiles and evaluates expressions is loaded where there is a policy.
+    from koordinator.cluster.admission_expressions.authorization import Decide
+    from koordinator.cluster.admission_expressions.bindings import Subject
+    from koordinator.cluster.admission_policies.policy import Denial, Policy
 
 _LOG = logging.getLogger(__name__)
 POLICIES: Final = "validatingadmissionpolicies"
@@ -77,12 +81,18 @@ class Followed(Generic[T]):
                 yield
 
 
+def _policy(document: Document) -> Policy:
+    from koordinator.cluster.admission_policies.policy import Policy
+
+    return Policy(document)
+
+
 class AdmissionPolicies:
     def __init__(self, storage: Storage, registry: Registry, decide: Decide) -> None:
         self._storage = storage
         self._registry = registry
         self._decide = decide
-        self._policies = Followed(storage, registry, POLICIES, Policy)
+        self._policies = Followed(storage, registry, POLICIES, _policy)
         self._bindings = Followed(storage, registry, BINDINGS, Binding)
 
     def followed(self) -> Mapping[str, Followed[Any]]:
@@ -124,7 +134,7 @@ class AdmissionPolicies:
         """What a policy says where a binding puts it in force."""
         where = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
         try:
-            found = parameters(policy, binding, attributes.namespace, self._storage, self._registry)
+            found = parameters(policy.parameter_kind, binding, attributes.namespace, self._storage, self._registry)
         except ParameterError as error:
             denials = policy.failure(f"failed to configure {error}")
             if error.of_policy:
@@ -140,6 +150,8 @@ class AdmissionPolicies:
         return _refusal(attributes, where, denials[0]) if denials and "Deny" in binding.actions else None
 
     def _subject(self, resource: Resource, attributes: Attributes) -> Subject:
+        from koordinator.cluster.admission_expressions.bindings import Subject
+
         target = attributes.target
         obj, old = (convert(of, target.resource, resource) for of in (attributes.obj, attributes.old))
         namespace = None

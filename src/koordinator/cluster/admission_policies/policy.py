@@ -1,8 +1,7 @@
-"""One policy and one binding, ready to be matched and evaluated."""
+"""One policy, ready to be evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,8 +9,7 @@ from koordinator.api.document import Document
 from koordinator.cluster.admission_expressions.compilation import Budget, Expression, OutOfBudget, compiled
 from koordinator.cluster.admission_expressions.declarations import request_declarations
 from koordinator.cluster.admission_expressions.match_conditions import ConditionError, MatchConditions
-from koordinator.cluster.admission_webhooks.configuration import Rule
-from koordinator.cluster.verbs.selection import LabelMatcher, compile_selector
+from koordinator.cluster.admission_policies.constraints import Constraints
 from koordinator.model.cel.budget import PER_OBJECT
 from koordinator.model.cel.errors import EvaluationError
 from koordinator.model.cel.program import Result
@@ -19,27 +17,6 @@ from koordinator.model.cel.types import DYN, Type
 from koordinator.model.cel.values import LazyFields, type_name
 
 _LONGEST_MESSAGE: Final = 5 * 1024
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Constraints:
-    """``matchConstraints`` of a policy, or ``matchResources`` of a binding."""
-
-    rules: Sequence[Rule]
-    excluded: Sequence[Rule]
-    equivalent: bool
-    namespaces: LabelMatcher | None
-    objects: LabelMatcher | None
-
-    @classmethod
-    def parse(cls, document: Document) -> Constraints:
-        return cls(
-            rules=tuple(Rule.parse(rule) for rule in document.get("resourceRules") or ()),
-            excluded=tuple(Rule.parse(rule) for rule in document.get("excludeResourceRules") or ()),
-            equivalent=document.get("matchPolicy") != "Exact",
-            namespaces=compile_selector(document.get("namespaceSelector")),
-            objects=compile_selector(document.get("objectSelector")),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +154,3 @@ class Policy:
             for annotation in self._spec.get("auditAnnotations") or ()
         ]
         self._variables = variables
-
-
-class Binding:
-    """Where a policy is in force, with which parameters, and what follows from a refusal."""
-
-    def __init__(self, document: Document) -> None:
-        spec = document["spec"]
-        self.name: str = document["metadata"]["name"]
-        self.policy: str = spec.get("policyName") or ""
-        self.actions: Sequence[str] = tuple(spec.get("validationActions") or ())
-        self.parameter: Document | None = spec.get("paramRef")
-        resources = spec.get("matchResources")
-        self.constraints = None if resources is None else Constraints.parse(resources)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,9 +16,6 @@ from koordinator.base.clock import Clock
 from koordinator.cluster.access.identity import User
 from koordinator.cluster.access.policy import Decision
 from koordinator.cluster.access.rules import AccessRequest
-from koordinator.cluster.admission_expressions.authorization import Decide
-from koordinator.cluster.admission_expressions.bindings import Subject
-from koordinator.cluster.admission_expressions.match_conditions import ConditionError
 from koordinator.cluster.admission_policies.policies import AdmissionPolicies, Followed
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
@@ -41,6 +38,10 @@ from koordinator.cluster.verbs.environment import Attributes
 from koordinator.cluster.verbs.target import new_uid
 from koordinator.cluster.verbs.validation import bounded
 
+if TYPE_CHECKING:
+    # What compiles and evaluates expressions is loaded where there are some.
+    from koordinator.cluster.admission_expressions.authorization import Decide
+
 # One call of one webhook: dry run, review, time limit, result.
 
 
@@ -60,8 +61,11 @@ class Caller:
         conditions, target = invocation.webhook.conditions, attributes.target
         if not selects(invocation.webhook, attributes):
             return False
-        if not conditions:
+        if conditions is None:
             return True
+        from koordinator.cluster.admission_expressions.bindings import Subject
+        from koordinator.cluster.admission_expressions.match_conditions import ConditionError
+
         objects = [convert(obj, target.resource, invocation.resource) for obj in (attributes.obj, attributes.old)]
         request = review.question(attributes, invocation.resource, (objects[0], objects[1]))
         subject = Subject(request, attributes.request.user, self._decide)
