@@ -168,6 +168,12 @@ def test_the_loop_does_not_wait_for_what_takes_long() -> None:
     assert [name.partition("_")[0] for name in threads] == ["MainThread", "expressions"]
 
 
+def test_a_function_of_a_long_text_is_long_work() -> None:
+    program = _compiled("t.lowerAscii() == ''")
+    with allowance(INLINE), pytest.raises(TakesLong):
+        program.evaluate({"t": "a" * 1_000_000})
+
+
 def test_nothing_absorbs_the_end_of_the_budget() -> None:
     result = _compiled(f"{_NESTED} || true").evaluate(_VALUES, limit=1_000)
     assert isinstance(result.error, CostExceeded)

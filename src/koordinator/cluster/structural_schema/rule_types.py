@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.cluster.structural_schema.node import Node
+from koordinator.model.cel.budget import take
 from koordinator.model.cel.cost_estimate import Path
 from koordinator.model.cel.errors import EvaluationError
 from koordinator.model.cel.library.conversions import duration_of, timestamp_of
@@ -157,6 +158,7 @@ def _list_converter(node: Node, convert: Convert | None) -> Convert | None:
     def of_items(items: Any) -> Any:
         if not isinstance(items, list):
             return items
+        take(len(items))
         converted = items if convert is None else [None if item is None else convert(item) for item in items]
         if node.list_type == "set":
             return SetList(converted)
@@ -202,6 +204,7 @@ def _members_converter(of: Mapping[str, tuple[str, Convert | None]], others: Con
     def convert(members: Any) -> Any:
         if not isinstance(members, dict):
             return members
+        take(len(members))
         return dict(_converted(members.items(), of, others))
 
     return convert

@@ -21,6 +21,8 @@ PER_OBJECT: Final = 10_000_000
 PER_MATCH_CONDITIONS: Final = 2_500_000
 _WORK: Final = 4_000_000
 """Steps of our own that one evaluation may take, which is about as long as it takes to reach ``PER_CALL``."""
+_STARTED: Final = 8
+"""Steps that it takes to begin an evaluation and to end it."""
 INLINE: Final = 4_000
 """Steps that an event loop may wait for: a few milliseconds."""
 
@@ -76,7 +78,7 @@ class Meter:
     def charge(self, cost: int) -> None:
         """Raises CostExceeded and TakesLong."""
         self.cost += cost
-        self.work += 1
+        self.work += 1 + (cost >> 4)
         if self.cost > self.limit:
             raise CostExceeded
         if self.work > self.next_check:
@@ -99,4 +101,4 @@ class Meter:
     def close(self) -> None:
         """Take what was done from the caller's allowance."""
         if self._allowance is not None:
-            self._allowance.left -= self.work
+            self._allowance.left -= self.work + _STARTED

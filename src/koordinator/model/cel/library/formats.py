@@ -12,7 +12,7 @@ from koordinator.model.cel.functions import Overload, overloads
 from koordinator.model.cel.library.network import URLError, parse_request_uri
 from koordinator.model.cel.values import NONE, Optional
 
-_LONGEST: Final = 100_000
+_LONGEST: Final = 10_000
 """Characters that are looked at; no format is as long."""
 
 
