@@ -140,6 +140,15 @@ def test_what_takes_long_is_not_done_where_the_caller_waits() -> None:
     assert program.evaluate(_VALUES).value is True
 
 
+def test_in_a_thread_it_pauses_as_often_as_the_loop_would_have_waited() -> None:
+    program = _compiled("l.all(a, l.all(b, a + b >= 0))")
+    pauses: list[None] = []
+    with allowance(INLINE, lambda: pauses.append(None)):
+        result = program.evaluate(_VALUES)
+    assert result.value is True
+    assert result.cost // INLINE >= len(pauses) >= result.cost // INLINE // 2
+
+
 def test_several_expressions_share_what_the_caller_waits_for() -> None:
     program = _compiled("l.all(a, a >= 0)")
 

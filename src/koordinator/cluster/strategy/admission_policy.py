@@ -15,6 +15,7 @@ from koordinator.cluster.strategy.extension_kinds import ADMISSION_POLICY, ADMIS
 from koordinator.cluster.strategy.metadata import validate_label_selector
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP, validate_rule
+from koordinator.model.cel.syntax import RESERVED
 from koordinator.model.cel.types import DYN, Type
 
 _API_VERSION: Final = f"{ADMISSION_GROUP}/v1"
@@ -24,10 +25,6 @@ _MOST_ANNOTATIONS: Final = 20
 _LONGEST_ANNOTATION: Final = 5 * 1024
 _BREAKS: Final = re.compile(r"[\n\r]")
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*", re.ASCII)
-_RESERVED: Final = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-     "let", "loop", "package", "namespace", "return", "var", "void", "while")
-)  # fmt: skip
 
 
 class AdmissionPolicyStrategy(ObjectStrategy):
@@ -199,7 +196,7 @@ class _Expressions:
         causes: list[Cause] = []
         if not name.strip():
             causes.append(required(f"{field}.name", "name is not specified"))
-        elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+        elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
             causes.append(invalid(f"{field}.name", name, "must be a valid CEL identifier"))
         if not text.strip():
             return [*causes, required(f"{field}.expression", "expression is not specified")]

@@ -13,6 +13,7 @@ from koordinator.model.cel.budget import take
 from koordinator.model.cel.cost_estimate import Path
 from koordinator.model.cel.errors import EvaluationError
 from koordinator.model.cel.library.conversions import duration_of, timestamp_of
+from koordinator.model.cel.syntax import RESERVED
 from koordinator.model.cel.types import (
     BOOL,
     BYTES,
@@ -34,10 +35,6 @@ _REQUEST: Final = 3 * 1024 * 1024
 _DATE_TIME: Final = 32
 _DATE: Final = 12
 _NUMBER: Final = 1
-_RESERVED: Final = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-     "let", "loop", "package", "namespace", "return", "var", "void", "while")
-)  # fmt: skip
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ESCAPED: Final = re.compile(r"__|[-./]")
 _NAME: Final = re.compile(r"[A-Za-z_.\-/][A-Za-z0-9_.\-/]*", re.ASCII)
@@ -84,7 +81,7 @@ class Declared:
 
 def escape(name: str) -> str | None:
     """The name of a field in expressions; None for one that they cannot have."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], name) if _NAME.fullmatch(name) else None
 

@@ -1,13 +1,14 @@
 """Validation and expressions of others, without holding up the server's loop.
 
 Nearly all validation takes microseconds. Rules and policies in CEL are other people's programs: what takes longer than
-a few milliseconds is begun again in a thread, of which there are few, so that it holds up those alone who also have
-long ones.
+a few milliseconds is begun again in a thread. Of those there are few, so that it holds up those alone who also have
+long ones, and they pause, since only one thread of Python runs at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -20,6 +21,7 @@ from koordinator.model.cel.errors import TakesLong
 
 T = TypeVar("T")
 _THREADS: Final = 2
+_PAUSE_SECONDS: Final = 0.001
 
 
 class _Threads:
@@ -43,7 +45,13 @@ async def bounded(function: Callable[[], T]) -> T:
         with allowance(INLINE):
             return function()
     except TakesLong:
-        return await _THREAD.run(function)
+        return await _THREAD.run(lambda: _patiently(function))
+
+
+def _patiently(function: Callable[[], T]) -> T:
+    """In a thread, which gives way to the loop as often as the loop would have waited for it."""
+    with allowance(INLINE, lambda: time.sleep(_PAUSE_SECONDS)):
+        return function()
 
 
 async def check(

@@ -7,7 +7,7 @@ one unit there, whatever their length).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -28,27 +28,32 @@ INLINE: Final = 4_000
 
 
 class Allowance:
-    """What is left of the steps that the caller can wait for."""
+    """What is left of the steps that the caller can wait for, and what is done when they are used up."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_pause", "_steps", "left")
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, steps: int, pause: Callable[[], None] | None) -> None:
+        self._steps = self.left = steps
+        self._pause = pause
 
     def take(self, steps: int) -> None:
-        """Raises TakesLong."""
+        """Raises TakesLong where there is no pause."""
         self.left -= steps
-        if self.left < 0:
+        if self.left >= 0:
+            return
+        if self._pause is None:
             raise TakesLong
+        self._pause()
+        self.left = self._steps
 
 
 _ALLOWANCE: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 
 @contextmanager
-def allowance(steps: int | None) -> Iterator[None]:
-    """What is compiled and evaluated in the block raises TakesLong after so many steps; None: it does not."""
-    token = _ALLOWANCE.set(None if steps is None else Allowance(steps))
+def allowance(steps: int, pause: Callable[[], None] | None = None) -> Iterator[None]:
+    """After so many steps, what is compiled and evaluated in the block raises TakesLong, or calls ``pause``."""
+    token = _ALLOWANCE.set(Allowance(steps, pause))
     try:
         yield
     finally:
@@ -65,13 +70,14 @@ def take(steps: int) -> None:
 class Meter:
     """One evaluation: its variables, and what it has cost."""
 
-    __slots__ = ("_allowance", "cost", "limit", "next_check", "variables", "work")
+    __slots__ = ("_allowance", "_taken", "cost", "limit", "next_check", "variables", "work")
 
     def __init__(self, variables: dict[str, Any], limit: int = PER_CALL) -> None:
         self.variables = variables
         self.cost = 0
         self.limit = limit
         self.work = 0
+        self._taken = 0
         self._allowance = _ALLOWANCE.get()
         self.next_check = self._next()
 
@@ -91,14 +97,20 @@ class Meter:
             self._check()
 
     def _next(self) -> int:
-        return _WORK if self._allowance is None else min(_WORK, max(self._allowance.left, 0))
+        """The amount of work at which to look again."""
+        return _WORK if self._allowance is None else min(_WORK, self.work + max(self._allowance.left, 0))
 
     def _check(self) -> None:
         if self.work > _WORK:
             raise CostExceeded
-        raise TakesLong
+        self._take(0)
+        self.next_check = self._next()
 
     def close(self) -> None:
-        """Take what was done from the caller's allowance."""
+        """Take what was done from the caller's allowance. Raises TakesLong."""
+        self._take(_STARTED)
+
+    def _take(self, more: int) -> None:
         if self._allowance is not None:
-            self._allowance.left -= self.work + _STARTED
+            steps, self._taken = self.work - self._taken + more, self.work
+            self._allowance.take(steps)

@@ -10,6 +10,7 @@ from koordinator.model.cel.checker import Checked
 from koordinator.model.cel.cost import LIST, MAP, Cost, cost_of, result_cost
 from koordinator.model.cel.errors import CostExceeded, EvaluationError
 from koordinator.model.cel.functions import Overload, accepts
+from koordinator.model.cel.operators import SPECIAL, Evaluate, field_of, has_field, optional_value, selected, truth
 from koordinator.model.cel.syntax import (
     Call,
     Comprehension,
@@ -20,15 +21,12 @@ from koordinator.model.cel.syntax import (
     Node,
     Select,
 )
-from koordinator.model.cel.values import NONE, Failure, LazyFields, MapList, Optional, SetList, TypeValue, type_name
+from koordinator.model.cel.values import Failure, TypeValue
 
-Evaluate = Callable[[Meter], Any]
-"""Raises EvaluationError and TakesLong."""
 _STATIC: Final = frozenset(
     ("bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration", "list", "map", "opaque")
 )
 """Kinds whose values are sure to have the type that the checker says."""
-_LISTS: Final = (list, SetList, MapList)
 
 
 def evaluator_of(checked: Checked) -> Evaluate:
@@ -56,25 +54,25 @@ class _Evaluators:
     def select(self, node: Select) -> Evaluate:
         operand, name = self.of(node.operand), node.name
         if node.test and self._checked.types[node.operand.id].kind == "struct":
-            return lambda meter: _has(operand(meter), name, null=False)
+            return lambda meter: has_field(operand(meter), name, null=False)
         if node.test:
-            return lambda meter: _has(operand(meter), name)
+            return lambda meter: has_field(operand(meter), name)
         if self._checked.types[node.operand.id].kind == "struct":
-            return _field(operand, name)
+            return field_of(operand, name)
 
         def select(meter: Meter) -> Any:
             of = operand(meter)
             meter.charge(1)
             if type(of) is dict and name in of:
                 return of[name]
-            return _selected(of, name)
+            return selected(of, name)
 
         return select
 
     def call(self, node: Call) -> Evaluate:
         nodes = ([node.target] if node.target is not None else []) + node.args
         args = [self.of(arg) for arg in nodes]
-        special = _SPECIAL.get(node.function)
+        special = SPECIAL.get(node.function)
         if special is not None:
             return special(args)
         overloads = self._checked.overloads[node.id]
@@ -92,7 +90,7 @@ class _Evaluators:
                 value = item(meter)
                 if index not in optional:
                     values.append(value)
-                elif _optional(value).present:
+                elif optional_value(value).present:
                     values.append(value.value)
             meter.charge(LIST)
             return values
@@ -107,7 +105,7 @@ class _Evaluators:
             for make_key, make_value, optional in entries:
                 key, value = make_key(meter), make_value(meter)
                 if optional:
-                    if not _optional(value).present:
+                    if not optional_value(value).present:
                         continue
                     value = value.value
                 if key in values:
@@ -153,7 +151,7 @@ class _Evaluators:
         step = node.step
         if isinstance(step, Call) and step.function == "_?_:_" and _grows(step.args[1], node.accumulator):
             test, grow, same = self.of(step.args[0]), self._grown(step.args[1]), self.of(step.args[2])
-            return lambda meter: grow(meter) if _truth(test(meter)) else same(meter)
+            return lambda meter: grow(meter) if truth(test(meter)) else same(meter)
         return self._grown(step) if _grows(step, node.accumulator) else self.of(step)
 
     def _grown(self, step: Node) -> Evaluate:
@@ -169,22 +167,6 @@ class _Evaluators:
             return items
 
         return grow
-
-
-def _field(operand: Evaluate, name: str) -> Evaluate:
-    """Of an object with a schema: null is as good as absent."""
-
-    def field(meter: Meter) -> Any:
-        of = operand(meter)
-        meter.charge(1)
-        if type(of) is not dict:
-            return _selected(of, name)
-        value = of.get(name)
-        if value is None:
-            raise EvaluationError(f"no such key: {name}")
-        return value
-
-    return field
 
 
 def _grows(step: Node, accumulator: str) -> bool:
@@ -293,134 +275,6 @@ def _dispatched(function: str, overloads: tuple[Overload, ...], args: list[Evalu
     return dispatched
 
 
-def _truth(value: Any) -> bool:
-    if value is True or value is False:
-        return bool(value)
-    raise EvaluationError("no such overload")
-
-
-def _and(args: list[Evaluate]) -> Evaluate:
-    return _junction(args, absorbing=False)
-
-
-def _or(args: list[Evaluate]) -> Evaluate:
-    return _junction(args, absorbing=True)
-
-
-def _junction(args: list[Evaluate], *, absorbing: bool) -> Evaluate:
-    """An error on either side counts only when the other side does not decide; of two the first is reported."""
-
-    def junction(meter: Meter) -> Any:
-        failure: EvaluationError | None = None
-        for side in args:
-            try:
-                if _truth(side(meter)) is absorbing:
-                    return absorbing
-            except CostExceeded:
-                raise
-            except EvaluationError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-        return not absorbing
-
-    return junction
-
-
-def _conditional(args: list[Evaluate]) -> Evaluate:
-    condition, then, otherwise = args
-    return lambda meter: then(meter) if _truth(condition(meter)) else otherwise(meter)
-
-
-def _not_strictly_false(args: list[Evaluate]) -> Evaluate:
-    def evaluate(meter: Meter) -> Any:
-        meter.charge(1)
-        try:
-            return args[0](meter) is not False
-        except CostExceeded:
-            raise
-        except EvaluationError:
-            return True
-
-    return evaluate
-
-
-def _optional(value: Any) -> Optional:
-    if type(value) is Optional:
-        return value
-    raise EvaluationError("no such overload")
-
-
-def _has(of: Any, name: str, *, null: bool = True) -> bool:
-    """``null``: whether a null counts."""
-    if type(of) is dict:
-        return name in of and (null or of[name] is not None)
-    if type(of) is Optional:
-        return of.present and _has(of.value, name, null=null)
-    if type(of) is LazyFields:
-        return name in of.cel_fields
-    raise EvaluationError("no such overload")
-
-
-def _selected(of: Any, name: str) -> Any:
-    if type(of) is Optional:
-        return _looked_up(of.value, name) if of.present else NONE
-    if type(of) is dict:
-        raise EvaluationError(f"no such key: {name}")
-    if type(of) is LazyFields:
-        return of.field(name)
-    raise EvaluationError(f"unsupported index type '{type_name(of)}'" if isinstance(of, _LISTS) else "no such overload")
-
-
-def _or_else(args: list[Evaluate]) -> Evaluate:
-    def evaluate(meter: Meter) -> Any:
-        of = _optional(args[0](meter))
-        return of if of.present else args[1](meter)
-
-    return evaluate
-
-
-def _or_value(args: list[Evaluate]) -> Evaluate:
-    def evaluate(meter: Meter) -> Any:
-        of = _optional(args[0](meter))
-        return of.value if of.present else args[1](meter)
-
-    return evaluate
-
-
-def _optional_select(args: list[Evaluate]) -> Evaluate:
-    operand, name = args
-
-    def evaluate(meter: Meter) -> Any:
-        of = operand(meter)
-        meter.charge(1)
-        if type(of) is Optional:
-            if not of.present:
-                return NONE
-            of = of.value
-        return _looked_up(of, name(meter))
-
-    return evaluate
-
-
-def _looked_up(of: Any, key: Any) -> Optional:
-    if type(of) is dict:
-        return Optional(True, of[key]) if key in of else NONE
-    if isinstance(of, list) and isinstance(key, int):
-        return Optional(True, of[key]) if 0 <= key < len(of) else NONE
-    raise EvaluationError("no such overload")
-
-
-_SPECIAL: Final[Mapping[str, Callable[[list[Evaluate]], Evaluate]]] = {
-    "_&&_": _and,
-    "_||_": _or,
-    "_?_:_": _conditional,
-    "@not_strictly_false": _not_strictly_false,
-    "or": _or_else,
-    "orValue": _or_value,
-    "_?._": _optional_select,
-    "_[?_]": _optional_select,
-}
 _MAKERS: Final[Mapping[type[Node], Callable[[_Evaluators, Any], Evaluate]]] = {
     Literal: _Evaluators.literal,
     Ident: _Evaluators.ident,

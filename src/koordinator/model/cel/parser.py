@@ -8,6 +8,7 @@ from koordinator.model.cel.errors import CompileError, Issue
 from koordinator.model.cel.lexer import LexicalError, Token, bytes_value, number_value, text_value, tokens
 from koordinator.model.cel.macros import Builder, MacroError, expand
 from koordinator.model.cel.syntax import (
+    RESERVED,
     Call,
     Entry,
     FieldValue,
@@ -32,10 +33,6 @@ _PRECEDENCE: Final = {
     "||": 1, "&&": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3, "in": 3,
     "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
 }  # fmt: skip
-_RESERVED: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
-     "namespace", "return", "var", "void", "while")
-)  # fmt: skip
 _AFTER_BRACKET: Final = frozenset((*_PRECEDENCE, ".", "[", "?", ":", "}", "]"))
 _STARTS: Final = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
@@ -279,7 +276,7 @@ class _Parser:
         return Literal(self._builder.id(), position, UInt(value) if token.kind == "uint" else value)
 
     def _named(self, token: Token, *, dotted: bool = False) -> Node:
-        if token.text in _RESERVED:
+        if token.text in RESERVED:
             self._issues.append(Issue(token.position, f"reserved identifier: {token.text}"))
         name = f".{token.text}" if dotted else token.text
         if (bracket := self._accept("(")) is not None:

@@ -10,9 +10,10 @@ from typing import Any, Final
 from koordinator.model.cel.budget import PER_CALL, Meter, take
 from koordinator.model.cel.checker import Checked, check
 from koordinator.model.cel.errors import CompileError, EvaluationError, Issue
-from koordinator.model.cel.evaluator import Evaluate, evaluator_of
+from koordinator.model.cel.evaluator import evaluator_of
 from koordinator.model.cel.functions import Functions, functions
 from koordinator.model.cel.literals import literal_issues
+from koordinator.model.cel.operators import Evaluate
 from koordinator.model.cel.parser import parse
 from koordinator.model.cel.types import Type
 
@@ -86,14 +87,16 @@ class Program:
     def evaluate(self, variables: Mapping[str, Any], limit: int = PER_CALL) -> Result:
         """Never takes longer than the limit allows. Raises TakesLong when the caller's allowance is used up."""
         meter = Meter(dict(variables), limit)
+        value: Any = None
+        failure: EvaluationError | None = None
         try:
-            return Result(self._evaluate(meter), None, meter.cost)
+            value = self._evaluate(meter)
         except EvaluationError as error:
-            return Result(None, error, meter.cost)
+            failure = error
         except RecursionError:
-            return Result(None, EvaluationError("expression recursion limit exceeded"), meter.cost)
-        finally:
-            meter.close()
+            failure = EvaluationError("expression recursion limit exceeded")
+        meter.close()
+        return Result(value, failure, meter.cost)
 
 
 _LETTER: Final = 8

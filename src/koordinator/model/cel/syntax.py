@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +89,13 @@ class Comprehension(Node):
     result: Node
 
 
-ACCUMULATOR = "@result"
+ACCUMULATOR: Final = "@result"
+"""The name under which folds keep what they have so far; no text can have it."""
+RESERVED: Final = frozenset(
+    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
+     "let", "loop", "package", "namespace", "return", "var", "void", "while")
+)  # fmt: skip
+"""What no variable can be called."""
 
 
 def qualified_name(node: Node) -> str | None:
@@ -99,12 +105,3 @@ def qualified_name(node: Node) -> str | None:
         names.append(node.name)
         node = node.operand
     return ".".join([node.name, *reversed(names)]) if isinstance(node, Ident) else None
-
-
-@dataclass(slots=True, eq=False)
-class Tree:
-    """A parsed expression."""
-
-    source: str
-    root: Node
-    constants: dict[int, Any] = field(default_factory=dict)
