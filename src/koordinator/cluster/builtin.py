@@ -22,6 +22,7 @@ from koordinator.cluster.strategy import (
     workload_tables,
 )
 from koordinator.cluster.strategy.access_rules import binding, role
+from koordinator.cluster.strategy.admission_policy import AdmissionPolicyBindingStrategy, AdmissionPolicyStrategy
 from koordinator.cluster.strategy.certificate_request import CertificateRequestStrategy
 from koordinator.cluster.strategy.cluster_kinds import (
     DisruptionBudgetStrategy,
@@ -366,12 +367,12 @@ def _extensions() -> list[Resource]:
     return [
         _resource(
             admission, "validatingadmissionpolicies", policy, namespaced=False,
-            strategy=_cluster_wide(admission, policy, extension_kinds.ADMISSION_POLICY, status=True),
+            strategy=AdmissionPolicyStrategy(),
             categories=_EXTENSIONS, subresources=("status",),
         ),
         _resource(
             admission, "validatingadmissionpolicybindings", binding, namespaced=False,
-            strategy=_cluster_wide(admission, binding, extension_kinds.ADMISSION_POLICY_BINDING),
+            strategy=AdmissionPolicyBindingStrategy(),
             categories=_EXTENSIONS,
         ),
         _resource(

@@ -33,6 +33,12 @@ class Cause:
     """The path of the field, such as ``spec.containers[0].name``."""
     message: str
     """What kubectl prints after the path, in the real server's wording: ``Required value``."""
+    tolerated: bool = False
+    """It was wrong before and is unchanged: the client is warned, and the object is stored."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.field}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)

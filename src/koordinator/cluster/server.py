@@ -169,7 +169,7 @@ class EmbeddedApi:
             registry = Registry((*BUILTIN_RESOURCES, BINDING, *REVIEW_RESOURCES, *METRICS_RESOURCES))
             authorizer, checks = self._authorization(storage, registry)
             admission = admission_chain(*checks, *self._with_controllers())
-            webhooks = self._webhooks(storage, registry, admission)
+            webhooks = self._webhooks(storage, registry, admission, authorizer)
             stack.push_async_callback(webhooks.close)
             tokens = _account_tokens(folder / "pki" / "service-accounts.key")
             environment = self._environment(storage, registry, webhooks, admission, tokens)
@@ -224,8 +224,12 @@ class EmbeddedApi:
         self._port = listener.getsockname()[1]
         return listener
 
-    def _webhooks(self, storage: Storage, registry: Registry, admission: Admission) -> AdmissionWebhooks:
-        return AdmissionWebhooks(storage, registry, admission, self._options.clock, self._options.random)
+    def _webhooks(
+        self, storage: Storage, registry: Registry, admission: Admission, authorizer: Authorizer
+    ) -> AdmissionWebhooks:
+        return AdmissionWebhooks(
+            storage, registry, admission, self._options.clock, self._options.random, authorizer.decide
+        )
 
     def _authorization(self, storage: Storage, registry: Registry) -> tuple[Authorizer, Sequence[Plugin]]:
         """Who may do what, and what checks that nobody grants more than they hold."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.cluster.admission_webhooks.api_server import HttpResponse
@@ -99,15 +97,3 @@ def test_connections_are_kept(cluster: WebhookCluster) -> None:
     before = cluster.server.connections
     codes = [_create(cluster, "?dryRun=All").code for _ in range(5)]
     assert (codes, cluster.server.connections - before) == ([201] * 5, 0)
-
-
-@pytest.mark.parametrize("kind", ["Mutating", "Validating"])
-def test_match_conditions_are_refused(cluster: WebhookCluster, kind: str) -> None:
-    webhook: dict[str, Any] = cluster.webhook(_NAME, "/hook", matchConditions=[{"name": "a", "expression": "true"}])
-    path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations"
-    response = cluster.request("POST", path, {"metadata": {"name": "conditions"}, "webhooks": [webhook]})
-    detail = (
-        "webhooks[0].matchConditions: Forbidden: "
-        "match conditions are CEL expressions, which the embedded API does not evaluate"
-    )
-    assert (response.code, response.message.partition(" is invalid: ")[2]) == (422, detail)

@@ -13,6 +13,7 @@ from tests.cluster.embedded import Verbs
 
 ADMISSION = "admissionregistration.k8s.io"
 RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+PARAMETER = {"name": "n", "namespace": "s", "parameterNotFoundAction": "Deny"}
 
 
 def _create(plural: str, group: str, obj: Document, name: str = "r") -> Document:
@@ -50,11 +51,16 @@ def test_a_policy_matches_by_equivalent_kinds_unless_it_says_otherwise() -> None
             {"spec": {"controller": "a/b", "parameters": {"apiGroup": "g", "kind": "K", "name": "n"}}},
             ["a/b", "K.g/n"],
         ),
-        ("validatingadmissionpolicies", ADMISSION, {"spec": {"validations": [{"expression": "true"}]}}, [1, "<unset>"]),
+        (
+            "validatingadmissionpolicies",
+            ADMISSION,
+            {"spec": {"matchConstraints": {"resourceRules": [RULE]}, "validations": [{"expression": "true"}]}},
+            [1, "<unset>"],
+        ),
         (
             "validatingadmissionpolicybindings",
             ADMISSION,
-            {"spec": {"policyName": "p", "paramRef": {"name": "n", "namespace": "s"}}},
+            {"spec": {"policyName": "p", "paramRef": PARAMETER, "validationActions": ["Deny"]}},
             ["p", "s/n"],
         ),
         ("volumeattributesclasses", "storage.k8s.io", {"driverName": "d"}, ["d"]),

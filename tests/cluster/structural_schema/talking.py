@@ -20,6 +20,8 @@ _WHOLE = re.compile(
     r'Invalid value: ("\{.*\}": |\{.*\}: (?=only \[)|\[.*\]: (?=must (contain unique|have exactly)))', re.DOTALL
 )
 """Patched objects, and whole schemas, which the real server prints with the names of Go fields."""
+_SELF_TYPE = re.compile(r"selfType\d*")
+"""The name of the type of ``self``, which has a number of the moment there."""
 
 
 def define(plural: str, schema: Document, **version: Any) -> Document:
@@ -127,17 +129,21 @@ def heard(response: HttpResponse) -> Document:
             [
                 cause.get("reason") or "",
                 cause.get("field") or "",
-                _WHOLE.sub("Invalid value: …: ", cause.get("message") or ""),
+                _text(cause.get("message") or ""),
             ]
             for cause in causes
         )
         # The order of several causes is that of a Go map.
-        reported["message"] = _WHOLE.sub("Invalid value: …: ", response.message) if len(causes) < 2 else ""
+        reported["message"] = _text(response.message) if len(causes) < 2 else ""
     elif "items" in response.body:
         reported["items"] = [_kept(item) for item in response.body["items"]]
     else:
         reported["object"] = _kept(response.body)
     return reported
+
+
+def _text(message: str) -> str:
+    return _SELF_TYPE.sub("selfType", _WHOLE.sub("Invalid value: …: ", message))
 
 
 def _kept(document: Document) -> Document:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from koordinator.api.string_formats import FORMATS
 from koordinator.cluster.structural_schema.failure import go_json, shown
-from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.structural_schema.keywords import PatternError, matcher
 
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from koordinator.api.quantity import Quantity, QuantityError
+from koordinator.api.string_formats import FORMATS
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.strategy.secret import key_pair_error
-from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.selection import parse_label_selector
 

@@ -14,11 +14,7 @@ from koordinator.api.document import Document, copied
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
 from koordinator.cluster.structural_schema.custom_schema import StoredForm
-from koordinator.cluster.structural_schema.definition_check import (
-    NOT_EVALUATED,
-    definition_causes,
-    definition_warnings,
-)
+from koordinator.cluster.structural_schema.definition_check import definition_causes, definition_warnings
 from koordinator.cluster.verbs.update import patch
 from tests.cluster.embedded import ApiClient, Verbs, embedded_api
 
@@ -130,17 +126,6 @@ def test_objects_that_were_there_at_the_start_are_refreshed() -> None:
     found = asyncio.run(scenario())
     assert found is not None
     assert found["spec"] == {"a": "x", "b": "stored"}
-
-
-def test_rules_are_stored_and_said_not_to_be_evaluated() -> None:
-    definition = _definition(_version("v1", storage=True, a={**TEXT, "x-kubernetes-validations": [{"rule": "false"}]}))
-
-    async def scenario(client: ApiClient) -> Any:
-        response = await client.request("POST", DEFINITIONS, definition)
-        created = await client.request("POST", THINGS.format("v1"), _thing("v1", a="x"))
-        return response.headers["Warning"], created.status
-
-    assert _run(scenario) == (f'299 - "{NOT_EVALUATED}"', 201)
 
 
 def test_a_definition_of_an_earlier_release_can_be_changed_elsewhere() -> None:

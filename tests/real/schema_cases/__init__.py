@@ -12,9 +12,21 @@ from tests.real.schema_cases.definitions import SPECS, STATUS_DEFINITIONS
 from tests.real.schema_cases.fields import DEFAULTS, EMBEDDED_OBJECTS, PRUNING
 from tests.real.schema_cases.formats import FORMATS
 from tests.real.schema_cases.patterns import PATTERN_DEFINITIONS, PATTERN_TALKS
+from tests.real.schema_cases.rules import RULE_DEFINITIONS, RULE_TALKS
 from tests.real.schema_cases.updates import LISTS, RATCHETING, STATUS
 from tests.real.schema_cases.values import VALUES
 
 __all__ = ["DEFINITIONS", "GROUP", "SPECS", "STATUS_DEFINITIONS", "TALKS", "WITH_STATUS", "Request", "Talk"]
-DEFINITIONS = {**STRUCTURAL_DEFINITIONS, **PATTERN_DEFINITIONS}
-TALKS = [*VALUES, *PATTERN_TALKS, *FORMATS, *PRUNING, *DEFAULTS, *EMBEDDED_OBJECTS, *LISTS, *RATCHETING, *STATUS]
+DEFINITIONS = {**STRUCTURAL_DEFINITIONS, **PATTERN_DEFINITIONS, **RULE_DEFINITIONS}
+TALKS = [
+    *VALUES,
+    *PATTERN_TALKS,
+    *FORMATS,
+    *PRUNING,
+    *DEFAULTS,
+    *EMBEDDED_OBJECTS,
+    *LISTS,
+    *RATCHETING,
+    *STATUS,
+    *RULE_TALKS,
+]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Registry, Resource
@@ -14,6 +15,9 @@ from koordinator.cluster.storage.interface import Storage, Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
 from koordinator.cluster.verbs.selection import LabelMatcher, compile_selector
 from koordinator.cluster.verbs.target import decode, is_namespace
+
+if TYPE_CHECKING:
+    from koordinator.cluster.admission_expressions.match_conditions import MatchConditions
 
 # Does a webhook want to hear of an operation on a resource?
 
@@ -28,6 +32,8 @@ class Rule:
     resources: Sequence[tuple[str, str]]
     """(resource, subresource), the latter empty for the resource itself."""
     scope: str
+    names: frozenset[str] = frozenset()
+    """Of objects, in rules of policies; empty for all."""
 
     @classmethod
     def parse(cls, rule: Document) -> Rule:
@@ -38,6 +44,7 @@ class Rule:
             versions=frozenset(rule.get("apiVersions") or ()),
             resources=tuple((resource, subresource) for resource, _, subresource in parts),
             scope=rule.get("scope") or "*",
+            names=frozenset(rule.get("resourceNames") or ()),
         )
 
     def matches(self, operation: str, resource: Resource, subresource: str, namespaced: bool) -> bool:
@@ -116,6 +123,8 @@ class Webhook:
     reinvocable: bool
     timeout_seconds: int
     review_versions: Sequence[str]
+    conditions: MatchConditions | None
+    """None: there are none."""
 
     @classmethod
     def parse(cls, webhook: Document, uid: str) -> Webhook:
@@ -132,7 +141,17 @@ class Webhook:
             reinvocable=webhook.get("reinvocationPolicy") == "IfNeeded",
             timeout_seconds=webhook.get("timeoutSeconds") or 10,
             review_versions=tuple(webhook.get("admissionReviewVersions") or ()),
+            conditions=_conditions(webhook.get("matchConditions") or ()),
         )
+
+
+def _conditions(documents: Sequence[Document]) -> MatchConditions | None:
+    if not documents:
+        return None
+    # What compiles expressions is loaded where there are some.
+    from koordinator.cluster.admission_expressions.match_conditions import MatchConditions
+
+    return MatchConditions(documents)
 
 
 class Configurations:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission_webhooks.configuration import Configurations, Webhook
+from koordinator.cluster.admission_webhooks.configuration import Configurations, Rule, Webhook
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
 from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.selection import LabelMatcher
 from koordinator.cluster.verbs.target import decode, encode, is_namespace
 
 
@@ -56,38 +58,56 @@ class Candidates:
         )
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = () if _is_exempt(requested) else self._search(webhooks, attributes, namespaced)
+            found = self._known[key] = () if is_exempt(requested) else self._search(webhooks, attributes)
         return found
 
-    def _search(self, webhooks: Sequence[Webhook], attributes: Attributes, namespaced: bool) -> Sequence[Invocation]:
-        requested, subresource = attributes.target.resource, attributes.target.subresource
-        prefix = requested.storage_prefix()
-        others = [r for r in self._registry if r is not requested and r.storage_prefix() == prefix]
-
-        def first_named(webhook: Webhook, resources: Sequence[Resource]) -> Invocation | None:
-            """By the earliest of its rules."""
-            for rule in webhook.rules:
-                for resource in resources:
-                    if rule.matches(attributes.operation, resource, subresource, namespaced):
-                        return Invocation(webhook, resource)
-            return None
-
-        found = (
-            first_named(webhook, (requested,)) or (first_named(webhook, others) if webhook.equivalent else None)
-            for webhook in webhooks
-        )
-        return tuple(invocation for invocation in found if invocation is not None)
+    def _search(self, webhooks: Sequence[Webhook], attributes: Attributes) -> Sequence[Invocation]:
+        found = ((webhook, named(webhook, attributes, self._registry)) for webhook in webhooks)
+        return tuple(Invocation(webhook, resource) for webhook, resource in found if resource is not None)
 
 
-def selects(webhook: Webhook, attributes: Attributes) -> bool:
-    """Whether the objects and their namespace match the webhook's selectors.
+class Matched(Protocol):
+    """What rules and selectors bring together with requests: a webhook, a policy, a binding."""
+
+    @property
+    def rules(self) -> Sequence[Rule]: ...
+
+    @property
+    def equivalent(self) -> bool: ...
+
+    @property
+    def namespaces(self) -> LabelMatcher | None: ...
+
+    @property
+    def objects(self) -> LabelMatcher | None: ...
+
+
+def named(of: Matched, attributes: Attributes, registry: Registry, name: str = "") -> Resource | None:
+    """The version of the requested resource that the earliest of the rules names; None where none does.
+
+    ``name`` is that of the object, where rules may speak of it.
+    """
+    requested, subresource = attributes.target.resource, attributes.target.subresource
+    prefix, namespaced = requested.storage_prefix(), bool(attributes.namespace)
+    others = [r for r in registry if r is not requested and r.storage_prefix() == prefix] if of.equivalent else []
+    for resources in ((requested,), others):
+        for rule in of.rules:
+            for resource in resources:
+                fits = rule.matches(attributes.operation, resource, subresource, namespaced)
+                if fits and (not rule.names or name in rule.names):
+                    return resource
+    return None
+
+
+def selects(webhook: Matched, attributes: Attributes) -> bool:
+    """Whether the objects and their namespace match the selectors.
 
     Raises ApiError 404 when the namespace whose labels decide is not there.
     """
     return _selects_objects(webhook, attributes) and _selects_namespace(webhook, attributes)
 
 
-def _selects_namespace(webhook: Webhook, attributes: Attributes) -> bool:
+def _selects_namespace(webhook: Matched, attributes: Attributes) -> bool:
     target = attributes.target
     if webhook.namespaces is None or not (attributes.namespace or is_namespace(target.resource)):
         return True
@@ -101,9 +121,9 @@ def _selects_namespace(webhook: Webhook, attributes: Attributes) -> bool:
     return webhook.namespaces(_labels(namespace))
 
 
-def _is_exempt(resource: Resource) -> bool:
-    """Configurations of webhooks never pass webhooks: a bad one could not be taken away."""
-    return resource.group == ADMISSION_GROUP and resource.kind.endswith("WebhookConfiguration")
+def is_exempt(resource: Resource) -> bool:
+    """Configurations of webhooks, and policies, never pass either: a bad one could not be taken away."""
+    return resource.group == ADMISSION_GROUP
 
 
 async def convert(obj: Document | None, source: Resource, destination: Resource) -> Document | None:
@@ -121,7 +141,7 @@ async def convert(obj: Document | None, source: Resource, destination: Resource)
     return converted
 
 
-def _selects_objects(webhook: Webhook, attributes: Attributes) -> bool:
+def _selects_objects(webhook: Matched, attributes: Attributes) -> bool:
     """The new or the old object; a webhook that selects none of both is not concerned."""
     if webhook.objects is None:
         return True

@@ -7,12 +7,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from koordinator.api.document import Document, copied, same
 from koordinator.base.clock import Clock
+from koordinator.cluster.access.identity import User
+from koordinator.cluster.access.policy import Decision
+from koordinator.cluster.access.rules import AccessRequest
+from koordinator.cluster.admission_policies.policies import AdmissionPolicies, Followed
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
 from koordinator.cluster.admission_webhooks.configuration import (
@@ -32,12 +36,17 @@ from koordinator.cluster.admission_webhooks.review import (
     quoted,
     timed_out,
 )
-from koordinator.cluster.errors import ApiError
+from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.json_patch import OperationError, apply_operations
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.environment import Admission, Attributes
 from koordinator.cluster.verbs.target import new_uid
+from koordinator.cluster.verbs.validation import bounded
+
+if TYPE_CHECKING:
+    # What compiles and evaluates expressions is loaded where there are some.
+    from koordinator.cluster.admission_expressions.authorization import Decide
 
 # One call of one webhook: dry run, review, time limit, result.
 
@@ -47,10 +56,31 @@ _MAX_WARNINGS: Final = 4096
 
 
 class Caller:
-    def __init__(self, client: WebhookClient, clock: Clock, new_uid: Callable[[], str]) -> None:
+    def __init__(self, client: WebhookClient, clock: Clock, new_uid: Callable[[], str], decide: Decide) -> None:
         self._client = client
         self._clock = clock
         self._new_uid = new_uid
+        self._decide = decide
+
+    async def concerns(self, invocation: Invocation, attributes: Attributes) -> bool:
+        """Whether the selectors and the conditions of the webhook let the request come to it. Raises ApiError."""
+        conditions, target = invocation.webhook.conditions, attributes.target
+        if not selects(invocation.webhook, attributes):
+            return False
+        if conditions is None:
+            return True
+        from koordinator.cluster.admission_expressions.bindings import Subject
+        from koordinator.cluster.admission_expressions.match_conditions import ConditionError
+
+        objects = [await convert(obj, target.resource, invocation.resource) for obj in (attributes.obj, attributes.old)]
+        request = review.question(attributes, invocation.resource, (objects[0], objects[1]))
+        subject = Subject(request, attributes.request.user, self._decide)
+        try:
+            return await bounded(lambda: conditions.hold(subject.variables()))
+        except ConditionError as error:
+            if invocation.webhook.fails_closed:
+                raise forbidden(target.resource, target.name, str(error)) from error
+            return False
 
     async def call(
         self, invocation: Invocation, attributes: Attributes, obj: Document | None, *, mutating: bool
@@ -180,7 +210,7 @@ class MutatingWebhooks:
 
     async def _invoke(self, invocation: Invocation, attributes: Attributes, state: _Reinvocations) -> None:
         webhook = invocation.webhook
-        if not selects(webhook, attributes):
+        if not await self._caller.concerns(invocation, attributes):
             return
         changed = False
         try:
@@ -258,7 +288,7 @@ class ValidatingWebhooks:
 
     async def run(self, candidates: Sequence[Invocation], attributes: Attributes) -> None:
         """Raises ApiError: of several refusals that of the webhook that stands first."""
-        invocations = [candidate for candidate in candidates if selects(candidate.webhook, attributes)]
+        invocations = [candidate for candidate in candidates if await self._caller.concerns(candidate, attributes)]
         if not invocations:
             return
         async with asyncio.TaskGroup() as group:
@@ -285,27 +315,42 @@ class ValidatingWebhooks:
         return None
 
 
+def _permits(user: User, request: AccessRequest) -> Decision:
+    """Where everything is permitted."""
+    return Decision(True)
+
+
 class AdmissionWebhooks:
     """``configurations`` returns what the server has to watch; ``close`` ends the connections."""
 
-    def __init__(self, storage: Storage, registry: Registry, built_in: Admission, clock: Clock, random: Random) -> None:
-        """``built_in`` is the chain before the webhooks, which looks again at what they have changed."""
+    def __init__(
+        self,
+        storage: Storage,
+        registry: Registry,
+        built_in: Admission,
+        clock: Clock,
+        random: Random,
+        decide: Decide = _permits,
+    ) -> None:
+        """``built_in`` is the chain before the webhooks, which looks again at what they have changed. ``decide`` says
+        what expressions ask of users' rights."""
         self._client = WebhookClient(ServiceResolver(storage, registry))
-        caller = Caller(self._client, clock, lambda: new_uid(random))
+        caller = Caller(self._client, clock, lambda: new_uid(random), decide)
         self._configurations = {plural: Configurations(storage, registry, plural) for plural in (MUTATING, VALIDATING)}
         self._to_mutate = Candidates(self._configurations[MUTATING], registry)
         self._to_validate = Candidates(self._configurations[VALIDATING], registry)
+        self._policies = AdmissionPolicies(storage, registry, decide)
         self._mutating = MutatingWebhooks(caller, built_in)
         self._validating = ValidatingWebhooks(caller)
 
     def load(self) -> None:
         """Take in what is stored, before the first request."""
-        for configurations in self._configurations.values():
+        for configurations in self.configurations().values():
             configurations.load()
 
-    def configurations(self) -> Mapping[str, Configurations]:
+    def configurations(self) -> Mapping[str, Configurations | Followed[Any]]:
         """By the plural of their kind; the server watches each until the store closes."""
-        return self._configurations
+        return {**self._configurations, **self._policies.followed()}
 
     async def close(self) -> None:
         await self._client.close()
@@ -321,5 +366,7 @@ class AdmissionWebhooks:
         await self._mutating.run(self._to_mutate.of(attributes), attributes)
 
     async def validate(self, attributes: Attributes) -> None:
+        """Policies first, as in the real server."""
+        await self._policies.validate(attributes)
         if candidates := self._to_validate.of(attributes):
             await self._validating.run(candidates, attributes)

@@ -63,9 +63,6 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
     ("autoscaling", "horizontalpodautoscalers"): (
         "no controller in this cluster acts on a HorizontalPodAutoscaler; change replicas with kubectl scale"
     ),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): (
-        "nothing in this cluster evaluates a ValidatingAdmissionPolicy: its expressions refuse nothing"
-    ),
     ("certificates.k8s.io", "certificatesigningrequests"): (
         f"no controller in this cluster signs a CertificateSigningRequest, {_RUN_CONTROLLERS}"
     ),

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from koordinator.api.document import Document
 from koordinator.api.names import dns_1035_label, dns_subdomain
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
+from koordinator.cluster.strategy.causes import duplicate, invalid, not_supported, required
 from koordinator.cluster.strategy.containers import defaults_of
+from koordinator.cluster.strategy.expression_rules import check_match_conditions
 from koordinator.cluster.strategy.metadata import validate_label_selector
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import AGE, NAME, computed, table
@@ -88,10 +89,10 @@ _SCOPES: Final = ("*", "Cluster", "Namespaced")
 
 def validate_rules(rules: list[Document], field: str) -> list[Cause]:
     """What is wrong with the ``rules`` of one webhook."""
-    return [cause for index, rule in enumerate(rules) for cause in _validate_rule(rule, f"{field}[{index}]")]
+    return [cause for index, rule in enumerate(rules) for cause in validate_rule(rule, f"{field}[{index}]")]
 
 
-def _validate_rule(rule: Document, field: str) -> list[Cause]:
+def validate_rule(rule: Document, field: str) -> list[Cause]:
     operations = rule.get("operations") or []
     causes = _wildcard_alone(operations, f"{field}.operations", "operations")
     causes += [
@@ -221,9 +222,7 @@ def _check_webhook(webhook: Document, field: str) -> list[Cause]:
         causes += validate_label_selector(webhook.get(name) or {}, f"{field}.{name}")
     causes += _check_choice(webhook, field, "reinvocationPolicy", ("IfNeeded", "Never"))
     causes += validate_client(webhook["clientConfig"], f"{field}.clientConfig")
-    if webhook.get("matchConditions"):
-        detail = "match conditions are CEL expressions, which the embedded API does not evaluate"
-        causes.append(forbidden(f"{field}.matchConditions", detail))
+    causes += check_match_conditions(webhook.get("matchConditions") or [], f"{field}.matchConditions")
     return causes + _check_versions(webhook.get("admissionReviewVersions") or [], f"{field}.admissionReviewVersions")
 
 

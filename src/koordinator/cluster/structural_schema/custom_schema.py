@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,6 +23,10 @@ from koordinator.cluster.structural_schema.failure import NO_FIELD, go_json, sho
 from koordinator.cluster.structural_schema.node import Node, read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop, filler, unknown_paths
 from koordinator.cluster.structural_schema.validity import accepts, validators_of
+
+if TYPE_CHECKING:
+    # What compiles expressions is loaded where a schema has some.
+    from koordinator.cluster.structural_schema.rules import RuleTree
 
 # Lists of type ``set`` and ``map``: no item, and no combination of keys, twice.
 
@@ -105,6 +109,7 @@ class CustomSchema:
         self._embedded = walker(self._root)
         self._list_types = checker(self._root)
         self._has_rules = self._root.any("rules")
+        self._rules: RuleTree | None = None
 
     def unknown_fields(self, obj: Document) -> list[str]:
         """The paths of what ``normalize`` would drop, in the order of the real server's warnings."""
@@ -147,7 +152,7 @@ class CustomSchema:
             causes += [failure.cause("") for failure in explain(self._root, obj, correlated)]
         if self._embedded is not None:
             self._embedded(obj, "", lambda value, path: causes.extend(check(value, path)))
-        return self._with_rules(causes + self._repetitions(obj, old))
+        return self._with_rules(causes + self._repetitions(obj, old), obj, old)
 
     def status_causes(self, obj: Document, old: Document) -> list[Cause]:
         """The same for an update of the status alone."""
@@ -155,7 +160,7 @@ class CustomSchema:
         if "status" in obj and not accepts(self._status_validators, obj["status"]):
             correlated = Correlated(obj, old, self._root).member("status")
             causes += [failure.cause("status") for failure in explain(self._status, obj["status"], correlated)]
-        return self._with_rules(causes + self._repetitions(obj, old))
+        return self._with_rules(causes + self._repetitions(obj, old), obj, old)
 
     def _repetitions(self, obj: Document, old: Document | None) -> list[Cause]:
         """What is in a set twice, unless it was so before."""
@@ -164,14 +169,27 @@ class CustomSchema:
         causes = self._list_types(obj, "")
         return [] if causes and old is not None and self._list_types(old, "") else causes
 
-    def _with_rules(self, causes: list[Cause]) -> list[Cause]:
-        if not self._has_rules or not any(cause.reason in _BLOCKING for cause in causes):
+    def _with_rules(self, causes: list[Cause], obj: Document, old: Document | None) -> list[Cause]:
+        """And what the rules say, if the object is in order so far that they can be evaluated."""
+        if not self._has_rules:
             return causes
-        message = (
-            "Invalid value: null: some validation rules were not checked because the object was invalid; "
-            "correct the existing errors to complete validation"
-        )
-        return [*causes, Cause("FieldValueInvalid", NO_FIELD, message)]
+        if any(cause.reason in _BLOCKING for cause in causes):
+            message = (
+                "Invalid value: null: some validation rules were not checked because the object was invalid; "
+                "correct the existing errors to complete validation"
+            )
+            return [*causes, Cause("FieldValueInvalid", NO_FIELD, message)]
+        rules = self._compiled_rules()
+        return causes + (rules.causes(obj, old, root=self._root) if rules is not None else [])
+
+    def _compiled_rules(self) -> RuleTree | None:
+        """Compiled when they are first needed: a server may serve many kinds that nobody writes."""
+        if self._rules is None:
+            from koordinator.cluster.structural_schema.rules import rules_of
+
+            self._rules = rules_of(self._root)
+            self._has_rules = self._rules is not None
+        return self._rules
 
 
 # What readers see of an object that was stored before its schema became what it is now.

@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.schema_values import MEMBERS
+from koordinator.api.string_formats import FORMATS
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported, required
 from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata, check, coerce, walker
 from koordinator.cluster.structural_schema.explanation import explain
 from koordinator.cluster.structural_schema.failure import shown
-from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.structural_schema.node import META_FIELDS, Node, read
 from koordinator.cluster.structural_schema.pruning import find_unknown
+from koordinator.cluster.structural_schema.rule_check import rule_causes, shape_causes
 from koordinator.cluster.structural_schema.structure import is_readable, junctors, structure_causes
 
 # Keywords of a schema that do not fit together, whether or not it is structural, in the words of the real server.
@@ -52,7 +53,8 @@ def _node(schema: Any, path: str, within: _Within) -> list[Cause]:
     causes += _below(schema, path, within)
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         causes.append(invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"))
-    return causes + _map_type(schema, path) + _list_type(schema, path) + _keys(schema, path)
+    causes += _map_type(schema, path) + _list_type(schema, path) + _keys(schema, path)
+    return causes + shape_causes(schema, path)
 
 
 def _plain(schema: Document, path: str, within: _Within) -> list[Cause]:
@@ -193,7 +195,6 @@ _GO_NAMES: Final = {
     "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
     "x-kubernetes-validations": "XValidations",
 }
-NOT_EVALUATED: Final = "x-kubernetes-validations are stored, but this server does not evaluate them"
 
 
 def definition_causes(schema: Document, path: str, *, status: bool) -> list[Cause]:
@@ -201,22 +202,21 @@ def definition_causes(schema: Document, path: str, *, status: bool) -> list[Caus
     causes = _at_root(schema, path) if status else []
     if schema.get("nullable"):
         causes.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    if is_readable(schema):
-        structure = structure_causes(schema, path)
-        causes += structure or _defaults(read(schema), path, root=True)
-    return causes + keyword_causes(schema, path)
+    structure = structure_causes(schema, path) if is_readable(schema) else []
+    structure = structure or (_defaults(read(schema), path, root=True) if is_readable(schema) else [])
+    keywords = keyword_causes(schema, path)
+    evaluable = is_readable(schema) and not structure
+    return causes + structure + keywords + (rule_causes(schema, path, keywords) if evaluable else [])
 
 
 def definition_warnings(schema: Document) -> list[str]:
-    """Of formats that nothing checks and of rules that are not evaluated, each once."""
-    formats, has_rules = [], False
+    """Of formats that nothing checks, each once."""
+    formats = []
     for part in _all(schema):
-        has_rules = has_rules or bool(part.get("x-kubernetes-validations"))
         name = part.get("format") or ""
         if name and part.get("type") == "string" and name.replace("-", "") not in FORMATS:
             formats.append(f'unrecognized format "{name}"')
-    warnings = list(dict.fromkeys(formats))
-    return [*warnings, NOT_EVALUATED] if has_rules else warnings
+    return list(dict.fromkeys(formats))
 
 
 def _at_root(schema: Document, path: str) -> list[Cause]:

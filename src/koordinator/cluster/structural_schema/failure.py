@@ -106,9 +106,9 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\x7f")
 
 
-def go_json(value: Any) -> str:
-    """Go's encoding/json: members in order, characters of HTML escaped."""
-    text = json.dumps(_whole(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+def go_json(value: Any, *, order: bool = True) -> str:
+    """Go's encoding/json: members in order, characters of HTML escaped; a struct's members are as they come."""
+    text = json.dumps(_whole(value), ensure_ascii=False, sort_keys=order, separators=(",", ":"))
     return "".join(_GO_ESCAPES.get(character, character) for character in text)
 
 

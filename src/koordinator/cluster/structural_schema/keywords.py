@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from koordinator.api.document import same
+from koordinator.api.string_formats import FORMATS
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.structural_schema.failure import Failure, Fault, go_float
-from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.structural_schema.node import Node
 
 # Patterns as the real server understands them: Go's syntax, matched in a time that grows with the text alone.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.structural_schema.formats import FORMATS
+from koordinator.api.string_formats import FORMATS
 
 META_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
@@ -53,7 +53,7 @@ class Node:
     map_type: str = ""
     list_map_keys: tuple[str, ...] = ()
     rules: tuple[Document, ...] = ()
-    """x-kubernetes-validations, which nothing here evaluates."""
+    """x-kubernetes-validations."""
 
     @property
     def additional_node(self) -> Node | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from koordinator.api.document import Document
-from koordinator.cluster.errors import already_exists, bad_request, invalid
+from koordinator.cluster.errors import already_exists, bad_request
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
@@ -13,6 +13,7 @@ from koordinator.cluster.verbs.converted import storable
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit
+from koordinator.cluster.verbs.validation import check
 
 _GENERATED_BASE = 58
 """generateName is cut so that five random characters still make a DNS label."""
@@ -119,8 +120,8 @@ async def _prepare(environment: Environment, attributes: Attributes, allocate: A
     obj, target = attributes.obj, attributes.target
     assert obj is not None
     target.resource.strategy.prepare_create(obj, attributes.context)
-    if causes := target.resource.strategy.validate(obj, None):
-        raise invalid(target.resource, target.name, causes)
+    validate, warnings = target.resource.strategy.validate, attributes.context.warnings
+    await check(target.resource, target.name, validate, obj, None, warnings)
     allocate(obj)
     await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)

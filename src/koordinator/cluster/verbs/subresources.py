@@ -37,6 +37,7 @@ from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode
 from koordinator.cluster.verbs.token_request import TOKEN_REQUEST, request_token
 from koordinator.cluster.verbs.update import explained, retry, store
+from koordinator.cluster.verbs.validation import check
 
 # POST pods/NAME/binding: the one moment in which a pod gets its node.
 
@@ -245,8 +246,7 @@ async def _modify(
             set_managers(obj, managers_of_scaled(managers, of_scale, in_object, resource.api_version))
             keep_times(obj, old)
         resource.strategy.prepare_update(obj, old, context)
-        if causes := resource.strategy.validate(obj, old):
-            raise invalid(resource, target.name, causes)
+        await check(resource, target.name, resource.strategy.validate, obj, old, context.warnings)
         await environment.webhooks.validate(
             Attributes("UPDATE", target, scale_of(obj, paths), before, context, options, body_kind=SCALE_KIND)
         )

@@ -33,6 +33,7 @@ from koordinator.cluster.verbs.target import (
     decode,
     encode_within_limit,
 )
+from koordinator.cluster.verbs.validation import check
 from koordinator.model.patch.merge_list import go_text
 
 # The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
@@ -181,9 +182,12 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
         keep_readable(obj, managers, attributes.request.warnings)
     keep_times(obj, old)
     prepare(obj, old, attributes.context)
-    validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
-    if causes := validate(obj, old):
-        raise invalid(resource, attributes.target.name, causes)
+    status = attributes.target.subresource == "status"
+
+    def validate(new: Document, _: Document | None) -> list[Cause]:
+        return strategy.validate_status(new, old) if status else strategy.validate(new, old)
+
+    await check(resource, attributes.target.name, validate, obj, old, attributes.context.warnings)
     allocate(obj)
     await environment.admission.validate(attributes)
     await environment.webhooks.validate(attributes)

@@ -17,6 +17,7 @@ Case = Callable[[WebhookCluster], None]
 _MODULES = (
     "configurations",
     "matching",
+    "conditions",
     "mutating",
     "validating",
     "failures",
