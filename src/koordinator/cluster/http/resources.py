@@ -27,6 +27,7 @@ from koordinator.cluster.http.response import (
     document_response,
     event_line,
     json_response,
+    list_response,
     negotiate,
     renderer,
     stream_watch,
@@ -118,7 +119,7 @@ class ResourceHandler:
     async def _list(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
         render = self._renderer(request, target)
-        return json_response(render.many(list_objects(self._environment, target, options)))
+        return list_response(render.many(list_objects(self._environment, target, options)))
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
@@ -174,7 +175,7 @@ class ResourceHandler:
         selection = ListOptions.parse(request.query)
         with self._writing(request, chosen) as options:
             deleted = await delete_collection(self._environment, target, selection, chosen, options)
-        return json_response(self._renderer(request, target).many(deleted), 200, options.warnings)
+        return list_response(self._renderer(request, target).many(deleted), options.warnings)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         resource = target.resource
@@ -207,7 +208,7 @@ class ResourceHandler:
             raise method_not_allowed()
         if target.name:
             return self._object(request, target, get_computed(self._environment, target))
-        return json_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
+        return list_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
 
     async def _bind(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """POST of a Binding to the collection, which names the pod itself: the form before ``pods/NAME/binding``."""
