@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks import api_requests
-from benchmarks.api_servers import EMBEDDED
+from benchmarks.api_servers import EMBEDDED, RIVAL
 
 
 def test_it_reports_what_each_case_costs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,5 +21,5 @@ def test_it_reports_what_each_case_costs(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_ratio_above_one_is_in_favour_of_the_embedded_server() -> None:
     ours, other = [api_requests.Figures(20.0, 100.0)], [api_requests.Figures(10.0, 300.0)]
-    line = api_requests.compared("pod get", {api_requests.EMBEDDED: ours, api_requests.RIVAL: other})
+    line = api_requests.compared("pod get", {EMBEDDED: ours, RIVAL: other})
     assert (line["ratio_per_second"], line["ratio_cpu"]) == (2.0, 3.0)

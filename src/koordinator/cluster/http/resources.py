@@ -239,7 +239,8 @@ class ResourceHandler:
             options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run, user=request[USER])
         else:
             headers, kind = request.headers, OPTION_KINDS[request.method]
-            agent, applies = headers.get("User-Agent", ""), is_apply_patch(headers.get("Content-Type", ""))
+            applies = request.method == "PATCH" and is_apply_patch(headers.get("Content-Type", ""))
+            agent = headers.get("User-Agent", "")
             options = WriteOptions.parse(request.query, now, kind, request[USER], user_agent=agent, applies=applies)
         try:
             yield options

@@ -34,11 +34,13 @@ from koordinator.cluster.managed_fields.managers import (
 )
 from koordinator.cluster.managed_fields.schema import Atom
 from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
-from koordinator.cluster.managed_fields.updater import Conflicts, Updater, conflicting_paths
-from koordinator.cluster.managed_fields.versions import (
+from koordinator.cluster.managed_fields.updater import (
     STATUS,
+    Conflicts,
     ServedVersions,
+    Updater,
     atom_of,
+    conflicting_paths,
     empty_object,
     reset_fields,
     zero_object,

@@ -13,8 +13,8 @@ from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.api.names import NameCheck, dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy.causes import unknown_fields
 from koordinator.cluster.strategy.containers import apply_defaults
+from koordinator.cluster.strategy.field_validation import unknown_fields
 from koordinator.cluster.strategy.metadata import (
     drop_repeated_owners,
     keep_system_metadata,

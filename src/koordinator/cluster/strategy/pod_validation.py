@@ -13,9 +13,13 @@ from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, n
 from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
-from koordinator.cluster.strategy.pod_rules import check_pod_affinity, check_settings, check_spread_details
+from koordinator.cluster.strategy.pod_rules import (
+    check_pod_affinity,
+    check_settings,
+    check_spread_details,
+    check_volume,
+)
 from koordinator.cluster.strategy.rules import required_name
-from koordinator.cluster.strategy.volume_rules import check_volume
 
 # Resource lists of containers and nodes: names, quantities, and how requests relate to limits.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from koordinator.cluster.errors import ApiError, expired
 from koordinator.cluster.storage.interface import Change, Compacted, Stored
@@ -24,8 +25,7 @@ _BATCH_BYTES = 1 << 20
 _STALLED_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One line of the stream; a bookmark's ``stored`` carries a revision and no value."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
