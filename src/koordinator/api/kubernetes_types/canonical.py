@@ -8,7 +8,7 @@ the JSON document, and fields that the table does not know are kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -46,10 +46,12 @@ class _Mismatch(Exception):
         self.kind, self.struct, self.path, self.of = kind, struct, path, of
 
 
-def canonicalize(document: Document, of: ObjectType) -> None:
-    """Change a document in place into what the real server would print. Raises WrongType."""
+def canonicalize(document: Document, of: ObjectType, canonical: Collection[str] = ()) -> None:
+    """Change a document in place into what the real server would print. Raises WrongType.
+
+    ``canonical`` names members that have that form already."""
     try:
-        _object(document, of, f"{of.name.rpartition('.')[2]}.", "")
+        _object(document, of, f"{of.name.rpartition('.')[2]}.", "", canonical)
     except _Mismatch as error:
         path, name = _in_go(of, error.path, error.of)
         field = f"{error.struct}{path}"
@@ -97,9 +99,11 @@ def _default_name(of: Type) -> str:
     return f"map[string]{_go_name(of.of)}" if of.shape is Shape.MAP else _go_name(of)
 
 
-def _object(value: Document, of: ObjectType, struct: str, path: str) -> None:
+def _object(value: Document, of: ObjectType, struct: str, path: str, canonical: Collection[str] = ()) -> None:
     # A type has far more fields than an object of it: what is given leads, not what could be.
     for name in list(value):
+        if name in canonical:
+            continue
         field = of.fields.get(name)
         given = value[name]
         if field is None:

@@ -106,7 +106,7 @@ class FieldManager:
         obj["metadata"] = {**obj["metadata"]}
         # Nothing stays of an empty list, which is a request of its own.
         resets = _resets(obj["metadata"].get(MANAGED_FIELDS))
-        self.resource.strategy.decode(obj)
+        self.resource.strategy.decode(obj, live)
         sent = obj["metadata"].pop(MANAGED_FIELDS, None)
         stored = (live["metadata"].get(MANAGED_FIELDS) or []) if live is not None else []
         if resets and not self.subresource:

@@ -70,7 +70,7 @@ async def modify(
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
         if fields is None or applied:
-            target.resource.strategy.decode(obj)
+            target.resource.strategy.decode(obj, old)
         else:
             fields.decode(obj, old)
         if fields is None:
