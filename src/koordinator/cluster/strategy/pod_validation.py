@@ -189,6 +189,9 @@ def _check_init_container(container: Document, at: str) -> list[Cause]:
     ]
 
 
+_variable_name = required_name(environment_name)
+
+
 def _check_container(container: Document, at: str, host_network: bool) -> list[Cause]:
     name, image = container.get("name"), container.get("image") or ""
     causes = [invalid(f"{at}.name", name, text) for text in dns_label(name)] if name else [required(f"{at}.name")]
@@ -201,7 +204,7 @@ def _check_container(container: Document, at: str, host_network: bool) -> list[C
     causes += _check_ports(container.get("ports") or [], f"{at}.ports", host_network)
     for index, variable in enumerate(container.get("env") or []):
         named = variable.get("name") or ""
-        causes += required_name(environment_name)(named, f"{at}.env[{index}].name")
+        causes += _variable_name(named, f"{at}.env[{index}].name")
     return causes + check_container_resources(container.get("resources") or {}, f"{at}.resources")
 
 
