@@ -33,6 +33,12 @@ def usage_of(process_id: int) -> Usage:
     return Usage(_cpu_seconds(process_id), int(peak.split()[1]) * 1024)
 
 
+def cpu_clock(process_id: int) -> float:
+    """CPU seconds of a process, all threads, to the nanosecond. Raises OSError when it is gone."""
+    # How Linux makes the clock of a process of its identity, which is what clock_getcpuclockid of the C library does.
+    return time.clock_gettime((~process_id << 3) | 2)
+
+
 def waited_seconds(process_id: int) -> float:
     """For how long the threads that the process has now have been ready to run and have waited for a processor."""
     return sum(waited for _, waited in _thread_seconds(process_id))

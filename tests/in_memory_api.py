@@ -22,6 +22,7 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpVersion11, RawRequestMessage
+from aiohttp.payload import Payload
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -243,7 +244,10 @@ class InMemoryApi:
 
     async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
         response = await self._application.handle(request)
-        written = bytes(writer.body) or getattr(response, "body", None) or b""
+        body = getattr(response, "body", None)
+        if isinstance(body, Payload):
+            await body.write(writer)
+        written = bytes(writer.body) or body or b""
         if response.status < 300 and request.method in _VERBS:
             self.writes[api_request.verb, api_request.plural] += 1
         return InMemoryResponse(response.status, response.headers, written)

@@ -104,6 +104,11 @@ class ControlPlane:
         """The process id of kube-apiserver, which runs."""
         return self._processes["kube-apiserver"].pid
 
+    @property
+    def etcd_process(self) -> int:
+        """The process id of etcd, which runs."""
+        return self._processes["etcd"].pid
+
     def pause_api_server(self) -> None:
         """Stop kube-apiserver in its tracks: connections stay open and nothing is answered."""
         self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)

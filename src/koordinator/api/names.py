@@ -29,6 +29,8 @@ _C_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
 _WILDCARD_PATTERN: Final = re.compile(_WILDCARD)
 _C_IDENTIFIER_PATTERN: Final = re.compile(_C_IDENTIFIER)
 _PORT_PATTERN: Final = re.compile("[-a-z0-9]+")
+_ENVIRONMENT: Final = re.compile("[ -<>-~]*")
+"""Printable ASCII but the equals sign."""
 _LABEL_PATTERN: Final = re.compile(_LABEL)
 _SUBDOMAIN_PATTERN: Final = re.compile(_SUBDOMAIN)
 _DNS_1035_PATTERN: Final = re.compile(_DNS_1035)
@@ -104,9 +106,8 @@ def search_domain(text: str) -> list[str]:
 
 def environment_name(text: str) -> list[str]:
     """The name of an environment variable."""
-    printable = all(" " <= character <= "~" and character != "=" for character in text)
     rule = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-    return [] if printable else [rule]
+    return [] if _ENVIRONMENT.fullmatch(text) else [rule]
 
 
 def port_name(text: str) -> list[str]:

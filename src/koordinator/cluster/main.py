@@ -14,6 +14,7 @@ import uvloop
 
 from koordinator.base.build import VersionAction
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.garbage_collection import spare_imports
 from koordinator.base.process import allow_many_open_files, stop_on_signals
 from koordinator.cluster.access import aggregation
 from koordinator.cluster.access.authorizer import AuthorizationMode
@@ -101,6 +102,7 @@ async def _serve(options: argparse.Namespace) -> None:
     async with EmbeddedApi(_server_options(options)) as api:
         if options.kubeconfig is not None:
             api.write_kubeconfig(options.kubeconfig)
+        spare_imports()
         sys.stderr.write(f"embedded Kubernetes API ready on {api.url}\n")
         sys.stderr.flush()
         async with asyncio.TaskGroup() as group:

@@ -71,8 +71,10 @@ class Strategy(Protocol):
     """Pure: changes the document that it is given and nothing else. All but ``decode`` and ``unknown_fields`` are given
     objects that are decoded."""
 
-    def decode(self, obj: Document) -> None:
-        """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400."""
+    def decode(self, obj: Document, old: Document | None = None) -> None:
+        """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400.
+
+        Members that ``obj`` shares with ``old``, which is stored, have that form."""
         ...
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:

@@ -211,6 +211,20 @@ def test_a_list_names_the_kind_of_its_items_once(group: str) -> None:
     assert [item.keys() & {"kind", "apiVersion"} for item in listed["items"]] == [set()]
 
 
+def test_a_list_that_is_sent_in_parts_is_whole() -> None:
+    data = {"text": "x" * 50_000}
+
+    async def scenario(client: ApiClient) -> tuple[HttpResponse, Any]:
+        for name in "abcdefgh":
+            await client.post(CONFIG_MAPS, {**config_map(name), "data": data})
+        return await client.request("GET", CONFIG_MAPS), await client.get(f"{CONFIG_MAPS}/b")
+
+    response, one = _run(scenario)
+    items = {item["metadata"]["name"]: item for item in response.body["items"]}
+    assert {name: item["data"] for name, item in items.items()} == dict.fromkeys("abcdefgh", data)
+    assert items["b"]["metadata"] == one["metadata"]
+
+
 def test_a_bookmark_of_a_table_is_in_a_row() -> None:
     query = "?allowWatchBookmarks=true"
 

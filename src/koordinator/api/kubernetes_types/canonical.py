@@ -8,7 +8,7 @@ the JSON document, and fields that the table does not know are kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -31,7 +31,6 @@ _ZERO: Final[dict[str, Any]] = {
     "string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
     "Duration": "0s", "bytes": "",
 }  # fmt: skip
-_EMPTY: Final[tuple[Any, ...]] = ("", 0, False, [], {})
 
 
 class WrongType(KoordinatorError):
@@ -39,17 +38,25 @@ class WrongType(KoordinatorError):
 
 
 class _Mismatch(Exception):
-    """A JSON value of another type than its field has: the caller words it, who knows what holds the field."""
+    """A JSON value of another type than its field has. Whoever holds it says where, on the way up: nothing of that is
+    needed for the values that are right."""
 
-    def __init__(self, kind: str, struct: str, path: str, of: str) -> None:
-        super().__init__(path)
-        self.kind, self.struct, self.path, self.of = kind, struct, path, of
+    def __init__(self, kind: str, of: str, struct: str = "", path: str = "") -> None:
+        super().__init__(kind, of)
+        self.kind, self.of, self.struct, self.path = kind, of, struct, path
+
+    def within(self, holder: ObjectType, name: str) -> None:
+        """It was found in that field of the holder."""
+        self.struct = self.struct or f"{holder.name.rpartition('.')[2]}."
+        self.path = f"{name}.{self.path}" if self.path else name
 
 
-def canonicalize(document: Document, of: ObjectType) -> None:
-    """Change a document in place into what the real server would print. Raises WrongType."""
+def canonicalize(document: Document, of: ObjectType, canonical: Collection[str] = ()) -> None:
+    """Change a document in place into what the real server would print. Raises WrongType.
+
+    ``canonical`` names members that have that form already."""
     try:
-        _object(document, of, f"{of.name.rpartition('.')[2]}.", "")
+        _object(document, of, canonical)
     except _Mismatch as error:
         path, name = _in_go(of, error.path, error.of)
         field = f"{error.struct}{path}"
@@ -97,20 +104,27 @@ def _default_name(of: Type) -> str:
     return f"map[string]{_go_name(of.of)}" if of.shape is Shape.MAP else _go_name(of)
 
 
-def _object(value: Document, of: ObjectType, struct: str, path: str) -> None:
+def _object(value: Document, of: ObjectType, canonical: Collection[str] = ()) -> None:
     # A type has far more fields than an object of it: what is given leads, not what could be.
     for name in list(value):
+        if name in canonical:
+            continue
         field = of.fields.get(name)
         given = value[name]
         if field is None:
             if name in TYPE_META and of.is_kind and given is not None and type(given) is not str:
-                raise _mismatch(given, struct, f"{path}.TypeMeta.{name}".lstrip("."), "string")
+                raise _mismatch(given, "string", f"{of.name.rpartition('.')[2]}.", f"TypeMeta.{name}")
             continue
         if given is None:
             del value[name]
             continue
-        new = _value(given, field.type, struct, f"{path}.{name}" if path else name)
-        if new in _EMPTY and _disappears(field):
+        try:
+            scalar = field.type.shape is Shape.SCALAR
+            new = _SCALARS[field.type.name](given) if scalar else _value(given, field.type)
+        except _Mismatch as error:
+            error.within(of, name)
+            raise
+        if not new and _disappears(field):
             del value[name]
         elif new is not given:
             value[name] = new
@@ -150,75 +164,75 @@ def _zero_of(of: Type, *, pointer: bool = False) -> Callable[[], Any]:
     return lambda: value
 
 
-def _value(value: Any, of: Type, struct: str, path: str) -> Any:
+def _value(value: Any, of: Type) -> Any:
     if of.shape is Shape.SCALAR:
-        return _SCALARS[of.name](value, struct, path)
+        return _SCALARS[of.name](value)
     if of.shape is Shape.OBJECT:
         if type(value) is not dict:
-            raise _mismatch(value, struct, path, _go_name(of))
-        _object(value, of.members, f"{of.name.rpartition('.')[2]}.", path)
+            raise _mismatch(value, _go_name(of))
+        _object(value, of.members)
         return value
     if of.shape is Shape.LIST:
         if type(value) is not list:
-            raise _mismatch(value, struct, path, _default_name(of))
+            raise _mismatch(value, _default_name(of))
         for index, item in enumerate(value):
-            value[index] = _element(item, of.of, struct, path)
+            value[index] = _element(item, of.of)
         return value
     if type(value) is not dict:
-        raise _mismatch(value, struct, path, _default_name(of))
+        raise _mismatch(value, _default_name(of))
     for key, item in value.items():
-        value[key] = _element(item, of.of, struct, path)
+        value[key] = _element(item, of.of)
     return value
 
 
-def _element(item: Any, of: Type, struct: str, path: str) -> Any:
+def _element(item: Any, of: Type) -> Any:
     if item is not None:
-        return _value(item, of, struct, path)
+        return _value(item, of)
     if of.shape is Shape.OBJECT:
         return _zero_of(of)()
     return _ZERO.get(of.name)
 
 
-def _string(value: Any, struct: str, path: str) -> Any:
+def _string(value: Any) -> Any:
     if type(value) is str:
         return value
-    raise _mismatch(value, struct, path, "string")
+    raise _mismatch(value, "string")
 
 
-def _bytes(value: Any, struct: str, path: str) -> Any:
+def _bytes(value: Any) -> Any:
     """Go decodes them and writes them anew; it takes a list of numbers, too."""
     if type(value) is list and all(type(item) is int and 0 <= item < 256 for item in value):
         return encode_base64(bytes(value))
     if type(value) is not str:
-        raise _mismatch(value, struct, path, "[]uint8")
+        raise _mismatch(value, "[]uint8")
     try:
         return encode_base64(decode_base64(value))
     except Base64Error as error:
         raise WrongType(str(error)) from error
 
 
-def _boolean(value: Any, struct: str, path: str) -> Any:
+def _boolean(value: Any) -> Any:
     if type(value) is bool:
         return value
-    raise _mismatch(value, struct, path, "bool")
+    raise _mismatch(value, "bool")
 
 
-def _integer(bits: int) -> Callable[[Any, str, str], Any]:
-    def check(value: Any, struct: str, path: str) -> Any:
+def _integer(bits: int) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
         if type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
             return value
-        raise _mismatch(value, struct, path, f"int{bits}")
+        raise _mismatch(value, f"int{bits}")
 
     return check
 
 
-def _number(value: Any, struct: str, path: str) -> Any:
+def _number(value: Any) -> Any:
     if type(value) in (int, float):
         return value
-    raise _mismatch(value, struct, path, "float64")
+    raise _mismatch(value, "float64")
 
 
-def _quantity(value: Any, struct: str, path: str) -> Any:
+def _quantity(value: Any) -> Any:
     if type(value) not in (str, int, float):
         raise WrongType(_QUANTITY_RULE)
     try:
@@ -228,30 +242,30 @@ def _quantity(value: Any, struct: str, path: str) -> Any:
     return value if text == value else text
 
 
-def _int_or_string(value: Any, struct: str, path: str) -> Any:
+def _int_or_string(value: Any) -> Any:
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
-    raise _mismatch(value, struct, path, "int32")
+    raise _mismatch(value, "int32")
 
 
-def _time(value: Any, struct: str, path: str) -> Any:
+def _time(value: Any) -> Any:
     if type(value) is str and _TIME.fullmatch(value):
         return value
-    return format_time(_moment(value, struct, path, "2006-01-02T15:04:05Z07:00"))
+    return format_time(_moment(value, "2006-01-02T15:04:05Z07:00"))
 
 
-def _micro_time(value: Any, struct: str, path: str) -> Any:
+def _micro_time(value: Any) -> Any:
     if type(value) is str and _MICRO_TIME.fullmatch(value):
         return value
     # Go insists on six digits here, and on nothing but them.
     if type(value) is str and _SECONDS.match(value) and not _MICRO_SECONDS.search(value):
         raise WrongType(f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{value[19:]}" as ".000000"')
-    return format_micro_time(_moment(value, struct, path, _MICRO_LAYOUT))
+    return format_micro_time(_moment(value, _MICRO_LAYOUT))
 
 
-def _moment(value: Any, struct: str, path: str, layout: str) -> datetime:
+def _moment(value: Any, layout: str) -> datetime:
     if type(value) is not str:
-        raise _mismatch(value, struct, path, "string")
+        raise _mismatch(value, "string")
     try:
         # Nanoseconds are legal in RFC 3339 and too fine for datetime.
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", value))
@@ -263,15 +277,19 @@ def _moment(value: Any, struct: str, path: str, layout: str) -> datetime:
     return moment
 
 
-def _as_given(value: Any, struct: str, path: str) -> Any:
+def _as_given(value: Any) -> Any:
     return value
 
 
-def _schema(value: Any, struct: str, path: str) -> Any:
-    return check_schema(value, struct, path, _mismatch)
+def _schema(value: Any) -> Any:
+    return check_schema(value, "", "", _refuse_schema)
 
 
-_SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
+def _refuse_schema(value: Any, struct: str, path: str, of: str) -> _Mismatch:
+    return _mismatch(value, of, struct, path.lstrip("."))
+
+
+_SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
     "string": _string,
     "bytes": _bytes,
     "Duration": _string,
@@ -295,9 +313,9 @@ def _go_name(of: Type) -> str:
     return {"bytes": "[]uint8"}.get(of.name, of.name) or "interface {}"
 
 
-def _mismatch(value: Any, struct: str, path: str, of: str) -> _Mismatch:
+def _mismatch(value: Any, of: str, struct: str = "", path: str = "") -> _Mismatch:
     kinds = {str: "string", bool: "bool", list: "array", dict: "object"}
     kind = kinds.get(type(value), "number")
     if kind == "number" and of.startswith(("int", "float")):
         kind = f"number {value}"
-    return _Mismatch(kind, struct, path, of)
+    return _Mismatch(kind, of, struct, path)

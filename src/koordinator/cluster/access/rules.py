@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from koordinator.cluster.strategy.causes import go_quoted
 
 ALL: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRequest:
+class AccessRequest(msgspec.Struct, frozen=True):
     """What somebody wants to do: with a resource, or with a ``path`` that is none."""
 
     verb: str

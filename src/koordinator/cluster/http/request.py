@@ -17,7 +17,8 @@ from koordinator.cluster.errors import bad_request, invalid_options, unsupported
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.causes import go_quoted, not_supported
-from koordinator.cluster.strategy.json_syntax import json_kind, repeated_fields, syntax_error
+from koordinator.cluster.strategy.field_validation import repeated_fields
+from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
 from koordinator.cluster.yaml_body import YamlError, read_yaml
 
 # The grammar of resource paths: ``/api/v1/…`` and ``/apis/GROUP/VERSION/…``.

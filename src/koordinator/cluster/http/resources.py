@@ -28,6 +28,7 @@ from koordinator.cluster.http.response import (
     document_response,
     event_line,
     json_response,
+    list_response,
     negotiate,
     renderer,
     stream_watch,
@@ -121,7 +122,7 @@ class ResourceHandler:
         options = ListOptions.parse(request.query)
         render = self._renderer(request, target)
         found = list_objects(self._environment, target, options)
-        return json_response(render.many(await _converted(target, found)))
+        return list_response(render.many(await _converted(target, found)))
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
@@ -177,9 +178,7 @@ class ResourceHandler:
         selection = ListOptions.parse(request.query)
         with self._writing(request, chosen) as options:
             deleted = await delete_collection(self._environment, target, selection, chosen, options)
-        return json_response(
-            self._renderer(request, target).many(await _converted(target, deleted)), 200, options.warnings
-        )
+        return list_response(self._renderer(request, target).many(await _converted(target, deleted)), options.warnings)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         resource = target.resource
@@ -212,7 +211,7 @@ class ResourceHandler:
             raise method_not_allowed()
         if target.name:
             return await self._object(request, target, get_computed(self._environment, target))
-        return json_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
+        return list_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
 
     async def _bind(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         """POST of a Binding to the collection, which names the pod itself: the form before ``pods/NAME/binding``."""
@@ -243,7 +242,8 @@ class ResourceHandler:
             options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run, user=request[USER])
         else:
             headers, kind = request.headers, OPTION_KINDS[request.method]
-            agent, applies = headers.get("User-Agent", ""), is_apply_patch(headers.get("Content-Type", ""))
+            applies = request.method == "PATCH" and is_apply_patch(headers.get("Content-Type", ""))
+            agent = headers.get("User-Agent", "")
             options = WriteOptions.parse(request.query, now, kind, request[USER], user_agent=agent, applies=applies)
         try:
             yield options

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
@@ -23,6 +25,8 @@ from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 # In which form a client wants its response: plain objects, a table for people, or metadata alone.
 
 
+Pieces = Sequence[bytes]
+"""A body to be put together."""
 Form = Literal["plain", "table", "metadata", "discovery"]
 
 _FORMS: dict[tuple[str, str, str], Form] = {
@@ -75,18 +79,50 @@ def _parse(accept: str) -> list[_MediaType]:
 
 _encode = msgspec.json.Encoder().encode
 
+_PART: Final = 128 << 10
+"""Bytes of a list that are handed to the connection at once."""
 _LONGEST_IN_ALL: Final = 4096
 """Characters; when the texts come to more, each is cut."""
 _LONGEST_CUT: Final = 256
 
 
-def json_response(body: bytes, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
+def json_response(body: bytes | Payload, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
     """``warnings`` become Warning headers, which kubectl prints."""
     response = web.Response(body=body, status=status, content_type="application/json")
     if warnings:
         for header in warning_headers(warnings):
             response.headers.add("Warning", header)
     return response
+
+
+def list_response(pieces: Pieces, warnings: Iterable[str] = ()) -> web.Response:
+    """A long list is put together while the client reads it, so that it is never in memory a second time as a whole."""
+    size = sum(map(len, pieces))
+    return json_response(b"".join(pieces) if size <= _PART else _InParts(pieces, size), warnings=warnings)
+
+
+class _InParts(Payload):
+    """A body of ``size`` bytes that is written part by part."""
+
+    def __init__(self, pieces: Pieces, size: int) -> None:
+        super().__init__(pieces, content_type="application/json")
+        self._size = size
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        part: list[bytes] = []
+        size = 0
+        for piece in self._value:
+            part.append(piece)
+            size += len(piece)
+            if size >= _PART:
+                # Waits where the client has not read what was sent before.
+                await writer.write(b"".join(part))
+                part, size = [], 0
+        if part:
+            await writer.write(b"".join(part))
 
 
 def document_response(document: Any, status: int = 200) -> web.Response:
@@ -160,8 +196,8 @@ class TableRenderer:
     def one(self, stored: Stored) -> bytes:
         return _encode(self._table({"resourceVersion": str(stored.revision)}, [self._row(stored)]))
 
-    def many(self, found: ObjectList) -> bytes:
-        return _encode(self._table(found.metadata(), [self._row(stored) for stored in found.items]))
+    def many(self, found: ObjectList) -> Pieces:
+        return [_encode(self._table(found.metadata(), [self._row(stored) for stored in found.items]))]
 
     def event_object(self, stored: Stored) -> bytes:
         return self.one(stored)
@@ -208,7 +244,7 @@ class Renderer(Protocol):
 
     def one(self, stored: Stored) -> bytes: ...
 
-    def many(self, found: ObjectList) -> bytes: ...
+    def many(self, found: ObjectList) -> Pieces: ...
 
     def event_object(self, stored: Stored) -> bytes: ...
 
@@ -249,10 +285,17 @@ class PlainRenderer:
     def one(self, stored: Stored) -> bytes:
         return wire(self._resource, stored)
 
-    def many(self, found: ObjectList) -> bytes:
+    def many(self, found: ObjectList) -> Pieces:
         resource = self._resource
         head = _encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": found.metadata()})
-        return head[:-1] + b',"items":[' + b",".join([list_item(resource, stored) for stored in found.items]) + b"]}"
+        pieces: list[bytes] = [head[:-1] + b',"items":[']
+        for stored in found.items:
+            pieces += list_item(resource, stored)
+            pieces.append(b",")
+        if found.items:
+            del pieces[-1]
+        pieces.append(b"]}")
+        return pieces
 
     def event_object(self, stored: Stored) -> bytes:
         return wire(self._resource, stored)
@@ -271,11 +314,11 @@ class MetadataRenderer:
     def one(self, stored: Stored) -> bytes:
         return self.bookmark(decode(self._resource, stored)["metadata"])
 
-    def many(self, found: ObjectList) -> bytes:
+    def many(self, found: ObjectList) -> Pieces:
         head = _encode(
             {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": found.metadata()}
         )
-        return head[:-1] + b',"items":[' + b",".join([self.one(stored) for stored in found.items]) + b"]}"
+        return [head[:-1] + b',"items":[' + b",".join([self.one(stored) for stored in found.items]) + b"]}"]
 
     def event_object(self, stored: Stored) -> bytes:
         return self.one(stored)

@@ -34,11 +34,13 @@ from koordinator.cluster.managed_fields.managers import (
 )
 from koordinator.cluster.managed_fields.schema import Atom
 from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
-from koordinator.cluster.managed_fields.updater import Conflicts, Updater, conflicting_paths
-from koordinator.cluster.managed_fields.versions import (
+from koordinator.cluster.managed_fields.updater import (
     STATUS,
+    Conflicts,
     ServedVersions,
+    Updater,
     atom_of,
+    conflicting_paths,
     empty_object,
     reset_fields,
     zero_object,
@@ -104,7 +106,7 @@ class FieldManager:
         obj["metadata"] = {**obj["metadata"]}
         # Nothing stays of an empty list, which is a request of its own.
         resets = _resets(obj["metadata"].get(MANAGED_FIELDS))
-        self.resource.strategy.decode(obj)
+        self.resource.strategy.decode(obj, live)
         sent = obj["metadata"].pop(MANAGED_FIELDS, None)
         stored = (live["metadata"].get(MANAGED_FIELDS) or []) if live is not None else []
         if resets and not self.subresource:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from functools import cache, partial
+from typing import Final, Protocol
 
-from koordinator.api.document import Document, same
+from koordinator.api.document import Document, copied, same
+from koordinator.api.kubernetes_types.canonical import canonicalize
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.managed_fields.field_set import (
     EMPTY,
     FieldSet,
     difference,
     intersection,
+    of_fields,
     paths,
     reconciled,
     recursive_difference,
@@ -26,8 +29,10 @@ from koordinator.cluster.managed_fields.field_set import (
 )
 from koordinator.cluster.managed_fields.managers import Identity, Managers, Owned
 from koordinator.cluster.managed_fields.merge import merge, remove
-from koordinator.cluster.managed_fields.schema import Atom
+from koordinator.cluster.managed_fields.schema import Atom, of_kind
 from koordinator.cluster.managed_fields.typed import Comparison, compare, to_set
+from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.strategy.metadata import kept_by_status
 
 
 class Conflicts(KoordinatorError):
@@ -195,3 +200,82 @@ class Updater:
 def conflicting_paths(conflicts: Conflicts) -> list[tuple[Identity, tuple[str, ...]]]:
     """Each field, by manager."""
     return [(who, path) for who in sorted(conflicts.found) for path in paths(conflicts.found[who])]
+
+
+# The versions of one served kind, as the fields of its managers need them.
+
+
+class ServedVersions:
+    """Of the kind of ``resource``."""
+
+    def __init__(self, registry: Registry, resource: Resource) -> None:
+        self._registry = registry
+        self._resource = resource
+
+    def atom(self, api_version: str) -> Atom | None:
+        """The type of the kind in a version; None for a version that is not served."""
+        resource = self._find(api_version)
+        return None if resource is None else atom_of(resource)
+
+    def convert(self, obj: Document, api_version: str) -> Document | None:
+        """``obj`` itself where it has that version; None for a version that is not served."""
+        if obj.get("apiVersion") == api_version:
+            return obj
+        source, wanted = self._find(str(obj.get("apiVersion"))), self._find(api_version)
+        if source is None or wanted is None:
+            return None
+        converted: Document = copied(obj)
+        if source.to_stored is not None:
+            converted = source.to_stored(converted)
+        converted = {**converted, "apiVersion": api_version, "kind": wanted.kind}
+        return converted if wanted.from_stored is None else wanted.from_stored(converted)
+
+    def _find(self, api_version: str) -> Resource | None:
+        if api_version == self._resource.api_version:
+            return self._resource
+        group, _, version = api_version.rpartition("/")
+        return self._registry.find(group, version, self._resource.plural)
+
+
+def atom_of(resource: Resource) -> Atom:
+    """The type of a whole object."""
+    if resource.atom is not None:
+        return resource.atom
+    object_type = kind_type(resource.api_version, resource.kind)
+    assert object_type is not None, f"no table of {resource.api_version} {resource.kind}"
+    return of_kind(object_type)
+
+
+def empty_object(resource: Resource) -> Document:
+    """What a new object is compared with: the zero value of its type."""
+    fresh: Document = copied(zero_object(resource.api_version, resource.kind))
+    return fresh
+
+
+@cache
+def zero_object(api_version: str, kind: str) -> Document:
+    """The same, shared: not to be changed."""
+    object_type = kind_type(api_version, kind)
+    zero: Document = {}
+    if object_type is not None:
+        canonicalize(zero, object_type)
+    return {"apiVersion": api_version, "kind": kind, "metadata": {}, **zero}
+
+
+# Fields that a write through one path does not change, whatever it sends, and hence does not own.
+
+
+_NOTHING: Final = of_fields()
+STATUS: Final = of_fields("status")
+
+
+def reset_fields(resource: Resource, subresource: str) -> FieldSet:
+    """By the rules of the kind's strategy."""
+    if subresource in ("status", "approval"):
+        return _kept(resource.api_version, resource.kind)
+    return STATUS if "status" in resource.subresources else _NOTHING
+
+
+@cache
+def _kept(api_version: str, kind: str) -> FieldSet:
+    return of_fields(*kept_by_status(api_version, kind))

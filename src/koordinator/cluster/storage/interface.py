@@ -8,8 +8,9 @@ history between two revisions can be replayed until it is compacted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import msgspec
 
 from koordinator.base.errors import KoordinatorError
 
@@ -57,17 +58,17 @@ class Compacted(StorageError):
         self.oldest = oldest
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """One key at one revision. ``value`` is the document without ``metadata.resourceVersion``."""
+
+    # There is one for each object: they are no matter to the garbage collector, which would look at all of them.
 
     key: str
     value: bytes
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """Part of a list, in key order; ``next_key`` continues it, None at the end. ``revision`` is the store's."""
 
     items: Sequence[Stored]
@@ -77,8 +78,7 @@ class Page:
     """How many matching keys follow after this page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One write, in the order of revisions. Every watcher is handed the same value, so that none copies it."""
 
     type: Literal["created", "updated", "deleted"]

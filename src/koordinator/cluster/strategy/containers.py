@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final
 
@@ -40,14 +40,14 @@ def default_each(obj: Document, name: str, value: Any) -> None:
         obj[name] = value
 
 
-def apply_defaults(document: Document, of: ObjectType) -> None:
-    """Fill in the defaults of a canonical document, in place."""
+def apply_defaults(document: Document, of: ObjectType, filled: Collection[str] = ()) -> None:
+    """Fill in the defaults of a canonical document, in place. ``filled`` names members that have theirs already."""
     defaults = _REGISTERED.get(of.name)
     if defaults is not None:
         defaults(document)
     for name, type_ in _places(of):
         value = document.get(name)
-        if value is not None:
+        if value is not None and name not in filled:
             _descend(value, type_)
 
 

@@ -40,7 +40,7 @@ class CustomResourceStrategy:
         self._printed = found.get("additionalPrinterColumns") or []
         self._selectable = [entry["jsonPath"].lstrip(".") for entry in found.get("selectableFields") or []]
 
-    def decode(self, obj: Document) -> None:
+    def decode(self, obj: Document, old: Document | None = None) -> None:
         """Drop what the schema does not know and fill in its defaults. Raises ApiError 400."""
         try:
             self.schema.normalize(obj)

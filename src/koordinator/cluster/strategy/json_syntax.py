@@ -2,59 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-
-# Members of an object that have one name: the last one counts, and ``fieldValidation=Strict`` refuses the others.
-
-
-class _Object(dict[str, Any]):
-    """An object with the names that are in it more than once."""
-
-    def __init__(self, members: list[tuple[str, Any]]) -> None:
-        super().__init__(members)
-        self.repeated: list[str] = []
-        if len(self) != len(members):
-            names = [name for name, _ in members]
-            self.repeated = [name for name in self if names.count(name) > 1]
-
-
-def repeated_fields(text: bytes, document: Any) -> list[str]:
-    """The paths of the members of a valid JSON ``text`` that are in their object twice, such as ``spec.nodeName``;
-    ``document`` is what it says."""
-    # Most clients send what we would write, and then there is nothing to look for.
-    if msgspec.json.encode(document) == text.strip():
-        return []
-    found: list[_Object] = []
-
-    def hook(members: list[tuple[str, Any]]) -> Any:
-        names = dict(members)
-        if len(names) == len(members):
-            return names
-        found.append(_Object(members))
-        return found[-1]
-
-    try:
-        whole = json.loads(text, object_pairs_hook=hook)
-    except (ValueError, RecursionError):
-        return []
-    return list(_repeated(whole, "")) if found else []
-
-
-def _repeated(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value, _Object):
-            yield from (f"{path}.{name}".lstrip(".") for name in value.repeated)
-        for name, member in value.items():
-            yield from _repeated(member, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _repeated(item, f"{path}[{index}]")
-
 
 # Where a text ceases to be JSON.
 

@@ -13,8 +13,8 @@ from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.api.names import NameCheck, dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy.causes import unknown_fields
 from koordinator.cluster.strategy.containers import apply_defaults
+from koordinator.cluster.strategy.field_validation import unknown_fields
 from koordinator.cluster.strategy.metadata import (
     drop_repeated_owners,
     keep_system_metadata,
@@ -60,9 +60,11 @@ class ObjectStrategy:
         self._field_labels = field_labels or {}
         self._check = check
 
-    def decode(self, obj: Document) -> None:
-        self._canonicalize(obj)
-        apply_defaults(obj, self._type)
+    def decode(self, obj: Document, old: Document | None = None) -> None:
+        # Most patches leave the spec or the status alone, which is most of the work.
+        shared = [] if old is None else [name for name in obj if _is_shared(name, obj, old)]
+        self._canonicalize(obj, shared)
+        apply_defaults(obj, self._type, shared)
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
@@ -148,9 +150,9 @@ class ObjectStrategy:
         apply_defaults(zero, self._type)
         return zero
 
-    def _canonicalize(self, obj: Document) -> None:
+    def _canonicalize(self, obj: Document, canonical: Sequence[str]) -> None:
         try:
-            canonicalize(obj, self._type)
+            canonicalize(obj, self._type, canonical)
             self.convert(obj)
         except WrongType as error:
             version = self._api_version.rpartition("/")[2]
@@ -158,8 +160,14 @@ class ObjectStrategy:
             raise bad_request(message) from error
 
 
+def _is_shared(name: str, obj: Document, old: Document) -> bool:
+    """Whether both have the very same value there."""
+    value = obj[name]
+    return value is not None and value is old.get(name)
+
+
 def _take(obj: Document, old: Document, name: str) -> None:
-    if name in old:
-        obj[name] = copied(old[name])
-    else:
+    if name not in old:
         obj.pop(name, None)
+    elif obj.get(name) is not old[name]:
+        obj[name] = copied(old[name])

@@ -16,10 +16,10 @@ from koordinator.cluster.strategy.causes import forbidden, invalid
 from koordinator.cluster.strategy.containers import default_each
 from koordinator.cluster.strategy.metadata import validate_core_finalizers
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.pod_rules import check_own_claims
 from koordinator.cluster.strategy.pod_status import check_status
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
 from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
-from koordinator.cluster.strategy.volume_rules import check_own_claims
 
 # ``status.qosClass`` of a pod, as Kubernetes derives it from requests and limits of cpu and memory.
 

@@ -14,10 +14,14 @@ from koordinator.cluster.strategy.container_rules import check_settings as conta
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
 from koordinator.cluster.strategy.pod_resources import Group, is_of_pods, of_containers, parsed
-from koordinator.cluster.strategy.pod_rules import check_pod_affinity, check_settings, check_spread_details
+from koordinator.cluster.strategy.pod_rules import (
+    check_pod_affinity,
+    check_settings,
+    check_spread_details,
+    check_volume,
+)
 from koordinator.cluster.strategy.resource_names import HUGE_PAGES, check_name_of_container, is_extended
 from koordinator.cluster.strategy.rules import required_name
-from koordinator.cluster.strategy.volume_rules import check_volume
 
 # Resource lists of containers and nodes: names, quantities, and how requests relate to limits.
 
@@ -221,6 +225,9 @@ def _check_init_container(container: Document, at: str) -> list[Cause]:
     ]
 
 
+_variable_name = required_name(environment_name)
+
+
 def _check_container(container: Document, at: str, host_network: bool) -> list[Cause]:
     name, image = container.get("name"), container.get("image") or ""
     causes = [invalid(f"{at}.name", name, text) for text in dns_label(name)] if name else [required(f"{at}.name")]
@@ -233,7 +240,7 @@ def _check_container(container: Document, at: str, host_network: bool) -> list[C
     causes += _check_ports(container.get("ports") or [], f"{at}.ports", host_network)
     for index, variable in enumerate(container.get("env") or []):
         named = variable.get("name") or ""
-        causes += required_name(environment_name)(named, f"{at}.env[{index}].name")
+        causes += _variable_name(named, f"{at}.env[{index}].name")
     return causes + check_container_resources(container.get("resources") or {}, f"{at}.resources")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from cryptography import x509
@@ -214,8 +214,8 @@ class SecretStrategy(ObjectStrategy):
             causes.append(too_long("data", MAX_SIZE))
         return causes + _check_type(obj, data)
 
-    def _canonicalize(self, obj: Document) -> None:
-        super()._canonicalize(obj)
+    def _canonicalize(self, obj: Document, canonical: Sequence[str]) -> None:
+        super()._canonicalize(obj, canonical)
         plain = obj.pop("stringData", None)
         if plain:
             # A patched object shares what did not change with the stored one.

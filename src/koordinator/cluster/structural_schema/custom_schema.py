@@ -10,7 +10,7 @@ import msgspec
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.strategy.causes import Unknown
+from koordinator.cluster.strategy.field_validation import Unknown
 from koordinator.cluster.structural_schema.embedded_resource import (
     check,
     coerce,

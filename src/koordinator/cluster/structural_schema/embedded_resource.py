@@ -10,7 +10,8 @@ from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType, named
 from koordinator.api.names import dns_1035_label, path_segment
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import Unknown, find_unknown, invalid, required
+from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.field_validation import Unknown, find_unknown
 from koordinator.cluster.strategy.metadata import validate_metadata
 from koordinator.cluster.structural_schema.failure import shown
 from koordinator.cluster.structural_schema.node import Node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -115,16 +116,19 @@ def unmarked(value: bytes) -> bytes:
     return value if found is None else value[: found.start()] + b"}"
 
 
-def list_item(resource: Resource, stored: Stored) -> bytes:
-    """An object in a list: the list names the kind, so that only custom resources do, too, as from the real server."""
+def list_item(resource: Resource, stored: Stored) -> Sequence[bytes]:
+    """An object in a list, in pieces: to put them together here would copy it once more.
+
+    The list names the kind, so that only custom resources do, too, as from the real server.
+    """
     if resource.schema is not None:
-        return wire(resource, stored)
+        return (wire(resource, stored),)
     if resource.from_stored is not None or resource.current is not None:
         obj = decode(resource, stored)
         del obj["apiVersion"], obj["kind"]
-        return _encode(obj)
-    version = b'"resourceVersion":"%d",' % stored.revision if stored.revision else b""
-    return b'{"metadata":{%s%s' % (version, stored.value[len(_HEAD) :])
+        return (_encode(obj),)
+    head = b'{"metadata":{"resourceVersion":"%d",' % stored.revision if stored.revision else _HEAD
+    return head, stored.value[len(_HEAD) :]
 
 
 # Who an object is: does a body belong to the URL that it was sent to, and what makes a new object unique?

@@ -19,8 +19,8 @@ from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_
 from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
-from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
-from koordinator.cluster.strategy.json_syntax import repeated_fields
+from koordinator.cluster.strategy.causes import go_quoted
+from koordinator.cluster.strategy.field_validation import Unknown, find_unknown, repeated_fields
 from koordinator.cluster.verbs.converted import shown_one, storable
 from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment
 from koordinator.cluster.verbs.options import WriteOptions
@@ -72,7 +72,7 @@ async def modify(
         obj = change(old)
         _check_identity(target, obj, old, compares_uid=compares_uid)
         if fields is None or applied:
-            target.resource.strategy.decode(obj)
+            target.resource.strategy.decode(obj, old)
         else:
             fields.decode(obj, old)
         if fields is None:

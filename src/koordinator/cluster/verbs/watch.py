@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
 
 from koordinator.cluster.errors import ApiError, expired
 from koordinator.cluster.storage.interface import Change, Compacted, Stored
@@ -25,8 +26,7 @@ _BATCH_BYTES = 1 << 20
 _STALLED_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One line of the stream; a bookmark's ``stored`` carries a revision and no value."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -120,7 +120,10 @@ class WatchSession:
     async def _converted(self, batch: Sequence[WatchEvent]) -> Sequence[WatchEvent]:
         states = [event.stored for event in batch if event.type != "BOOKMARK"]
         converted = iter(await shown(self._resource, states))
-        return [event if event.type == "BOOKMARK" else replace(event, stored=next(converted)) for event in batch]
+        return [
+            event if event.type == "BOOKMARK" else msgspec.structs.replace(event, stored=next(converted))
+            for event in batch
+        ]
 
     async def _tick(self, scope: asyncio.Timeout) -> None:
         """Wake the cursor for each bookmark, end it at its time, and end the watch of a client that does not read."""
