@@ -78,8 +78,10 @@ class QuotaEventHandlers(EventHandler):
             if until is not None:
                 self._leaving.set(pod.uid, until)
         known = self.accounts.pods.get(pod.uid)
-        if self._count(pod, known, is_assigned=node_name != "" or (known is not None and known.is_assigned)):
-            self._relieve()
+        is_assigned = node_name != "" or (known is not None and known.is_assigned)
+        if known is None or known.source is not pod.memo or known.is_assigned is not is_assigned:
+            if self._count(pod, known, is_assigned=is_assigned):
+                self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self._leaving.discard(pod.uid)
