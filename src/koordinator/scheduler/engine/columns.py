@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -262,11 +263,14 @@ class NodeColumns:
         """Write to the arrays what has changed since they were last read."""
         if not self._late:
             return
-        rows = list(self._late)
-        numbers = [self.numbers[row] for row in rows]
-        self._unused[rows] = [each.unused for each in numbers]
-        self._counted[rows] = [each.counted[:WITH_DEFAULTS] for each in numbers]
-        self._floats.write(rows, numbers)
+        late, numbers = list(self._late), self.numbers
+        of_rows = chain.from_iterable([numbers[row].counted[:WITH_DEFAULTS] + numbers[row].requested for row in late])
+        # Several times as fast as an array from lists.
+        taken = np.fromiter(of_rows, dtype=np.int64).reshape(len(late), -1)
+        rows = np.array(late, dtype=np.intp)
+        self._counted[rows] = taken[:, :WITH_DEFAULTS]
+        self._unused[rows] = self.allocatable[rows] - taken[:, WITH_DEFAULTS:]
+        self._floats.requested[:, rows] = taken.T
         self._late.clear()
 
     def row_version(self, row: int) -> int:
@@ -317,6 +321,7 @@ class NodeColumns:
         numbers = self.numbers[row]
         numbers.set_allocatable(amounts)
         self.allocatable[row] = numbers.allocatable
+        self._floats.write(row, numbers.allocatable)
         self._late.add(row)
         self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
@@ -332,6 +337,7 @@ class NodeColumns:
         self.discounts.pop(row, None)
         self.allocatable[row] = 0
         self.numbers[row] = RowIntegers(self.resources)
+        self._floats.write(row, self.numbers[row].allocatable)
         self._late.add(row)
         self._alive_rows = None
         for aspect in self.aspects:

@@ -5,6 +5,7 @@ An event handler that failed is stale until it has been rebuilt, see ``resync``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
@@ -28,8 +29,7 @@ _POINTS: Final = (
     "on_node_object",
     "on_object",
 )
-_AUDIENCE: Final = "audience"
-"""The key under which a pod's memo has its listeners."""
+_numbers = itertools.count()
 _Listeners = list[tuple[EventHandler, Callable[..., None]]]
 _RESIZED_BY: Final = ("on_pod_resized", "on_pod_assigned", "on_pod_removed")
 """The default of ``on_pod_resized`` calls the others."""
@@ -45,6 +45,8 @@ class EventDispatcher:
         self._on_error = on_error
         self._simulations = simulations
         self._listeners: dict[str, _Listeners] = {point: [] for point in (*_POINTS, STATUS)}
+        self._audience = f"audience/{next(_numbers)}"
+        """The key under which a pod's memo has its listeners."""
         self._audiences: dict[frozenset[EventHandler], dict[str, _Listeners]] = {}
         """``_listeners`` without those that do not read a pod, by these."""
         self._names: dict[EventHandler, str] = {}
@@ -75,23 +77,24 @@ class EventDispatcher:
 
     def choose_audience(self, pod: PodInfo) -> None:
         """Have ``notify_about`` pass over those that do not read the pod, until it changes in more than its status."""
-        if _AUDIENCE in pod.memo:
+        if self._audience in pod.memo:
             return
         idle = frozenset([handler for handler in self._names if not _reads(handler, pod)])
         if idle not in self._audiences:
             listeners = self._listeners.items()
             self._audiences[idle] = {point: [each for each in of if each[0] not in idle] for point, of in listeners}
-        pod.memo[_AUDIENCE] = self._audiences[idle]
+        pod.memo[self._audience] = self._audiences[idle]
 
     def notify(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all event handlers that implement it."""
-        self._call(self._listeners[point], point, arguments)
+        self.call_each(self._listeners[point], point, arguments)
 
     def notify_about(self, pod: PodInfo, point: str, *arguments: object) -> None:
         """The same for a method about a pod, but not of those that do not read it as far as that is known."""
-        self._call(pod.memo.get(_AUDIENCE, self._listeners)[point], point, arguments)
+        self.call_each(pod.memo.get(self._audience, self._listeners)[point], point, arguments)
 
-    def _call(self, listeners: _Listeners, point: str, arguments: tuple[object, ...]) -> None:
+    def call_each(self, listeners: _Listeners, point: str, arguments: tuple[object, ...]) -> None:
+        """Call these, each with all arguments; one that fails becomes stale."""
         left_out = self.left_out
         for handler, listener in listeners:
             if left_out and self._leaves_out(handler, point, arguments):

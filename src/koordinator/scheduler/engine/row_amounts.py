@@ -40,11 +40,9 @@ class FloatAmounts:
         shape = WITH_DEFAULTS + resources, rows
         self.allocatable, self.requested = grown(self.allocatable, shape, "C"), grown(self.requested, shape, "C")
 
-    def write(self, rows: Sequence[int], numbers: Sequence[RowIntegers]) -> None:
-        """Store all that is known of these rows."""
-        allocatable = [each.allocatable[:WITH_DEFAULTS] + each.allocatable for each in numbers]
-        requested = [each.counted[:WITH_DEFAULTS] + each.requested for each in numbers]
-        self.allocatable[:, rows], self.requested[:, rows] = np.array(allocatable).T, np.array(requested).T
+    def write(self, row: int, allocatable: list[int]) -> None:
+        """Store what the node of the row offers."""
+        self.allocatable[:, row] = allocatable[:WITH_DEFAULTS] + allocatable
 
 
 def chosen_of(columns: Sequence[int], *, with_defaults: bool) -> Rows:

@@ -79,9 +79,9 @@ class QuotaEventHandlers(EventHandler):
                 self._leaving.set(pod.uid, until)
         known = self.accounts.pods.get(pod.uid)
         is_assigned = node_name != "" or (known is not None and known.is_assigned)
-        if known is None or known.source is not pod.memo or known.is_assigned is not is_assigned:
-            if self._count(pod, known, is_assigned=is_assigned):
-                self._relieve()
+        is_as_before = known is not None and known.source is pod.memo and known.is_assigned is is_assigned
+        if not is_as_before and self._count(pod, known, is_assigned=is_assigned):
+            self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self._leaving.discard(pod.uid)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -66,7 +67,9 @@ class Remainders(Generic[Number]):
         """To be read only."""
         if self._late:
             rows = list(self._late)
-            numbers = np.array([self.of[row] for row in rows], dtype=self._matrix.dtype)
+            of_rows = chain.from_iterable(chain.from_iterable([self.of[row] for row in rows]))
+            # Several times as fast as an array from lists.
+            numbers = np.fromiter(of_rows, dtype=self._matrix.dtype).reshape(len(rows), SORTS, self._width)
             self._matrix[:, :, rows] = numbers.transpose(1, 2, 0) * self._factor
             self._late.clear()
         return self._matrix
