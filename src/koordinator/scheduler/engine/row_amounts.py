@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +102,7 @@ class RowAmounts:
 class RowIntegers:
     """Lists by resource, to be read only."""
 
-    __slots__ = ("_column_of", "allocatable", "counted", "known", "requested", "unoffered", "unused")
+    __slots__ = ("_column_of", "allocatable", "counted", "requested", "unoffered", "unused")
 
     def __init__(self, resources: ResourceIndex) -> None:
         self._column_of, width = resources.column_of, resources.width
@@ -112,8 +112,6 @@ class RowIntegers:
         """``requested``, but pods without a request for CPU or memory count with a default."""
         self.unused = [0] * width
         """``allocatable`` minus ``requested``."""
-        self.known: dict[Any, Any] = {}
-        """What plugins have computed from these numbers, by keys that they choose; empty when the numbers change."""
         self.unoffered: dict[str, int] = {}
         """What pods request of resources that no node has offered, by name, without zeros."""
 
@@ -133,7 +131,6 @@ class RowIntegers:
 
     def widen(self, name: str) -> None:
         """Append the resource, which a node has offered for the first time."""
-        self.known.clear()
         requested = self.unoffered.pop(name, 0)
         self.allocatable.append(0)
         self.requested.append(requested)
@@ -142,7 +139,6 @@ class RowIntegers:
 
     def add(self, request: Mapping[str, int], non_zero: tuple[int, int], times: int) -> None:
         """See ``NodeColumns.add_request``."""
-        self.known.clear()
         column_of, requested, counted, unused = self._column_of, self.requested, self.counted, self.unused
         for name, amount in request.items():
             column, more = column_of[name], times * amount
@@ -162,6 +158,5 @@ class RowIntegers:
             self.unoffered[name] = amount
 
     def set_allocatable(self, amounts: Mapping[int, int]) -> None:
-        self.known.clear()
         self.allocatable = [amounts.get(column, 0) for column in range(len(self.allocatable))]
         self.unused = [whole - taken for whole, taken in zip(self.allocatable, self.requested, strict=True)]

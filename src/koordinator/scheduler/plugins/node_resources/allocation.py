@@ -42,15 +42,12 @@ Amounts = Sequence[int] | Mapping[str, int]
 """Of one node, by column or by name."""
 
 
-_OfOne = Callable[[Sequence[Item], Amounts, Amounts], int | None]
-
-
 class Scorer(NamedTuple):
     """A strategy."""
 
     of_many: Callable[[Fill], Ints]
     """Returns a score for each row."""
-    of_one: _OfOne = lambda items, requested, allocatable: None
+    of_one: Callable[[Sequence[Item], Amounts, Amounts], int | None] = lambda items, requested, allocatable: None
     """Returns the same for a single node in plain integers, from the requested and the allocatable amounts there; None
     where it has no rule of its own for them."""
 
@@ -124,15 +121,8 @@ class AllocationScorer:
             return self.score_many(allocation, allocation.added_to_rows, rows)
         numbers = self._columns.numbers[rows]
         taken = numbers.counted if allocation.with_defaults else numbers.requested
-        known = numbers.known.get(self._of_one)
-        # Another plugin may score the same resources in the same way.
-        if known is not None and known[0] == allocation.items and known[1] == taken:
-            return known[2]
         found = self._of_one(allocation.items, taken, numbers.allocatable)
-        if found is None:
-            return self.score(allocation, np.array((rows,), dtype=np.intp)).item()
-        numbers.known[self._of_one] = allocation.items, taken, found
-        return found
+        return self.score(allocation, np.array((rows,), dtype=np.intp)).item() if found is None else found
 
     def score_many(self, like: Allocation, added: Ints, rows: Rows) -> Ints:
         """Scores for pods that add ``added`` (resources, kinds) to the resources that are scored for ``like``, with the
