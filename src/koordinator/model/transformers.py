@@ -143,14 +143,11 @@ _STEPS: Final[Mapping[str, PodStep]] = {
 
 
 def _has_dated_names(spec: PodSpec) -> bool:
-    if any(map(_is_dated, spec.containers)) or not _DATED.isdisjoint(spec.overhead):
-        return True
-    return bool(spec.init_containers) and any(map(_is_dated, spec.init_containers))
-
-
-def _is_dated(container: Container) -> bool:
-    resources = container.resources
-    return not (_DATED.isdisjoint(resources.requests) and _DATED.isdisjoint(resources.limits))
+    for container in (*spec.containers, *spec.init_containers) if spec.init_containers else spec.containers:
+        resources = container.resources
+        if not (_DATED.isdisjoint(resources.requests) and _DATED.isdisjoint(resources.limits)):
+            return True
+    return bool(spec.overhead) and not _DATED.isdisjoint(spec.overhead)
 
 
 def _with_current_names(spec: PodSpec) -> PodSpec:

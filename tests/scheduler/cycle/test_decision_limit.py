@@ -125,7 +125,7 @@ class Cluster:
         columns = self.state.view.columns
         return {
             "requested": columns.requested[:NODES].tolist(),
-            "non-zero": columns.non_zero_requested[:NODES].tolist(),
+            "non-zero": [numbers.counted[:2] for numbers in columns.numbers[:NODES]],
             "unused": columns._unused[:NODES].tolist(),
             "floats": columns._floats.requested[:, :NODES].tolist(),
             "numbers": [[each.requested, each.counted, each.unused] for each in columns.numbers],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +47,16 @@ class ResizeRecorder(Recorder):
         self.calls.append(("resized", row, before.request.amounts["cpu"], after.request.amounts["cpu"]))
 
 
+class Choosy(Recorder):
+    """Reads pods with the label ``read``; the label ``broken`` makes it fail to say so."""
+
+    def reads_pod(self, pod: PodInfo) -> bool:
+        labels = pod.pod.metadata.labels
+        if "broken" in labels:
+            raise RuntimeError("it cannot tell")
+        return "read" in labels
+
+
 def requested_cpu(state: ClusterState, node: str) -> int:
     columns = state.view.columns
     return int(columns.requested[columns.row_of[node], CPU])
@@ -55,6 +68,28 @@ def test_an_assumed_pod_counts_until_it_is_forgotten() -> None:
     assert requested_cpu(state, "a") == 1500
     assert state.forget("uid-p")
     assert requested_cpu(state, "a") == 0
+
+
+@pytest.mark.parametrize(("labels", "is_read"), [({"read": ""}, True), ({}, False), ({"broken": ""}, True)])
+def test_an_event_handler_is_not_notified_of_pods_that_it_does_not_read(labels: dict[str, str], is_read: bool) -> None:
+    state, choosy, all_read = ClusterState(make_state().view), Choosy(), Recorder()
+    state.add_event_handlers([choosy, all_read])
+    state.set_node(make_node("a"))
+    pod = describe(make_pod("p", labels=labels))
+    state.assume(pod, "a")
+    state.set_pod(replace(pod, pod=make_pod("p", labels=labels, node="a")), "a")
+    state.remove_pod(pod.uid)
+    assert [call[0] for call in all_read.calls] == ["node", "assigned", "assigned", "removed"]
+    assert choosy.calls == (all_read.calls if is_read else all_read.calls[:1])
+
+
+def test_an_event_handler_is_notified_of_a_pod_that_it_reads_since_a_change() -> None:
+    state, choosy = ClusterState(make_state().view), Choosy()
+    state.add_event_handlers([choosy])
+    state.set_node(make_node("a"))
+    state.assume(describe(make_pod("p")), "a")
+    state.set_pod(describe(make_pod("p", labels={"read": ""}, node="a")), "a")
+    assert choosy.calls[1:] == [("assigned", 0, "uid-p", False)]
 
 
 def test_a_confirmed_pod_is_not_forgotten() -> None:

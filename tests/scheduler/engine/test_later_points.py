@@ -111,6 +111,25 @@ def test_a_plugin_is_not_called_in_attempts_of_pods_that_do_not_concern_it(
     assert own is engine.profile.for_pod(describe(make_pod("other", labels=labels))), "such pods share it"
 
 
+class Switched(Gate):
+    """Concerns all pods once it is on."""
+
+    is_on = False
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return self.is_on
+
+
+def test_a_plugin_says_when_other_pods_concern_it() -> None:
+    engine, state, plugin = engine_with(Switched, point="permit")
+    pod = describe(make_pod("p"))
+    assert plugin not in engine.profile.for_pod(pod).permit
+    plugin.is_on = True
+    assert plugin not in engine.profile.for_pod(pod).permit, "nobody has said so"
+    state.view.concerns_version += 1
+    assert plugin in engine.profile.for_pod(pod).permit
+
+
 def test_a_pod_that_permit_refuses_leaves_its_node() -> None:
     engine, state, _ = engine_with(Gate, point="permit")
     for gate in ("refuse", "raise"):

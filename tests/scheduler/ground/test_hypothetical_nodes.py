@@ -219,10 +219,10 @@ def test_requests_that_are_counted_many_times_are_undone_from_any_mark() -> None
         mark = journal.mark
         for times in (1, -2, 5):
             journal.add_request(0, {CPU: 10}, (10, 1), times)
-        assert columns.non_zero_requested[0].tolist() == [340, 25]
+        assert columns.numbers[0].counted[:2] == [340, 25]
         journal.undo(mark)
-        assert columns.non_zero_requested[0].tolist() == [300, 21]
-    assert columns.non_zero_requested[0].tolist() == [0, 0]
+        assert columns.numbers[0].counted[:2] == [300, 21]
+    assert columns.numbers[0].counted[:2] == [0, 0]
 
 
 def test_an_attempt_in_a_simulation_caches_nothing_of_it() -> None:

@@ -107,7 +107,7 @@ def traces(cluster: Real) -> Any:
     rows = slice(columns.size)
     return (
         columns.requested[rows].tolist(),
-        columns.non_zero_requested[rows].tolist(),
+        [each.counted[:2] for each in columns.numbers[rows]],
         [columns.row_version(row) for row in range(columns.size)],
         [columns.versions(aspect).tolist() for aspect in columns.aspects],
         {row: list(pods) for row, pods in cluster.view.pods_on.items()},

@@ -82,7 +82,7 @@ def _node(scheduler: Scheduler, row: int) -> NodeFacts:
         {name: amount for name, amount in allocatable.items() if amount},
         Counter({name: amount for name, amount in {**requested, **unoffered}.items() if amount}),
     )
-    cpu, memory = columns.non_zero_requested[row].tolist()
+    cpu, memory = columns.numbers[row].counted[:2]
     found.non_zero = +Counter({"cpu": cpu, "memory": memory})
     found.pods = set(view.pods_on[row])
     devices, cpus, ports = plugins["DeviceShare"], plugins["NodeNUMAResource"], plugins["NodePorts"]

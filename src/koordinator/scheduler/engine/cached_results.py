@@ -262,6 +262,8 @@ class CachedScores(CachedResults):
             self.keep(np.zeros(0, dtype=score_type))
         self.is_trusted = is_built_in(plugin)
         """Plugins of this package are: to look at all scores costs a tenth of what it takes them to compute a few."""
+        self.is_unchecked = self.is_trusted or scales
+        """Whether the plugin's scores of single rows are used as they are."""
 
     @property
     def origin(self) -> Hashable:
@@ -282,19 +284,18 @@ class CachedScores(CachedResults):
 
     def score_of(self, pod: PodInfo, row: int) -> int:
         """What the value of ``row`` would be now for a pod of the same class."""
-        score = self.plugin.score_one(pod, self.state, row)
-        if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
-            score = self._instead_of(score, row)
-        return score * self.factor
+        score_one = self.plugin.score_one if self.is_unchecked else self._usable_one
+        return score_one(pod, self.state, row) * self.factor
+
+    def _usable_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        score = self.plugin.score_one(pod, state, row)
+        return score if 0 <= score <= MAX_NODE_SCORE else self._instead_of(score, row)
 
     def evaluate_each(self, rows: Iterable[int]) -> None:
-        score_one, pod, state, of_row = self.plugin.score_one, self.pod, self.state, self.of_row
+        score_one = self.plugin.score_one if self.is_unchecked else self._usable_one
+        pod, state, of_row, factor = self.pod, self.state, self.of_row, self.factor
         for row in rows:
-            # ``score_of``, inlined: each decision runs this for each plugin.
-            score = score_one(pod, state, row)
-            if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
-                score = self._instead_of(score, row)
-            score *= self.factor
+            score = score_one(pod, state, row) * factor
             if of_row[row] != score:
                 of_row[row] = score
                 self.changed_at = self._columns.version

@@ -19,6 +19,20 @@ Scores = NDArray[np.signedinteger[Any]]
 Item = TypeVar("Item", bound=np.generic)
 
 
+class ScaledScores:
+    """The weighted scores of a plugin after scaling, which differ by class, since the feasible rows do."""
+
+    __slots__ = ("of_row", "values")
+
+    def __init__(self, values: Scores) -> None:
+        self.keep(values)
+
+    def keep(self, values: Scores) -> None:
+        """As CachedResults.keep."""
+        self.values = values
+        self.of_row = values.data
+
+
 class ClassState:
     """Arrays of shape (rows,); Evaluation keeps them current."""
 
@@ -31,13 +45,10 @@ class ClassState:
         self.score_names = tuple(score.plugin.name for score in self._scores)
         self.is_local = not any(entry.is_cross_node for entry in plan.filters)
         """Whether the result for each node depends on that node alone."""
-        self._scores_and_scaled: list[tuple[CachedScores, Scores | None]] = [
-            (score, np.zeros(0, dtype=score_type) if score.scales else None) for score in self._scores
+        self._weighted: list[CachedScores | ScaledScores] = [
+            ScaledScores(np.zeros(0, dtype=score_type)) if score.scales else score for score in self._scores
         ]
-        """Each with its weighted scores after scaling, where the plugin scales them: these differ by class, since the
-        feasible rows do."""
-        self._scaled_of_row: list[memoryview | None] = [None] * len(self._scores)
-        """The scaled ones, to read one by one, see CachedResults.of_row."""
+        """What the totals are sums of, in the order of ``_scores``."""
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
@@ -102,9 +113,9 @@ class ClassState:
         size = self._columns.size
         first = self._first_of(slice(size), size, only_static=True)
         totals = np.zeros(size, dtype=self.totals.dtype)
-        for score, scaled in self._scores_and_scaled:
-            if scaled is not None or not score.is_pod_dependent:
-                totals += (score.values if scaled is None else scaled)[:size]
+        for score, weighted in zip(self._scores, self._weighted, strict=True):
+            if score.scales or not score.is_pod_dependent:
+                totals += weighted.values[:size]
         np.copyto(totals, INFEASIBLE, where=first != self._passed)
         np.copyto(totals, undecided, where=first != self._first[:size])
         return totals
@@ -144,10 +155,9 @@ class ClassState:
 
     def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:
-            own = zip(self._overlaid[row].scores, self._scaled_of_row, strict=True)
-            return [value if scaled is None else scaled[row] for value, scaled in own]
-        pairs = zip(self._scores, self._scaled_of_row, strict=True)
-        return [score.of_row[row] if scaled is None else scaled[row] for score, scaled in pairs]
+            own = zip(self._overlaid[row].scores, self._weighted, strict=True)
+            return [each.of_row[row] if isinstance(each, ScaledScores) else value for value, each in own]
+        return [each.of_row[row] for each in self._weighted]
 
     def hide(self, row: int) -> int:
         """Exclude ``row`` from the choice until ``show``; returns its total."""
@@ -271,7 +281,7 @@ class ClassState:
 
     def _sums(self, where: Any) -> Scores:
         """The sum of all weighted scores."""
-        parts = [(score.values if scaled is None else scaled)[where] for score, scaled in self._scores_and_scaled]
+        parts = [each.values[where] for each in self._weighted]
         if not parts:
             return np.zeros_like(self.totals[where])
         total: Scores = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
@@ -336,11 +346,9 @@ class ClassState:
         self.feasible = _longer(self.feasible, capacity, fill=False)
         self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
         self._first = _longer(self._first, capacity, fill=self._passed)
-        self._scores_and_scaled = [
-            (score, None if scaled is None else _longer(scaled, capacity, fill=0))
-            for score, scaled in self._scores_and_scaled
-        ]
-        self._scaled_of_row = [None if scaled is None else scaled.data for _, scaled in self._scores_and_scaled]
+        for each in self._weighted:
+            if isinstance(each, ScaledScores):
+                each.keep(_longer(each.values, capacity, fill=0))
 
 
 def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex, whole_amounts
+from koordinator.scheduler.engine.resource_index import ResourceIndex, whole_amounts
 from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, FloatAmounts, Item, RowAmounts, RowIntegers, grown
 
 Rows = NDArray[np.intp]
@@ -108,18 +109,20 @@ class NodeColumns:
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
         self.allocatable: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
-        """(rows, resources), as is ``requested``. One resource of all rows is contiguous, since plugins read it so."""
-        self.requested: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
-        self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64, order="F")
-        """CPU and memory; pods without a request count with 100 milli-CPU and 200 MiB."""
-        self._unused: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
-        """``allocatable`` minus ``requested``, for ``amounts``."""
+        """(rows, resources). One resource of all rows is contiguous, since plugins read it so."""
         self.numbers: list[RowIntegers] = []
-        """The same as integers, row by row."""
+        """What is allocatable and requested as integers, row by row. The arrays below follow when they are read: most
+        decisions read a few rows alone."""
+        self._unused: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
+        """``allocatable`` minus what is requested, in its shape."""
+        self._counted: Ints = np.zeros((0, WITH_DEFAULTS), dtype=np.int64, order="F")
+        """(rows, CPU and memory): what is requested, see ``RowIntegers.counted``."""
         self.discounts: dict[int, dict[str, _Amounts]] = {}
         """Row -> the discounts that count there, by holder. Pods that leave such a row free other amounts than they
         request."""
         self._floats = FloatAmounts()
+        self._late: set[int] = set()
+        """The rows of which these arrays do not show the last changes."""
         self.largest_amount = 0
         """The largest amount of any resource that any node has had."""
         self._gathered: tuple[Rows, int, RowAmounts] | None = None
@@ -233,9 +236,42 @@ class NodeColumns:
         known = self._gathered
         if known is not None and known[0] is rows and known[1] == self.version:
             return known[2]
-        found = RowAmounts(rows, self._floats, self._unused.T)
+        found = RowAmounts(rows, self._floats, self.unused.T)
         self._gathered = rows, self.version, found
         return found
+
+    @property
+    def unused(self) -> Ints:
+        """``allocatable`` minus what pods request, in its shape; to be read only."""
+        self._catch_up()
+        return self._unused
+
+    @property
+    def requested(self) -> Ints:
+        """What pods request, in the shape of ``allocatable``; a copy."""
+        return self.allocatable - self.unused
+
+    def taken(self, column: int, *, with_defaults: bool) -> Ints:
+        """What pods request of one resource on each row; with the defaults for CPU and memory where they request
+        nothing of these."""
+        self._catch_up()
+        if with_defaults and column < WITH_DEFAULTS:
+            return self._counted[:, column]
+        return self.allocatable[:, column] - self._unused[:, column]
+
+    def _catch_up(self) -> None:
+        """Write to the arrays what has changed since they were last read."""
+        if not self._late:
+            return
+        late, numbers = list(self._late), self.numbers
+        of_rows = chain.from_iterable([numbers[row].counted[:WITH_DEFAULTS] + numbers[row].requested for row in late])
+        # Several times as fast as an array from lists.
+        taken = np.fromiter(of_rows, dtype=np.int64).reshape(len(late), -1)
+        rows = np.array(late, dtype=np.intp)
+        self._counted[rows] = taken[:, :WITH_DEFAULTS]
+        self._unused[rows] = self.allocatable[rows] - taken[:, WITH_DEFAULTS:]
+        self._floats.requested[:, rows] = taken.T
+        self._late.clear()
 
     def row_version(self, row: int) -> int:
         """Grows with every change of ``row``."""
@@ -284,8 +320,9 @@ class NodeColumns:
         amounts = {column(name): amount for name, amount in whole_amounts(node.status.allocatable).items()}
         numbers = self.numbers[row]
         numbers.set_allocatable(amounts)
-        self.allocatable[row], self._unused[row] = numbers.allocatable, numbers.unused
-        self._floats.write(row, numbers)
+        self.allocatable[row] = numbers.allocatable
+        self._floats.write(row, numbers.allocatable)
+        self._late.add(row)
         self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
         return row
@@ -298,9 +335,10 @@ class NodeColumns:
         self.nodes[row] = None
         self.alive[row] = False
         self.discounts.pop(row, None)
-        self.allocatable[row] = self.requested[row] = self._unused[row] = self.non_zero_requested[row] = 0
+        self.allocatable[row] = 0
         self.numbers[row] = RowIntegers(self.resources)
-        self._floats.write(row, self.numbers[row])
+        self._floats.write(row, self.numbers[row].allocatable)
+        self._late.add(row)
         self._alive_rows = None
         for aspect in self.aspects:
             self.touch(row, aspect)
@@ -309,24 +347,8 @@ class NodeColumns:
 
     def add_request(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], times: int = 1) -> None:
         """Count so many pods more on ``row`` (negative: fewer). ``request`` includes the pod itself."""
-        column_of, numbers = self.resources.column_of, self.numbers[row]
-        requested, counted, unused = numbers.requested, numbers.counted, numbers.unused
-        all_requested, all_unused, floats = self.requested, self._unused, self._floats.requested
-        for name, amount in request.items():
-            column, more = column_of[name], times * amount
-            if column == UNOFFERED:
-                numbers.shift_unoffered(name, more)
-                continue
-            requested[column] += more
-            unused[column] -= more
-            all_requested[row, column], all_unused[row, column] = requested[column], unused[column]
-            floats[column + WITH_DEFAULTS, row] = requested[column]
-            if column >= WITH_DEFAULTS:
-                counted[column] += more
-        counted[0] += times * non_zero[0]
-        counted[1] += times * non_zero[1]
-        self.non_zero_requested[row, 0], self.non_zero_requested[row, 1] = counted[0], counted[1]
-        floats[0, row], floats[1, row] = counted[0], counted[1]
+        self.numbers[row].add(request, non_zero, times)
+        self._late.add(row)
         self.touch(row, Aspect.PODS)
 
     def discount(self, row: int, holder: str, amounts: Mapping[str, int], non_zero: tuple[int, int]) -> None:
@@ -374,9 +396,8 @@ class NodeColumns:
         self.unschedulable = grown(self.unschedulable, (self._capacity,))
         width = self.allocatable.shape[1]
         self.allocatable = grown(self.allocatable, (self._capacity, width))
-        self.requested = grown(self.requested, (self._capacity, width))
         self._unused = grown(self._unused, (self._capacity, width))
-        self.non_zero_requested = grown(self.non_zero_requested, (self._capacity, 2))
+        self._counted = grown(self._counted, (self._capacity, WITH_DEFAULTS))
         self._floats.grow(width, self._capacity)
         self._versions = grown(self._versions, (len(self._latest), self._capacity), "C")
         self._row_versions = grown(self._row_versions, (self._capacity,))
@@ -385,11 +406,9 @@ class NodeColumns:
         """Give a resource the last column, with what pods on nodes request of it already."""
         shape = self._capacity, self.resources.width
         self.allocatable = grown(self.allocatable, shape)
-        self.requested = grown(self.requested, shape)
         self._unused = grown(self._unused, shape)
         self._floats.grow(self.resources.width, self._capacity)
         self._gathered = None
-        for row, numbers in enumerate(self.numbers):
+        for numbers in self.numbers:
             numbers.widen(name)
-            self.requested[row, -1], self._unused[row, -1] = numbers.requested[-1], numbers.unused[-1]
-            self._floats.write(row, numbers)
+        self._late.update(range(self.size))

@@ -235,23 +235,26 @@ class Engine:
         evaluation, pod, finder = pod_class.evaluation, state.pod, profile.finder
         evaluation.incoming = pod
         self.refresh(evaluation)
-        attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.row_cache, self.check_time)
+        nominations = self._state.view.nominations
         if refusal is not None:
+            attempt = self._attempt(pod_class, key, state)
             attempt.refusal = refusal
             if finder is not None and refusal[0] == finder.name:
                 attempt.involved = finder.rejected_by(pod)
             return self._reject(pod_class, pod, attempt)
-        if only is not None and finder is not None:
-            attempt.only, attempt.chosen_by = only, finder.name
-            choice = evaluation.take(only, attempt.has_capacity)
+        has_capacity = _always if nominations.is_empty else self._attempt(pod_class, key, state).has_capacity
+        if only is not None:
+            choice = evaluation.take(only, has_capacity)
         else:
             preferred = profile.preferring.prefer_nodes(pod) if profile.preferring is not None else ()
-            nominations = self._state.view.nominations
             if not nominations.is_empty and (nominated := nominations.node_of(pod.uid)):
                 preferred = nominated, *preferred
-            choice = evaluation.choose(preferred, attempt.has_capacity, self._random)
+            choice = evaluation.choose(preferred, has_capacity, self._random)
         row = choice.row
         if row is None:
+            attempt = self._attempt(pod_class, key, state)
+            if only is not None and finder is not None:
+                attempt.only, attempt.chosen_by = only, finder.name
             attempt.nominated_to_others = choice.passed_over
             return self._reject(pod_class, pod, attempt)
         state.node = node = self._state.view.columns.reference(row)
@@ -263,6 +266,10 @@ class Engine:
                 state.pod = pod = resized
                 profile = self.profile.for_pod(pod)
         return self._placement(state, profile, evaluation, row, choice.tied)
+
+    def _attempt(self, pod_class: _PodClass, key: Hashable, state: CycleState) -> Attempt:
+        evaluation, row_cache = pod_class.evaluation, pod_class.row_cache
+        return Attempt(self.profile, self._state, evaluation, state, key, row_cache, self.check_time)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
@@ -386,6 +393,11 @@ def _pre_filter(plugins: Iterable[CyclePreFilterPlugin], state: CycleState) -> t
         if reason is not None:
             return plugin.name, reason
     return None
+
+
+def _always(row: int) -> bool:
+    """Without nominations, a pod fits on every feasible row."""
+    return True
 
 
 def _raise(plugin: str, method: str, error: Exception) -> None:

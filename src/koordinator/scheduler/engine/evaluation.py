@@ -185,11 +185,11 @@ class Evaluation(ClassState):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
-        version, count = self._columns.version, len(changed)
+        version, is_one = self._columns.version, len(changed) == 1
         for cached in self._readers.get(aspects) or self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
-                if count <= cached.few:
+                if is_one or len(changed) <= cached.few:
                     cached.evaluate_each(changed)
                 else:
                     cached.evaluate(np.array(sorted(changed), dtype=np.intp))
@@ -297,9 +297,10 @@ class Evaluation(ClassState):
         """Scale the scores that depend on each other, if any; returns whether one has changed, and with it totals."""
         size = self._columns.size
         feasible, changed = self.feasible[:size], False
-        for index, (score, known) in enumerate(self._scores_and_scaled):
-            if known is None:
+        for index, (score, weighted_scores) in enumerate(zip(self._scores, self._weighted, strict=True)):
+            if not score.scales:
                 continue
+            known = weighted_scores.values
             raw = score.values[:size] if not self._overlaid else self._raw(index, size)
             is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(raw)
             if is_flat and self._flat.get(index) == size:

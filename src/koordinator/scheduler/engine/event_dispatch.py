@@ -5,10 +5,12 @@ An event handler that failed is stale until it has been rebuilt, see ``resync``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 OnError = Callable[[str, str, Exception], None]
 """(plugin, method, error)."""
@@ -27,6 +29,8 @@ _POINTS: Final = (
     "on_node_object",
     "on_object",
 )
+_numbers = itertools.count()
+_Listeners = list[tuple[EventHandler, Callable[..., None]]]
 _RESIZED_BY: Final = ("on_pod_resized", "on_pod_assigned", "on_pod_removed")
 """The default of ``on_pod_resized`` calls the others."""
 
@@ -40,9 +44,11 @@ class EventDispatcher:
     def __init__(self, on_error: OnError | None = None, simulations: Collection[object] = ()) -> None:
         self._on_error = on_error
         self._simulations = simulations
-        self._listeners: dict[str, list[tuple[EventHandler, Callable[..., None]]]] = {
-            point: [] for point in (*_POINTS, STATUS)
-        }
+        self._listeners: dict[str, _Listeners] = {point: [] for point in (*_POINTS, STATUS)}
+        self._audience = f"audience/{next(_numbers)}"
+        """The key under which a pod's memo has its listeners."""
+        self._audiences: dict[frozenset[EventHandler], dict[str, _Listeners]] = {}
+        """``_listeners`` without those that do not read a pod, by these."""
         self._names: dict[EventHandler, str] = {}
         """Those of the plugins; of one if several share the event handler."""
         self.stale: dict[EventHandler, str] = {}
@@ -69,10 +75,28 @@ class EventDispatcher:
         """Whether any event handler implements ``point``."""
         return bool(self._listeners[point])
 
+    def choose_audience(self, pod: PodInfo) -> None:
+        """Have ``notify_about`` pass over those that do not read the pod, until it changes in more than its status."""
+        if self._audience in pod.memo:
+            return
+        idle = frozenset([handler for handler in self._names if not _reads(handler, pod)])
+        if idle not in self._audiences:
+            listeners = self._listeners.items()
+            self._audiences[idle] = {point: [each for each in of if each[0] not in idle] for point, of in listeners}
+        pod.memo[self._audience] = self._audiences[idle]
+
     def notify(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all event handlers that implement it."""
+        self.call_each(self._listeners[point], point, arguments)
+
+    def notify_about(self, pod: PodInfo, point: str, *arguments: object) -> None:
+        """The same for a method about a pod, but not of those that do not read it as far as that is known."""
+        self.call_each(pod.memo.get(self._audience, self._listeners)[point], point, arguments)
+
+    def call_each(self, listeners: _Listeners, point: str, arguments: tuple[object, ...]) -> None:
+        """Call these, each with all arguments; one that fails becomes stale."""
         left_out = self.left_out
-        for handler, listener in self._listeners[point]:
+        for handler, listener in listeners:
             if left_out and self._leaves_out(handler, point, arguments):
                 continue
             try:
@@ -104,6 +128,14 @@ class EventDispatcher:
     def _set_stale(self, handler: EventHandler) -> None:
         self.stale[handler] = self._names[handler]
         self.on_stale()
+
+
+def _reads(handler: EventHandler, pod: PodInfo) -> bool:
+    try:
+        return handler.reads_pod(pod)
+    except Exception:
+        # It is notified then, and what fails there makes it stale.
+        return True
 
 
 def overrides(handler: EventHandler, *points: str) -> bool:

@@ -123,7 +123,7 @@ class Plugin(ABC):
         Score: at PreEnqueue, in ``context_key``, at PreFilter of the attempt, when the node is chosen, and from Reserve
         to PostBind. Where it is False, none of these is called, so that most plugins cost most pods nothing. May read
         of the pod what ``class_key`` may read, but neither its name nor its uid; called once for pods that are equal in
-        that. The default is True."""
+        that, and again when ``view.concerns_version`` has grown. The default is True."""
         return True
 
     @cached_property
@@ -157,6 +157,12 @@ class EventHandler:
     handles_status_updates: ClassVar[bool] = True
     """Whether it is notified, too, of pods on nodes of which neither spec nor labels, annotations and owners have
     changed: confirmed bindings, status reports of the kubelet. There are many such changes."""
+
+    def reads_pod(self, pod: PodInfo) -> bool:
+        """Whether it derives anything from the pod. Where it is False, the methods about pods need not be called for
+        it, so that most handlers cost most pods nothing. May read of the pod what ``Plugin.concerns`` may read; called
+        once for pods that are equal in that, and only for pods that get a node here. The default is True."""
+        return True
 
     def on_reset(self) -> None:
         """Forget everything that events have said, whatever state a failed method has left behind, and nothing else:

@@ -265,11 +265,10 @@ class Profile:
         return tuple(dict.fromkeys((*evaluating, *transforming)))
 
     @cached_property
-    def _contexts(self) -> tuple[Plugin | None, ...]:
-        """The plugins with a ``context_key``; None in place of one that is left out."""
-        deciding = (self.whole or self)._deciding
-        having = [plugin for plugin in deciding if type(plugin).context_key is not Plugin.context_key]
-        return tuple(None if plugin in self.idle else plugin for plugin in having)
+    def _contexts(self) -> tuple[Plugin, ...]:
+        """The plugins with a ``context_key``, without those that are left out."""
+        deciding = [plugin for plugin in (self.whole or self)._deciding if plugin not in self.idle]
+        return tuple(plugin for plugin in deciding if type(plugin).context_key is not Plugin.context_key)
 
     @cached_property
     def treats_equals_alike(self) -> bool:
@@ -285,21 +284,26 @@ class Profile:
         if own is None:
             deciding = (self.whole or self)._deciding
             own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in deciding]))
-        contexts = self.for_pod(pod)._contexts if self.whole is None else self._contexts
-        return own, tuple([None if plugin is None else plugin.context_key(pod) for plugin in contexts])
+        profile = self.for_pod(pod) if self.whole is None else self
+        return own, profile._number, *[plugin.context_key(pod) for plugin in profile._contexts]
 
     def for_pod(self, pod: PodInfo) -> Profile:
         """The profile without the plugins that do not concern the pod, to run the points of an attempt; nodes are
         evaluated by the whole. Pods that the same plugins concern share it."""
-        memo = self._memos[1]
-        found: Profile | None = pod.memo.get(memo)
-        if found is None:
+        if not self._selective:
+            return self
+        memo, version = self._memos[1], self._selective[0].view.concerns_version
+        known: tuple[int, Profile] | None = pod.memo.get(memo)
+        if known is None or known[0] != version:
             idle = frozenset([plugin for plugin in self._selective if not _concerns(plugin, pod)])
-            found = self._for_pods.get(idle)
-            if found is None:
-                found = self._for_pods[idle] = replace(self, idle=idle, whole=self)
-            pod.memo[memo] = found
-        return found
+            if idle not in self._for_pods:
+                self._for_pods[idle] = replace(self, idle=idle, whole=self)
+            known = pod.memo[memo] = version, self._for_pods[idle]
+        return known[1]
+
+    @cached_property
+    def _number(self) -> int:
+        return next(_numbers)
 
     @cached_property
     def _memos(self) -> tuple[str, str]:

@@ -40,10 +40,9 @@ class FloatAmounts:
         shape = WITH_DEFAULTS + resources, rows
         self.allocatable, self.requested = grown(self.allocatable, shape, "C"), grown(self.requested, shape, "C")
 
-    def write(self, row: int, numbers: RowIntegers) -> None:
-        """Store all that is known of a row."""
-        self.allocatable[:, row] = numbers.allocatable[:WITH_DEFAULTS] + numbers.allocatable
-        self.requested[:, row] = numbers.counted[:WITH_DEFAULTS] + numbers.requested
+    def write(self, row: int, allocatable: list[int]) -> None:
+        """Store what the node of the row offers."""
+        self.allocatable[:, row] = allocatable[:WITH_DEFAULTS] + allocatable
 
 
 def chosen_of(columns: Sequence[int], *, with_defaults: bool) -> Rows:
@@ -138,8 +137,22 @@ class RowIntegers:
         self.counted.append(requested)
         self.unused.append(-requested)
 
-    def shift_unoffered(self, name: str, more: int) -> None:
-        """Count more of a resource that no node has offered."""
+    def add(self, request: Mapping[str, int], non_zero: tuple[int, int], times: int) -> None:
+        """See ``NodeColumns.add_request``."""
+        column_of, requested, counted, unused = self._column_of, self.requested, self.counted, self.unused
+        for name, amount in request.items():
+            column, more = column_of[name], times * amount
+            if column == UNOFFERED:
+                self._add_unoffered(name, more)
+                continue
+            requested[column] += more
+            unused[column] -= more
+            if column >= WITH_DEFAULTS:
+                counted[column] += more
+        counted[0] += times * non_zero[0]
+        counted[1] += times * non_zero[1]
+
+    def _add_unoffered(self, name: str, more: int) -> None:
         amount = self.unoffered.pop(name, 0) + more
         if amount:
             self.unoffered[name] = amount

@@ -166,6 +166,9 @@ class ClusterView:
     """The feature gates that are on, of those that plugins and informers read."""
     network_topology: bool = False
     """Whether plugins use the network topology (flag ``--enable-network-topology-manager``)."""
+    concerns_version: int = 0
+    """Grows when something else than pods changes that a plugin's ``concerns`` reads, such as whether there is any
+    Reservation. Plugins write it."""
     now: datetime | None = None
     """The time of the decision or the event, set before each one."""
 

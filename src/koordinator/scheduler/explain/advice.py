@@ -87,7 +87,7 @@ def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
     if not rows.shape[0]:
         return f"The pod requests {wanted}, but there is no node that it could use at all."
     allocatable = columns.allocatable[rows, column]
-    free = allocatable - columns.requested[rows, column]
+    free = columns.unused[rows, column]
     largest, freest = int(allocatable.argmax()), int(free.argmax())
     if allocatable[largest] < amount:
         return _never(resource, wanted, int(allocatable[largest]), columns.names[int(rows[largest])])

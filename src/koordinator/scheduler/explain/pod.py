@@ -79,8 +79,7 @@ def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float
     missing = np.zeros(rows.shape[0])
     for name, amount in pod.request.counted.items():
         column = columns.resources.column_of[name]
-        free = columns.allocatable[rows, column] - columns.requested[rows, column]
-        missing += np.maximum(amount - free, 0) / amount
+        missing += np.maximum(amount - columns.unused[rows, column], 0) / amount
     return missing
 
 

@@ -61,6 +61,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         """(protocol, port) -> row -> address -> pods."""
         self._counted: dict[tuple[int, str], tuple[_HostPort, ...]] = {}
 
+    def reads_pod(self, pod: PodInfo) -> bool:
+        return bool(_ports_of(pod))
+
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         # Most running pods have none, which need not be cached.
         known: tuple[_HostPort, ...] | None = pod.memo.get(self.name)

@@ -12,6 +12,7 @@ from koordinator.api.pod import Pod, PodAffinity, PodAffinityTerm
 from koordinator.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_ports import host_ports
 
@@ -112,7 +113,7 @@ def resource_document(amounts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _non_zero(columns: NodeColumns, row: int) -> dict[str, Any]:
-    cpu, memory = columns.non_zero_requested[row].tolist()
+    cpu, memory = columns.numbers[row].counted[:WITH_DEFAULTS]
     return {"MilliCPU": cpu, "Memory": memory, "EphemeralStorage": 0, "AllowedPodNumber": 0, "ScalarResources": None}
 
 

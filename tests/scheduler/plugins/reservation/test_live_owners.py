@@ -271,9 +271,8 @@ class Objects:
         assert self.api.requested() == sum(_cpu(pod) for pod, _ in present.values()) + rest
         if not self.assumed:
             ours, fresh = self.api.cluster, self.anew().cluster
-            for column in ("requested", "non_zero_requested"):
-                mine, theirs = getattr(ours.view.columns, column), getattr(fresh.view.columns, column)
-                assert mine[ours.row("a")].tolist() == theirs[fresh.row("a")].tolist()
+            mine, theirs = (each.view.columns.numbers[each.row("a")] for each in (ours, fresh))
+            assert (mine.requested, mine.counted) == (theirs.requested, theirs.counted)
 
     def present(self) -> dict[str, tuple[Pod, str]]:
         """Every pod on the node with the uid of the Reservation that it takes from, or ""."""

@@ -73,6 +73,9 @@ class Gangs(EventHandler):
         if self.topology is not None:
             self.topology.remove_node(name)
 
+    def reads_pod(self, pod: PodInfo) -> bool:
+        return bool(gang_of(pod))
+
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         gang_id = gang_of(pod)
         if not gang_id and pod.uid not in self.cache.by_uid:

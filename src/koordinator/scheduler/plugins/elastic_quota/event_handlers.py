@@ -78,7 +78,9 @@ class QuotaEventHandlers(EventHandler):
             if until is not None:
                 self._leaving.set(pod.uid, until)
         known = self.accounts.pods.get(pod.uid)
-        if self._count(pod, known, is_assigned=node_name != "" or (known is not None and known.is_assigned)):
+        is_assigned = node_name != "" or (known is not None and known.is_assigned)
+        is_as_before = known is not None and known.source is pod.memo and known.is_assigned is is_assigned
+        if not is_as_before and self._count(pod, known, is_assigned=is_assigned):
             self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:

@@ -86,6 +86,9 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         self._existing.clear(row)
         self._topologies.set(row, None)
 
+    def reads_pod(self, pod: PodInfo) -> bool:
+        return bool(self._reader.of(pod).for_others)
+
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if self._existing.set(row, pod.uid, self._reader.of(pod).for_others):
             self.view.columns.touch(row, Aspect.PODS)

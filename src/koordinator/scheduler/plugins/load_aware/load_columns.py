@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -34,8 +35,6 @@ from koordinator.scheduler.plugins.load_aware.settings import (
 
 SORTS: Final = 2
 """Pods that are not of the prod class, and those that are: an index into what is left."""
-_BOTH: Final = 2
-"""Index of the columns of both sorts, for rows on which the same is left for all pods."""
 Number = TypeVar("Number", np.int64, np.float64)
 
 
@@ -49,28 +48,39 @@ class Left(NamedTuple):
 
 class Remainders(Generic[Number]):
     """``of`` is indexed by row, sort of pods and resource: most decisions read a single row, where an array costs more
-    to read than it saves. ``matrix`` has shape (sorts, resources, rows), each number multiplied by ``factor``."""
+    to read than it saves. ``matrix`` has shape (sorts, resources, rows), each number multiplied by ``factor``; it
+    follows when it is read."""
 
     def __init__(self, width: int, kind: type[Number], initial: int, factor: int = 1) -> None:
         self._width = width
         self._initial = initial
         self._factor = factor
         self.of: list[list[list[int]]] = []
-        self.matrix: NDArray[Number] = np.zeros((SORTS, width, 0), dtype=kind)
-        self._columns: list[list[list[NDArray[Number]]]] = []
-        """The columns to write to, by sort of pods (or _BOTH) and resource."""
-        self._taken: dict[int, list[tuple[list[int], int, int]]] = {}
-        """Row -> what each load reduces: the amounts, the load, the index in ``_columns``."""
+        self._matrix: NDArray[Number] = np.zeros((SORTS, width, 0), dtype=kind)
+        self._late: set[int] = set()
+        """The rows of which the matrix does not show the last changes."""
+        self._taken: dict[int, list[tuple[list[int], int]]] = {}
+        """Row -> what each load reduces: the amounts, the load."""
+
+    @property
+    def matrix(self) -> NDArray[Number]:
+        """To be read only."""
+        if self._late:
+            rows = list(self._late)
+            of_rows = chain.from_iterable(chain.from_iterable([self.of[row] for row in rows]))
+            # Several times as fast as an array from lists.
+            numbers = np.fromiter(of_rows, dtype=self._matrix.dtype).reshape(len(rows), SORTS, self._width)
+            self._matrix[:, :, rows] = numbers.transpose(1, 2, 0) * self._factor
+            self._late.clear()
+        return self._matrix
 
     def grow(self, rows: int) -> None:
         """Grow to ``rows`` in all."""
         known = len(self.of)
-        larger = np.full((SORTS, self._width, rows), self._initial * self._factor, dtype=self.matrix.dtype)
-        larger[..., :known] = self.matrix
-        self.matrix = larger
+        larger = np.full((SORTS, self._width, rows), self._initial * self._factor, dtype=self._matrix.dtype)
+        larger[..., :known] = self._matrix
+        self._matrix = larger
         self.of.extend([[self._initial] * self._width] * SORTS for _ in range(rows - known))
-        one, other = [[[column] for column in of_sort] for of_sort in larger]
-        self._columns = [one, other, [both + more for both, more in zip(one, other, strict=True)]]
 
     def write(self, row: int, left: Sequence[Left]) -> bool:
         """Store the recomputed remainders for pods of each sort; returns whether they have changed. If both are the
@@ -78,29 +88,24 @@ class Remainders(Generic[Number]):
         before = self.of[row]
         now = self.of[row] = [each.amounts for each in left]
         self._taken.pop(row, None)
-        parts = [(left[0], _BOTH)] if left[0] is left[1] else list(zip(left, range(SORTS), strict=True))
-        taken = [(part.amounts, part.taken_by, where) for part, where in parts if part.taken_by is not None]
+        parts = left[:1] if left[0] is left[1] else left
+        taken = [(part.amounts, part.taken_by) for part in parts if part.taken_by is not None]
         if taken:
             self._taken[row] = taken
-        for part, where in parts:
-            for columns, amount in zip(self._columns[where], part.amounts, strict=True):
-                for column in columns:
-                    column[row] = amount * self._factor
+        self._late.add(row)
         return before != now
 
     def take(self, row: int, loads: Sequence[Vector], sign: int) -> bool:
         """The loads of ``row`` have grown by these (``sign`` 1) or shrunk (-1); returns whether that changes anything.
         Called for every pod that comes or goes, so it must be quick."""
         changed = False
-        factor = self._factor
-        for amounts, load, where in self._taken.get(row, ()):
-            columns_of = self._columns[where]
+        for amounts, load in self._taken.get(row, ()):
             for index, more in enumerate(loads[load]):
                 if more:
-                    amounts[index] = amount = amounts[index] - sign * more
-                    for column in columns_of[index]:
-                        column[row] = amount * factor
+                    amounts[index] -= sign * more
                     changed = True
+        if changed:
+            self._late.add(row)
         return changed
 
 
@@ -154,14 +159,10 @@ class LoadColumns:
         """Whether Filter compares the load of prod pods with thresholds of their own for an incoming prod pod."""
         self._remaining = Remainders(self._width, np.int64, NO_LIMIT)
         self._free = Remainders(self._width, np.float64, _NOTHING, MAX_NODE_SCORE)
-        self.remaining: Ints = self._remaining.matrix
-        """(sorts of pods, resources, rows): the largest expected usage of a pod that passes here."""
         self.remaining_of = self._remaining.of
         """``remaining`` by row, sort of pods and resource."""
-        self.free: Floats = self._free.matrix
-        """(sorts of pods, resources, rows): a hundred times the capacity minus the load that Score uses."""
         self.free_of = self._free.of
-        """The same by row, sort of pods and resource, not multiplied."""
+        """``free`` by row, sort of pods and resource, not multiplied."""
         self.capacity: Floats = np.ones((self._width, 0))
         """(resources, rows), at least 1."""
         self.exact = True
@@ -175,6 +176,16 @@ class LoadColumns:
         self.expirations = Expirations[int]()
         """The expiry of reports that have not expired."""
 
+    @property
+    def remaining(self) -> Ints:
+        """(sorts of pods, resources, rows): the largest expected usage of a pod that passes here."""
+        return self._remaining.matrix
+
+    @property
+    def free(self) -> Floats:
+        """(sorts of pods, resources, rows): a hundred times the capacity minus the load that Score uses."""
+        return self._free.matrix
+
     def ensure(self, row: int) -> None:
         """Grow the columns for ``row``."""
         if row < self.rows:
@@ -187,7 +198,6 @@ class LoadColumns:
         self.lacks = _grown(self.lacks, np.ones((self._width, rows), dtype=np.bool_))
         self._remaining.grow(rows)
         self._free.grow(rows)
-        self.remaining, self.free = self._remaining.matrix, self._free.matrix
         self.expired.extend([False] * more)
         self._aggregation_of.extend([None] * more)
         self._huge_pages_of.extend([0] * more)

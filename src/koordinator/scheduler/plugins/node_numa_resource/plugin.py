@@ -78,6 +78,9 @@ class NodeNUMAResource(
         self._node_scorer = AllocationScorer(view.columns, strategy.resources, scorer)
         self._scorer = NUMAScorer(strategy.resources, most=most)
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(self._special) or not self._requirements.of(pod).is_plain
+
     # Events.
 
     def events_to_register(self) -> frozenset[str]:
@@ -89,11 +92,11 @@ class NodeNUMAResource(
         state = self._nodes.get(row) or NodeState()
         if state.set_node(node) or row in self._nodes:
             self._nodes[row] = state
-            self._special.note(row, state)
+            self._note_special(row, state)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._nodes.pop(row, None)
-        self._special.note(row, None)
+        self._note_special(row, None)
 
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != NODE_RESOURCE_TOPOLOGIES.name:
@@ -102,7 +105,7 @@ class NodeNUMAResource(
         node.set_topology(read_topology(obj) if isinstance(obj, NodeResourceTopology) else None)
         if node.closed:
             self._unreadable.tell_of(node.closed, row)
-        self._special.note(row, node)
+        self._note_special(row, node)
         self.view.columns.touch(row, self._topology_changed)
 
     def on_allocated(self, row: int, pod: PodInfo, allocation: PodAllocation | Unknown) -> None:
@@ -113,14 +116,19 @@ class NodeNUMAResource(
             node.hold(pod.uid, pod.key, allocation)
         if node.closed:
             self._unreadable.tell_of(node.closed, row)
-        self._special.note(row, node)
+        self._note_special(row, node)
         self.view.columns.touch(row, self._hints_changed)
 
     def on_released(self, row: int, pod: PodInfo, allocation: PodAllocation | Unknown) -> None:
         node = self._node(row)
         node.release(pod.uid)
-        self._special.note(row, node)
+        self._note_special(row, node)
         self.view.columns.touch(row, self._hints_changed)
+
+    def _note_special(self, row: int, node: NodeState | None) -> None:
+        before = bool(self._special)
+        self._special.note(row, node)
+        self.view.concerns_version += bool(self._special) is not before
 
     def _node(self, row: int) -> NodeState:
         node = self._nodes.get(row)

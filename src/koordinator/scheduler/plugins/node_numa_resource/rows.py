@@ -55,7 +55,10 @@ class SpecialRows(set[int]):
         if not self or not cpu:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         self._fit(int(rows.max(initial=0)))
-        requested, allocatable = at(columns.requested[:, CPU], rows), at(columns.allocatable[:, CPU], rows)
+        requested, allocatable = (
+            at(columns.taken(CPU, with_defaults=False), rows),
+            at(columns.allocatable[:, CPU], rows),
+        )
         short = short_of_cpu(cpu, allocatable, requested, self._bound.take(rows), self._added.take(rows))
         return self._amplified.take(rows) & cast("Mask", short)
 

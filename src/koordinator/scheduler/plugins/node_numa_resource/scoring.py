@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, is_scalar
-from koordinator.scheduler.plugins.node_resources.strategies import mean_share
+from koordinator.scheduler.plugins.node_resources.strategies import least_of_one, most_of_one
 
 _OF_EVERY_NODE = ("cpu", "memory", "ephemeral-storage")
 
@@ -18,7 +18,7 @@ class NUMAScorer:
         self._weights = [
             (each.name, each.weight) for each in resources if each.name in _OF_EVERY_NODE or is_scalar(each.name)
         ]
-        self._most = most
+        self._of_one = most_of_one if most else least_of_one
 
     def score(
         self, requested: Mapping[str, int], allocatable: Mapping[str, int], pod_requests: Mapping[str, int]
@@ -29,4 +29,4 @@ class NUMAScorer:
             for name, weight in self._weights
             if name in allocatable and (pod_requests.get(name, 0) or not is_scalar(name))
         ]
-        return mean_share(self._most, items, Counter(requested), allocatable)
+        return self._of_one(items, Counter(requested), allocatable)

@@ -14,11 +14,8 @@ from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.plugin_forms import SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.row_amounts import chosen_of
 
-CPU_AND_MEMORY: Final = (CPU, MEMORY)
-"""The columns of ``non_zero_requested``."""
 _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
 """What is scored for every pod. Other names without a prefix, such as ``pods``, do not count, as upstream."""
 
@@ -142,11 +139,8 @@ class AllocationScorer:
         if complete:
             requested: Any = amounts.requested(like.chosen)
         else:
-            defaulted = CPU_AND_MEMORY if like.with_defaults else ()
-            taken = [
-                at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows)
-                for column in like.columns
-            ]
+            defaulted = like.with_defaults
+            taken = [at(columns.taken(column, with_defaults=defaulted), rows) for column in like.columns]
             requested = np.array(taken)
             allocatable = np.array([at(columns.allocatable[:, column], rows) for column in like.columns])
         kinds = added.shape[1]

@@ -10,7 +10,6 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, chosen, of_rows, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import with_defaults
 from koordinator.scheduler.plugins.resources_key import resources_key
@@ -59,8 +58,7 @@ class NodeResourcesFitPlus(ElementwiseScorePlugin):
             return total + MAX_NODE_SCORE
         columns = self.view.columns
         for share in state:
-            taken = columns.non_zero_requested if share.column in (CPU, MEMORY) else columns.requested
-            used = of_rows(taken[:, share.column], rows) + share.added
+            used = of_rows(columns.taken(share.column, with_defaults=True), rows) + share.added
             whole = of_rows(columns.allocatable[:, share.column], rows)
             part = used if share.packs else whole - used
             within = chosen(part < whole, chosen(part > 0, part, 0), whole)

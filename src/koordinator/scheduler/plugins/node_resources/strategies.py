@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -62,22 +61,34 @@ def most_allocated(fill: Fill) -> Ints:
     return _mean_share(np.minimum(fill.requested, fill.allocatable, out=fill.requested), fill)
 
 
-def mean_share(most: bool, items: Iterable[Item], requested: Any, allocatable: Any) -> int:
-    """0..100 for one node, NUMA node or device, as ``most_allocated`` or ``least_allocated`` computes it. The amounts
-    are by column or by name. A resource with nothing allocatable does not count."""
+def least_of_one(items: Iterable[Item], requested: Any, allocatable: Any) -> int:
+    """0..100 for one node, NUMA node or device, as ``least_allocated`` computes it. The amounts are by column or by
+    name. A resource with nothing allocatable does not count."""
     total = weights = 0
     for key, more, weight in items:
         whole = allocatable[key]
         if whole > 0:
-            part = requested[key] + more if most else whole - requested[key] - more
+            part = whole - requested[key] - more
             if part > 0:
-                total += (part * MAX_NODE_SCORE // whole if part < whole else MAX_NODE_SCORE) * weight
+                total += part * MAX_NODE_SCORE // whole * weight
             weights += weight
     return total // weights if weights else 0
 
 
-LEAST_ALLOCATED: Final = Scorer(least_allocated, partial(mean_share, False))
-MOST_ALLOCATED: Final = Scorer(most_allocated, partial(mean_share, True))
+def most_of_one(items: Iterable[Item], requested: Any, allocatable: Any) -> int:
+    """The same, as ``most_allocated`` computes it."""
+    total = weights = 0
+    for key, more, weight in items:
+        whole = allocatable[key]
+        if whole > 0:
+            part = requested[key] + more
+            total += (part * MAX_NODE_SCORE // whole if part < whole else MAX_NODE_SCORE) * weight
+            weights += weight
+    return total // weights if weights else 0
+
+
+LEAST_ALLOCATED: Final = Scorer(least_allocated, least_of_one)
+MOST_ALLOCATED: Final = Scorer(most_allocated, most_of_one)
 
 
 def scorer_for(strategy: Strategy) -> Scorer:

@@ -96,9 +96,10 @@ class ReservationCache(EventHandler):
     def on_reset(self) -> None:
         self._version += 1
         self._view.columns.drop_discounts()
+        self._view.concerns_version += 1
         self.selector_index.clear()
         self.bookings: dict[str, Booking] = {}
-        """The Reservations that have a node, by their uid."""
+        """The Reservations that have a node, by their uid; while there are none, hardly any pod is concerned."""
         self.on_node_named: dict[str, dict[str, Booking]] = {}
         """The same, by name of the node."""
         self._index: dict[Hashable, dict[str, Booking]] = {}
@@ -130,7 +131,8 @@ class ReservationCache(EventHandler):
                 self._unbook(new.metadata.uid)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        self._changed_user(pod)
+        if self._users:
+            self._changed_user(pod)
         old = booking = self.bookings.get(pod.uid)
         if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):
             self._set_operating(pod.pod, old)
@@ -173,12 +175,10 @@ class ReservationCache(EventHandler):
                 self._index_labels(booking, None)
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
-        if stands_for_a_reservation(pod.pod):
-            return
         if node_name:
             self.waiting.pop(pod.uid, None)
             self.awaited.pop(pod.uid, None)
-        else:
+        elif not stands_for_a_reservation(pod.pod):
             self.waiting[pod.uid] = pod
 
     def on_pod_gone(self, pod: PodInfo) -> None:
@@ -301,6 +301,7 @@ class ReservationCache(EventHandler):
         booking.row = self._row_of(booking)
         booking.users = self._users_on_its_node(booking)
         self._version += 1
+        self._view.concerns_version += not self.bookings
         self.bookings[uid] = booking
         self.on_node_named.setdefault(booking.node_name, {})[uid] = booking
         if booking.owners is not None:
@@ -338,6 +339,7 @@ class ReservationCache(EventHandler):
     def _take_out(self, booking: Booking) -> None:
         uid = booking.uid
         del self.bookings[uid]
+        self._view.concerns_version += not self.bookings
         there = self.on_node_named[booking.node_name]
         del there[uid]
         if not there:

@@ -81,6 +81,11 @@ class ReservationPlugin(
     def event_handler(self) -> EventHandler:
         return self._cache
 
+    def concerns(self, pod: PodInfo) -> bool:
+        metadata = pod.pod.metadata
+        of_its_own = stands_for_a_reservation(pod.pod) or annotation_keys.RESERVATION_ALLOCATED in metadata.annotations
+        return bool(self._cache.bookings) or of_its_own or requirements_of(pod).affinity is not None
+
     # PostFilter.
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:

@@ -261,6 +261,9 @@ class ReservePods(BindPlugin, EventHandler):
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
+    def concerns(self, pod: PodInfo) -> bool:
+        return stands_for_a_reservation(pod.pod)
+
     def on_reset(self) -> None:
         there = {each.metadata.uid for each in self.view.objects_of(RESERVATIONS).values()}
         for uid in self._shown.keys() - there:

@@ -27,6 +27,9 @@ class Users:
         self._taken_from: dict[str, str] = {}
         """The uid of a pod -> that of the Reservation that it takes from."""
 
+    def __len__(self) -> int:
+        return len(self._taken_from)
+
     def add(self, uid: str, pod: PodInfo, row: int) -> None:
         self._rows.setdefault(uid, {})[pod.uid] = row
         self._taken_from[pod.uid] = uid

@@ -226,6 +226,9 @@ class VolumeIndex(EventHandler):
         self.attached.forget(row)
         self.view.columns.touch(row, self.view.columns.aspect(CSI_NODE))
 
+    def reads_pod(self, pod: PodInfo) -> bool:
+        return bool(pod.pod.spec.volumes)
+
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if pod.pod.spec.volumes and (volumes := known_volumes(pod)) is not None and self.placed.add(row, volumes):
             self.attached.forget(row)
