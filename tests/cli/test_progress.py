@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.drain_node import DrainNode
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, DRAIN_NODES, NODES
+from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.cli import drain, migrate
-from koordinator.cli.progress import Progress, follow
+from koordinator.cli.explain_cluster import Cluster
+from koordinator.cli.explain_failure import INTERRUPTED, NOT_THERE
+from koordinator.cli.main import main, make_parser
+from koordinator.cli.progress import Progress, follow, run_with_client
+from koordinator.kube.client import KubeClient
+from tests.cli.explained_cluster import explained_cluster
 
 
 def drained(looks: int = 1, **status: Any) -> Progress:
@@ -66,3 +74,43 @@ def test_it_is_followed_until_it_has_ended() -> None:
 
     assert asyncio.run(follow(read, lambda progress: shown.append(progress.line), at_once)) == 0
     assert shown == ["a", "b", "done"]
+
+
+def test_after_an_interruption_it_is_said_what_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def interrupted(client: KubeClient, cluster: Cluster) -> int:
+        raise KeyboardInterrupt
+
+    with explained_cluster(tmp_path) as cluster:
+        options = make_parser(["drain"]).parse_args(["drain", "n1", f"--kubeconfig={cluster.kubeconfig}"])
+        assert run_with_client(options, interrupted, lambda: "it goes on without you") == INTERRUPTED
+    assert capsys.readouterr().err == "koord: it goes on without you\n"
+
+
+def test_a_node_that_is_not_there_is_answered_with_one_that_may_be_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with explained_cluster(tmp_path) as cluster:
+        cluster.create(NODES, {"metadata": {"name": "worker-1"}})
+        assert main(["drain", "worker-2", f"--kubeconfig={cluster.kubeconfig}"]) == NOT_THERE
+    assert "did you mean worker-1?" in capsys.readouterr().err
+
+
+def test_a_drain_is_created_found_again_and_given_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with explained_cluster(tmp_path) as cluster:
+        for definition in custom_resource_definitions():
+            cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+        cluster.create(NODES, {"metadata": {"name": "n1"}})
+        command = ["drain", "n1", f"--kubeconfig={cluster.kubeconfig}"]
+        assert main([*command, "--force", "--no-wait"]) == 0
+        (found,) = cluster.do(cluster.client.list(DRAIN_NODES)).items
+        assert (found.spec.node_name, found.spec.force) == ("n1", True)
+        assert main([*command, "--no-wait"]) == 0
+        assert main([*command, "--cancel"]) == 0
+        (found,) = cluster.do(cluster.client.list(DRAIN_NODES)).items
+    assert found.spec.confirm_state == "Aborted"
+    name = found.metadata.name
+    assert [line.split(";")[0] for line in capsys.readouterr().out.splitlines()] == [
+        f"drainnode/{name} created",
+        f"drainnode/{name} goes on",
+        f"drainnode/{name} is given up",
+    ]

@@ -218,6 +218,22 @@ def test_flags_of_the_scheduler_are_those_that_it_has(snapshot: Path, capsys: Ca
     assert "--nonsense: '--nonsense=1' is not usable: there is no such flag" in capsys.readouterr().err
 
 
+def test_how_many_fit_in_a_namespace_of_the_same_file(snapshot: Path, tmp_path: Path, capsys: Captured) -> None:
+    planned = deployment("new", 1, "1")
+    planned["metadata"]["namespace"] = "planned"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "planned"}}
+    assert main(["what-if", "fit", "-f", file_of(tmp_path, namespace, planned), f"--snapshot={snapshot}"]) == 0
+    assert "more pods like deployment planned/new are created" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_node_that_the_cluster_does_not_have_is_said_before_it_is_listed(tmp_path: Path, capsys: Captured) -> None:
+    with explained_cluster(tmp_path) as cluster:
+        cluster.create(NODES, {"metadata": {"name": "worker-1"}})
+        assert main(["what-if", "drain", "worker-2", f"--kubeconfig={cluster.kubeconfig}"]) == 3
+    assert "there is no node worker-2 in" in (said := capsys.readouterr().err)
+    assert said.endswith("did you mean worker-1?\n")
+
+
 def test_objects_may_come_from_standard_input(
     snapshot: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -277,3 +277,24 @@ async def _koord(kubeconfig: Path, *words: str) -> str:
     )
     printed, _ = await process.communicate()
     return printed.decode()
+
+
+def test_one_in_the_background_is_found_read_and_stopped(tmp_path: Path) -> None:
+    async def koord(*arguments: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "koordinator.cli.main", *arguments, f"--data={tmp_path}"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        return process.returncode, output.decode()
+
+    async def scenario() -> list[tuple[int | None, str]]:
+        up = await koord("up", "--detach", "--only=apiserver", "--free-ports")
+        return [up, await koord("status"), await koord("logs", "up"), await koord("down"), await koord("status")]
+
+    up, running, logs, down, gone = asyncio.run(scenario())
+    assert (up[0], running[0], logs[0], down[0], gone[0]) == (0, 0, 0, 0, 3), (up, running, logs, down, gone)
+    assert "down --data" in up[1]
+    assert "The cluster is up (apiserver)" in logs[1]
+    assert down[1].startswith("stopped (process ")

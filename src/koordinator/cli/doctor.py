@@ -4,7 +4,6 @@ without that."""
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import textwrap
 from collections import Counter
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from koordinator.cli import interruption
+from koordinator.cli.output_forms import add_output, rendered
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import Feature, FeatureState, Machine, Undetermined, Works, probe_machine
@@ -46,9 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "-o", "--output", choices=("text", "json"), default="text", help="a table, or all of it as JSON"
-    )
+    add_output(parser, "text", "json", "yaml")
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the folder that the machine's root is mounted at (default: /)"
     )
@@ -68,11 +66,8 @@ def run(options: argparse.Namespace) -> int:
     programs = interruption.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet))
     machine = probe_machine(host, wakes_gpus=True)
     machine = replace(machine, features=(*machine.features, *programs))
-    if options.output == "json":
-        print(json.dumps(as_json(machine), indent=2))
-    else:
-        width = min(shutil.get_terminal_size(fallback=(80, 24)).columns, 110)
-        print("\n".join(as_text(machine, width)))
+    width = min(shutil.get_terminal_size(fallback=(80, 24)).columns, 110)
+    print(rendered(options.output, as_json(machine), lambda: "\n".join(as_text(machine, width)) + "\n"), end="")
     return 0
 
 

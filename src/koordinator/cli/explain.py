@@ -220,7 +220,9 @@ def run(options: argparse.Namespace) -> int:
     stream, terminal = output()
     try:
         result, cluster = _explain_target(options)
-        text = rendered(options.output, _document(result, cluster), lambda: _text(result, cluster, terminal), terminal)
+        text = rendered(
+            options.output, _document(result, cluster), lambda: _text(result, cluster, terminal), terminal.encoding
+        )
         write(text, stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)

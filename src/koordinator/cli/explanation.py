@@ -167,8 +167,6 @@ class _Explainer:
         except ExplainError:
             return ""
 
-    # Pods.
-
     async def _pod_or_node(self, target: Target, namespace: str) -> Explained:
         try:
             result = await self._pod(namespace, target.name)
@@ -234,8 +232,6 @@ class _Explainer:
         except (ExplainError, KeyError, TypeError):
             # Another version, or a Go koord-scheduler: nothing is claimed about its profiles.
             return None
-
-    # Nodes.
 
     async def _node(self, name: str) -> Explained:
         scheduler, path = self._sources.scheduler, f"/debug/explain-node/{name}"

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         if options.watch:
             interruption.run(watch(options, sources, clock, lambda text: write(text, stream, terminal), asyncio.sleep))
         documents = interruption.run(_list_once(options, sources))
-        text = rendered(options.output, *_forms(options, documents, clock, terminal), terminal)
+        text = rendered(options.output, *_forms(options, documents, clock, terminal), terminal.encoding)
         write(text, stream, terminal)
     except ExplainError as error:
         return say(str(error), error.status)

@@ -20,6 +20,7 @@ from koordinator.kube.errors import ApiStatusError
 
 FAILED: Final = 1
 _SAID: Final = 3
+_WITHOUT_RESERVATIONS: Final = "default-scheduler"
 _DESCRIPTION = """\
 Move a pod to another node: a Reservation keeps its place there before it is evicted, unless --evict is given.
 koord-descheduler does it, within its limits; this command creates the PodMigrationJob and shows how far it is. Ctrl-C
@@ -82,6 +83,11 @@ async def _migrate(options: argparse.Namespace, client: KubeClient, cluster: Clu
     pod = await _pod(client, cluster, target.namespace or cluster.namespace, target.name)
     if not pod.spec.node_name:
         raise UsageError(f"pod {pod.metadata.key} is on no node yet: there is nothing to move")
+    if not options.evict and pod.spec.scheduler_name == _WITHOUT_RESERVATIONS:
+        raise UsageError(
+            f"pod {pod.metadata.key} asks for {_WITHOUT_RESERVATIONS}, which uses no Reservation: with --evict it is "
+            "moved without one"
+        )
     name = await _create(client, options, pod)
     created.append(name)
     if options.no_wait:

@@ -8,10 +8,6 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-import yaml
-
-from koordinator.cli.explain_terminal import Terminal
-
 JSON: Final = "json"
 YAML: Final = "yaml"
 _HELP: Final = {
@@ -29,11 +25,14 @@ def add_output(parser: argparse.ArgumentParser, *forms: str) -> None:
     parser.add_argument("-o", "--output", choices=forms, default=forms[0], help=words)
 
 
-def rendered(form: str, document: Any, text: Callable[[], str], terminal: Terminal) -> str:
-    """``document`` as JSON or YAML, or else what ``text`` returns."""
+def rendered(form: str, document: Any, text: Callable[[], str], encoding: str = "utf-8") -> str:
+    """``document`` as JSON or YAML for a stream of that encoding, or else what ``text`` returns."""
     if form == JSON:
-        return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
+        return json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf")) + "\n"
     if form == YAML:
-        dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=terminal.encoding.startswith("utf"))
+        # Loaded for those who ask for it: it takes as long as everything else of a small command.
+        import yaml
+
+        dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=encoding.startswith("utf"))
         return dumped
     return text()

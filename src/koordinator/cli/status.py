@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster, folder_of_server
 from koordinator.cli.explain_terminal import output, print_whole, text_of, write
+from koordinator.cli.output_forms import add_output, rendered
 from koordinator.cli.own_command import data_option, own_command
 from koordinator.cli.status_of_cluster import ClusterReport, collect_cluster, document_of_cluster
 from koordinator.cli.status_report import HEALTHY, Counts, Health, Report, collect, document
@@ -197,7 +197,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster of this file (default: KUBECONFIG)")
     parser.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="a table for people, or JSON")
+    add_output(parser, "text", "json", "yaml")
     parser.set_defaults(run=run)
 
 
@@ -215,8 +215,7 @@ def run(options: argparse.Namespace) -> int:
         report = interruption.run(collect(folder, clock))
         found, status = document(report), report.exit_status
         print_status(report, clock.now(), console)
-    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n" if options.output == "json" else text_of(console)
-    write(text, stream, terminal)
+    write(rendered(options.output, found, lambda: text_of(console), terminal.encoding), stream, terminal)
     return status
 
 

@@ -124,7 +124,7 @@ async def _show(
         while True:
             rows = await rows_of(options, cluster, session)
             documents = [asdict(row) for row in rows]
-            text = rendered(options.output, documents, partial(_text, options, rows, terminal), terminal)
+            text = rendered(options.output, documents, partial(_text, options, rows, terminal), terminal.encoding)
             if text != before:
                 show(text)
             before = text

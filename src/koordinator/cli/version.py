@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import sys
 
 from koordinator import __version__
 from koordinator.base.build import commit
+from koordinator.cli.output_forms import add_output, rendered
 
 _EPILOG = """\
 examples:
@@ -26,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="lines for people, or JSON")
+    add_output(parser, "text", "json", "yaml")
     parser.set_defaults(run=run)
 
 
@@ -39,9 +39,6 @@ def run(options: argparse.Namespace) -> int:
         "executable": sys.executable,
         "platform": platform.platform(),
     }
-    if options.output == "json":
-        print(json.dumps(facts, indent=2))
-    else:
-        for name, value in facts.items():
-            print(f"{name + ':':<12}{value or 'unknown'}")
+    text = "".join(f"{name + ':':<12}{value or 'unknown'}\n" for name, value in facts.items())
+    print(rendered(options.output, facts, lambda: text), end="")
     return 0

@@ -245,7 +245,9 @@ def run(options: argparse.Namespace) -> int:
     stream, terminal = output()
     try:
         document = interruption.run(_save_alone(options) if options.change is None else _simulate(options))
-        write(rendered(options.output, document, lambda: _text(document, terminal), terminal), stream, terminal)
+        write(
+            rendered(options.output, document, lambda: _text(document, terminal), terminal.encoding), stream, terminal
+        )
     except ExplainError as error:
         return say(str(error), error.status)
     except ConfigurationError as error:

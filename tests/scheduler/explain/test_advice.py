@@ -202,3 +202,15 @@ def test_a_quota_is_named_with_the_limit_that_counts(reason: str, quota: str, li
 
 def test_another_refusal_of_a_quota_has_no_advice() -> None:
     assert blamed("ElasticQuota", "quota q belongs to no tree: a cycle") == ""
+
+
+def test_a_share_of_a_gpu_above_a_hundred_is_told_what_is_allowed() -> None:
+    said = blamed("DeviceShare", "invalid resource device requests: [koordinator.sh/gpu-core]")
+    assert said.startswith("A share of a GPU is at most 100, and several GPUs are requested in whole hundreds")
+
+
+def test_a_pod_that_is_larger_than_its_quota_is_not_told_to_wait() -> None:
+    reason = "Insufficient quotas, quotaName: small, runtime: cpu:1, used: <empty>, pod's request: cpu:3"
+    said = blamed("ElasticQuota", reason)
+    assert "The quota small has nothing in use, and the pod alone requests more" in said
+    assert "wait until" not in said

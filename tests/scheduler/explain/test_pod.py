@@ -184,7 +184,8 @@ def test_a_gated_pod_says_what_holds_it_back() -> None:
     document = scene.pod("p")
     assert document["queue"]["pool"] == "gated"
     assert document["message"] == "SchedulingGates: waiting for scheduling gates: [example.com/quota]"
-    assert len(document["advice"]) == 1
+    (advice,) = document["advice"]
+    assert "until its scheduling gates are gone" in advice
 
 
 def test_a_gang_is_counted_when_its_pod_is_explained_and_not_when_it_was_gated() -> None:
@@ -194,7 +195,20 @@ def test_a_gang_is_counted_when_its_pod_is_explained_and_not_when_it_was_gated()
         info = scene.info(make_pod(name, labels=labels))
         scene.state.show_pod(info, "")
         scene.add(info.pod)
-    assert "default/g has 2 of 3 pods" in scene.pod("p")["message"]
+    document = scene.pod("p")
+    assert "default/g has 2 of 3 pods" in document["message"]
+    assert document["gang"] == "default/g"
+
+
+def test_a_member_that_waits_for_its_gang_is_not_told_of_scheduling_gates() -> None:
+    scene = Scene(make_node("a"), configuration=WITH_GANGS)
+    labels = {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "3"}
+    info = scene.info(make_pod("p", labels=labels))
+    scene.state.show_pod(info, "")
+    scene.add(info.pod)
+    (advice,) = scene.pod("p")["advice"]
+    assert "scheduling gates" not in advice
+    assert "koord explain gang default/g says which members it waits for" in advice
 
 
 def test_a_pod_that_uses_a_reservation_names_it() -> None:
