@@ -38,10 +38,12 @@ _FOUND: Final = (404, 409)
 
 
 async def create_api_service(environment: Environment, address: str, port: int) -> None:
-    """Creates what is missing, and lets the rest follow the port."""
+    """Creates what is missing, and lets the rest follow the port; puts IPAddresses right, too."""
     for group, plural, obj in _objects(address, port):
         await _ensure(environment, group, plural, obj)
     await _ensure_range(environment)
+    addresses = IpAddresses(environment)
+    await addresses.compare(environment.storage.list(addresses.services.storage_prefix()).items)
 
 
 def _objects(address: str, port: int) -> Iterable[tuple[str, str, Document]]:
@@ -128,17 +130,17 @@ class IpAddresses:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._services = _resource(environment, "", "services")
+        self.services = _resource(environment, "", "services")
         self._addresses = _resource(environment, _NETWORKING, "ipaddresses")
 
     def loops(self) -> Mapping[str, LoopBody]:
         return {LOOP: self._run}
 
     async def _run(self) -> AsyncIterator[None]:
-        storage, prefix = self._environment.storage, self._services.storage_prefix()
+        storage, prefix = self._environment.storage, self.services.storage_prefix()
         page = storage.list(prefix)
         with closing(storage.watch(prefix, page.revision)) as cursor:
-            await self._compare(page.items)
+            await self.compare(page.items)
             yield
             while (changes := await cursor.next()) is not None:
                 for change in changes:
@@ -150,8 +152,8 @@ class IpAddresses:
                         await self._add(address, change.current.key)
                 yield
 
-    async def _compare(self, services: Iterable[Stored]) -> None:
-        """What has changed while nobody looked."""
+    async def compare(self, services: Iterable[Stored]) -> None:
+        """Make up for what has changed while nobody looked; ``services`` are all that there are."""
         wanted = {address: stored.key for stored in services for address in _cluster_ips(stored)}
         for stored in self._environment.storage.list(self._addresses.storage_prefix()).items:
             found = decode(self._addresses, stored)
@@ -162,7 +164,7 @@ class IpAddresses:
             await self._add(address, key)
 
     def _spec(self, key: str) -> Document:
-        namespace, _, name = key.removeprefix(self._services.storage_prefix()).partition("/")
+        namespace, _, name = key.removeprefix(self.services.storage_prefix()).partition("/")
         return {"parentRef": {"resource": "services", "namespace": namespace, "name": name}}
 
     async def _add(self, address: str, key: str) -> None:

@@ -13,7 +13,7 @@ from tests.cluster.embedded import Verbs, pod
 
 
 def _bind(verbs: Verbs, node: str = "n", **metadata: Any) -> Document:
-    binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
+    binding = {"metadata": {"name": "p", **metadata}, "target": {"kind": "Node", "name": node}}
     asyncio.run(bind(verbs.environment, verbs.target("pods", "p", subresource="binding"), binding, WriteOptions()))
     bound = verbs.get("pods", "p")
     assert bound is not None
@@ -50,7 +50,7 @@ def test_of_concurrent_bindings_one_wins() -> None:
     target = verbs.target("pods", "p", subresource="binding")
 
     async def main() -> list[object]:
-        bindings = [{"target": {"name": f"n{number}"}} for number in range(5)]
+        bindings = [{"metadata": {"name": "p"}, "target": {"name": f"n{number}"}} for number in range(5)]
         attempts = (bind(verbs.environment, target, binding, WriteOptions()) for binding in bindings)
         return await asyncio.gather(*attempts, return_exceptions=True)
 

@@ -104,6 +104,6 @@ ADMISSION_POLICY_BINDING: Final = table(
 INGRESS_CLASS: Final = table(
     NAME, text("Controller", "spec.controller"), computed("Parameters", _class_parameters), AGE
 )
-IP_ADDRESS: Final = table(NAME, computed("ParentRef", _parent), AGE)
+IP_ADDRESS: Final = table(NAME, computed("ParentRef", _parent))
 SERVICE_CIDR: Final = table(NAME, computed("CIDRs", lambda obj: ",".join(obj["spec"].get("cidrs") or [])), AGE)
 VOLUME_ATTRIBUTES_CLASS: Final = table(NAME, text("DriverName", "driverName"), AGE)
