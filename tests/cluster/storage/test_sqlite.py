@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cluster.data_folder import FolderLock
+from koordinator.cluster.data_folder import FolderLock, UnusableFolder
 from koordinator.cluster.storage.interface import Compacted, StorageError, WriteFailed
 from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
@@ -125,7 +125,7 @@ def test_the_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
 
 def test_a_folder_is_used_by_one_process(tmp_path: Path) -> None:
     lock = FolderLock(tmp_path)
-    with pytest.raises(StorageError, match="in use"):
+    with pytest.raises(UnusableFolder, match="in use"):
         FolderLock(tmp_path)
     lock.release()
     FolderLock(tmp_path).release()

@@ -202,9 +202,11 @@ def _claim(claim: Document) -> None:
 def _pod(pod: Document) -> None:
     spec = pod["spec"]
     for container in (*(spec.get("containers") or []), *(spec.get("initContainers") or [])):
-        limits = container["resources"].get("limits")
+        # A spec that a patch leaves alone is as it was stored, be it by an older version.
+        resources = container.get("resources") or {}
+        limits = resources.get("limits")
         if limits is not None:
-            container["resources"]["requests"] = {**limits, **(container["resources"].get("requests") or {})}
+            resources["requests"] = {**limits, **(resources.get("requests") or {})}
     pod_resources.set_defaults(spec)
     spec.setdefault("enableServiceLinks", True)
     if spec.get("hostNetwork"):
