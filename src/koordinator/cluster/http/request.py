@@ -12,9 +12,10 @@ from aiohttp import web
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster import protobuf
 from koordinator.cluster.errors import bad_request, invalid_options, unsupported_media_type
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
+from koordinator.cluster.protobuf.decoding import decode
+from koordinator.cluster.protobuf.envelope import CONTENT_TYPE as PROTOBUF
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.causes import go_quoted, not_supported
 from koordinator.cluster.strategy.json_syntax import json_kind, repeated_fields, syntax_error
@@ -66,7 +67,7 @@ def parse_resource_path(path: str) -> ResourcePath | None:
 
 _JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
-_ACCEPTED: Final = (_JSON, _YAML, protobuf.CONTENT_TYPE)
+_ACCEPTED: Final = (_JSON, _YAML, PROTOBUF)
 _LONG_YAML: Final = 16 << 10
 """Bytes from which on YAML is parsed beside the event loop: a mebibyte takes seconds."""
 _NAMES: Final = ("apiVersion", "kind")
@@ -111,9 +112,9 @@ async def read_options(request: web.BaseRequest) -> Document | None:
 
 
 async def _decoded(body: bytes, content_type: str, resource: Resource | None) -> Document:
-    if content_type == protobuf.CONTENT_TYPE:
+    if content_type == PROTOBUF:
         try:
-            return protobuf.decode(body, resource)
+            return decode(body, resource)
         except RecursionError as error:
             raise _Undecodable(TOO_DEEP) from error
     if content_type == _YAML:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
@@ -13,6 +13,7 @@ from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, 
 from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.authorization import check_allowed, creation
 from koordinator.cluster.http.event_lines import EventLines
+from koordinator.cluster.http.negotiation import Form, Representation, represent_objects
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
     ResourcePath,
@@ -27,7 +28,6 @@ from koordinator.cluster.http.response import (
     document_response,
     event_line,
     json_response,
-    negotiate,
     renderer,
     stream_watch,
     success,
@@ -56,7 +56,7 @@ from koordinator.cluster.verbs.subresources import (
 from koordinator.cluster.verbs.target import Target
 from koordinator.cluster.verbs.unavailable import explain_unavailable, has_empty_log
 from koordinator.cluster.verbs.update import patch, update
-from koordinator.cluster.verbs.watch import WatchSession
+from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
 PendingResponse = Awaitable[web.StreamResponse]
 _OBJECT_SUBRESOURCES = ("status", "scale", "finalize", "approval")
@@ -106,7 +106,7 @@ class ResourceHandler:
         if method is None or not _is_allowed(request.method, resource, path):
             raise method_not_allowed()
         # Before anything is stored: a response that cannot be made must not hide a write that was.
-        negotiate(request.headers.get("Accept", ""))
+        represent_objects(request, target.resource, streams=method == self._watch)
         return await method(request, target)
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -122,14 +122,15 @@ class ResourceHandler:
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
-        line = partial(event_line, self._renderer(request, target))
+        agreed = represent_objects(request, target.resource, streams=True)
+        line = partial(event_line, self._renderer(request, target, agreed.form))
         session = WatchSession(self._environment, target, options)
-        form = negotiate(request.headers.get("Accept", ""))
         # A table names its columns once in each stream, and ages by the time of its request.
-        with self._lines.watcher(form, target.resource) if form != "table" else nullcontext() as shared:
-            if shared is None:
-                return await stream_watch(request, session, lambda batch: b"".join(map(line, batch)))
-            return await stream_watch(request, session, partial(shared.join, line))
+        is_shared = agreed.encoding == "json" and agreed.form != "table"
+        with self._lines.watcher(agreed.form, target.resource) if is_shared else nullcontext() as shared:
+            if shared is not None:
+                return await stream_watch(request, session, agreed, partial(shared.join, line))
+            return await stream_watch(request, session, agreed, partial(_frames, agreed, line))
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource.kind, target.resource)
@@ -185,7 +186,7 @@ class ResourceHandler:
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
-        negotiate(request.headers.get("Accept", ""))
+        represent_objects(request, target.resource)
         kind = ACTION_KINDS.get(target.subresource)
         body = await read_document(request, kind.kind if kind is not None else target.subresource.capitalize(), kind)
         with self._writing(request) as options:
@@ -215,7 +216,7 @@ class ResourceHandler:
             raise unknown_path()
         if request.method != "POST":
             raise method_not_allowed()
-        negotiate(request.headers.get("Accept", ""))
+        represent_objects(request, target.resource)
         body = await read_document(request, BINDING.kind)
         with self._writing(request) as options:
             await bind_named(self._environment, target, body, options)
@@ -226,7 +227,7 @@ class ResourceHandler:
             raise method_not_allowed()
         if target.name:
             raise not_found(target.resource, target.name)
-        negotiate(request.headers.get("Accept", ""))
+        represent_objects(request, target.resource)
         review = await read_document(request, target.resource.kind, target.resource)
         return document_response(self._reviews.review(request[USER], target, review), 201)
 
@@ -246,8 +247,8 @@ class ResourceHandler:
             error.warnings = options.warnings
             raise
 
-    def _renderer(self, request: web.BaseRequest, target: Target) -> Renderer:
-        form = negotiate(request.headers.get("Accept", ""))
+    def _renderer(self, request: web.BaseRequest, target: Target, form: Form | None = None) -> Renderer:
+        form = form or represent_objects(request, target.resource).form
         include = request.query.get("includeObject", "")
         return renderer(form, _shown(target), include, self._environment.clock.now())
 
@@ -260,6 +261,10 @@ class ResourceHandler:
         warnings: list[str] | None = None,
     ) -> web.StreamResponse:
         return json_response(self._renderer(request, target).one(stored), status, warnings or ())
+
+
+def _frames(agreed: Representation, line: Callable[[WatchEvent], bytes], batch: Sequence[WatchEvent]) -> bytes:
+    return b"".join([agreed.frame(line(event)) for event in batch])
 
 
 def _is_allowed(method: str, resource: Resource, path: ResourcePath) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from koordinator import __version__
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
 from koordinator.cluster.patch import accepted_patch_types
@@ -345,10 +346,13 @@ def v3_index(resources: Iterable[Resource]) -> Document:
     for group, version in sorted({(resource.group, resource.version) for resource in served}):
         path = f"apis/{group}/{version}" if group else f"api/{version}"
         members = [resource for resource in served if (resource.group, resource.version) == (group, version)]
-        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={_fingerprint(members)}"}
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={fingerprint(members)}"}
     return {"paths": paths}
 
 
-def _fingerprint(members: list[Resource]) -> str:
+def fingerprint(members: Iterable[Resource]) -> str:
+    """The same as long as the documents of these kinds are: kubectl keeps them under this name, for other versions of
+    this program, too."""
     parts = [(resource.plural, resource.kind, resource.subresources, resource.schema) for resource in members]
-    return hashlib.sha256(msgspec.json.encode(sorted(parts, key=lambda part: part[0]))).hexdigest().upper()
+    known = [__version__, *sorted(parts, key=lambda part: part[0])]
+    return hashlib.sha512(msgspec.json.encode(known)).hexdigest().upper()
