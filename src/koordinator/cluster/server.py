@@ -31,6 +31,7 @@ from koordinator.cluster.access.escalation import EscalationCheck
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.access.tracking import followed_policy
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
+from koordinator.cluster.api_service import publish_api
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
@@ -168,6 +169,7 @@ class EmbeddedApi:
             environment = self._environment(storage, registry, webhooks, checks, tokens)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
+            await publish_api(environment, self._options.address, self._port)
             if self._options.authorization_mode is AuthorizationMode.RBAC:
                 await create_bootstrap_objects(environment)
             context = _tls(files)

@@ -66,7 +66,11 @@ def test_all_of_discovery_in_one_document() -> None:
             f"406: Not Acceptable\n\nAvailable representations: {ALL}, "
             "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
         ),
-        ("text/html", DOCUMENTS, "only the following media types are accepted: application/json, application/yaml"),
+        (
+            "text/html",
+            DOCUMENTS,
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml",
+        ),
         (TABLE.replace("v1", "v9"), CONFIG_MAPS, f"only the following media types are accepted: {ALL}"),
         (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1", CONFIG_MAPS, f"only the following media types are accepted: {ALL}"),
         (

@@ -69,8 +69,9 @@ class Offer:
     protobuf: bool = True
     """Of whole objects; their metadata can always be had in it."""
     streams: bool = False
-    names_streams: bool = False
-    """The real server's router knows the media types of an endpoint, and lists those of its watches, too."""
+    routed: bool = True
+    """The real server's router knows the media types of its endpoints: all but watches, and those of custom resources.
+    It lists those of watches, too."""
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -96,7 +97,7 @@ DOCUMENTS: Final = Offer(frozenset(("plain", "discovery")), protobuf=False)
 @lru_cache(maxsize=1024)
 def offer(api_version: str, kind: str, *, streams: bool, custom: bool) -> Offer:
     """Of the endpoints of a kind."""
-    return Offer(_OBJECTS, can_encode(api_version, kind), streams=streams, names_streams=not custom and not streams)
+    return Offer(_OBJECTS, can_encode(api_version, kind), streams=streams, routed=not custom and not streams)
 
 
 REPRESENTATION: Final = web.RequestKey("representation", Representation)
@@ -157,9 +158,10 @@ def negotiate(accept: str, offered: Offer) -> Representation:
 def _not_acceptable(accepted: list[_MediaType], offered: Offer) -> ApiError:
     listed = ", ".join(offered.media_types)
     known = any(media.accepts(encoding) for media in accepted for encoding in offered.encodings)
-    if known or offered.streams or not offered.names_streams:
+    if known or not offered.routed:
         return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {listed}")
-    listed = ", ".join([*offered.media_types, *(_MEDIA_TYPES[e] + _STREAM for e in ("json", "protobuf"))])
+    if offered.forms == _OBJECTS:
+        listed = ", ".join([listed, *(_MEDIA_TYPES[e] + _STREAM for e in ("json", "protobuf"))])
     return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {listed}", {})
 
 
