@@ -13,6 +13,7 @@ from koordinator.cluster.strategy import (
     autoscaler,
     device_rules,
     extension_kinds,
+    flow_control,
     network_rules,
     storage_rules,
     tables,
@@ -407,6 +408,26 @@ def _extensions() -> list[Resource]:
     ]  # fmt: skip
 
 
+def _flow_control() -> list[Resource]:
+    group = "flowcontrol.apiserver.k8s.io/v1"
+    kinds = (
+        ("flowschemas", "FlowSchema", flow_control.FLOW_SCHEMA, flow_control.flow_schema),
+        (
+            "prioritylevelconfigurations", "PriorityLevelConfiguration",
+            flow_control.PRIORITY_LEVEL, flow_control.priority_level,
+        ),
+    )  # fmt: skip
+    return [
+        _resource(
+            group, plural, kind, namespaced=False, subresources=("status",),
+            strategy=ObjectStrategy(
+                group, kind, namespaced=False, generation=True, status=True, table=columns, check=check
+            ),
+        )
+        for plural, kind, columns, check in kinds
+    ]  # fmt: skip
+
+
 def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False) -> ObjectStrategy:
     return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table)
 
@@ -418,4 +439,5 @@ BUILTIN_RESOURCES: Final[tuple[Resource, ...]] = (
     *_storage_and_devices(),
     *_access_and_network(),
     *_extensions(),
+    *_flow_control(),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import yaml
@@ -60,10 +61,28 @@ def test_an_error_is_written_in_the_encoding_that_was_asked_for() -> None:
     assert (response.status, status["kind"], status["reason"]) == (404, "Status", "NotFound")
 
 
-def test_what_has_no_description_stays_json() -> None:
-    (response,) = _responses(("/apis/apps/v1", {"Accept": "application/yaml"}))
-    assert yaml.safe_load(response.body)["groupVersion"] == "apps/v1"
-    (refused,) = _responses(("/apis/apps/v1", {"Accept": PROTOBUF}))
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [("/apis", PROTOBUF), ("/apis/apps", PROTOBUF), ("/apis/apps/v1", PROTOBUF)]
+    + [(path, f"{PROTOBUF};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList") for path in ("/api", "/apis")],
+)
+def test_discovery_in_every_encoding(path: str, accept: str) -> None:
+    encodings = (accept, accept.replace(PROTOBUF, "application/json"), accept.replace(PROTOBUF, "application/yaml"))
+    in_protobuf, in_json, in_yaml = _responses(*((path, {"Accept": each}) for each in encodings))
+    assert in_protobuf.headers["content-type"].startswith(PROTOBUF)
+    assert yaml.safe_load(in_yaml.body) == in_json.document
+    assert _without_empty(decode(in_protobuf.body, None)) == _without_empty(in_json.document)
+
+
+def _without_empty(value: Any) -> Any:
+    """Protobuf does not say whether a text that is empty is there."""
+    if isinstance(value, dict):
+        return {key: kept for key, item in value.items() if (kept := _without_empty(item)) not in ("", {}, [], None)}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def test_the_version_is_there_in_json_alone() -> None:
+    (refused,) = _responses(("/version", {"Accept": PROTOBUF}))
     assert (refused.status, refused.headers["content-type"]) == (406, "application/json")
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.http.negotiation import DOCUMENTS, Offer, Representation, negotiate, offer
+from koordinator.cluster.http.negotiation import DISCOVERY, VERSION, Offer, Representation, negotiate, offer
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -53,7 +53,7 @@ def test_encodings(accept: str, offered: Offer, agreed: Representation) -> None:
 
 def test_all_of_discovery_in_one_document() -> None:
     both = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-    assert negotiate(both, DOCUMENTS).form == "discovery"
+    assert negotiate(both, DISCOVERY).form == "discovery"
     assert negotiate(both, CONFIG_MAPS).form == "plain"
 
 
@@ -66,11 +66,8 @@ def test_all_of_discovery_in_one_document() -> None:
             f"406: Not Acceptable\n\nAvailable representations: {ALL}, "
             "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
         ),
-        (
-            "text/html",
-            DOCUMENTS,
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml",
-        ),
+        ("text/html", DISCOVERY, f"406: Not Acceptable\n\nAvailable representations: {ALL}"),
+        ("application/yaml", VERSION, "406: Not Acceptable\n\nAvailable representations: application/json"),
         (TABLE.replace("v1", "v9"), CONFIG_MAPS, f"only the following media types are accepted: {ALL}"),
         (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1", CONFIG_MAPS, f"only the following media types are accepted: {ALL}"),
         (
@@ -80,7 +77,12 @@ def test_all_of_discovery_in_one_document() -> None:
             "application/vnd.kubernetes.protobuf;stream=watch",
         ),
         (PROTOBUF, CUSTOM, "only the following media types are accepted: application/json, application/yaml"),
-        (PROTOBUF, DEFINITIONS, "only the following media types are accepted: application/json, application/yaml"),
+        (
+            PROTOBUF,
+            DEFINITIONS,
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+            "application/json;stream=watch",
+        ),
     ],
 )
 def test_what_cannot_be_made_is_not_acceptable(accept: str, offered: Offer, message: str) -> None:

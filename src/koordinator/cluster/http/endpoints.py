@@ -16,7 +16,7 @@ from koordinator.cluster import discovery, openapi
 from koordinator.cluster.access.identity import ANONYMOUS
 from koordinator.cluster.errors import unknown_path
 from koordinator.cluster.http.authentication import USER
-from koordinator.cluster.http.negotiation import DOCUMENTS, represent
+from koordinator.cluster.http.negotiation import DISCOVERY, VERSION, represent
 from koordinator.cluster.http.response import document_response
 from koordinator.cluster.openapi import protobuf
 from koordinator.cluster.openapi.protobuf import encode_document
@@ -134,7 +134,7 @@ class Endpoints:
             return health_response(self._health, parts, request)
         if parts[0] == "openapi":
             return self._openapi(parts[1:], request)
-        form = represent(request, DOCUMENTS).form
+        form = represent(request, DISCOVERY if parts[0] in ("api", "apis") else VERSION).form
         if form == "discovery" and parts in (["api"], ["apis"]):
             return self._aggregated(request, core=parts == ["api"])
         document = self._discovery(parts, request.host)

@@ -66,38 +66,38 @@ class Offer:
     """What an endpoint can answer with."""
 
     forms: frozenset[Form]
-    protobuf: bool = True
-    """Of whole objects; their metadata can always be had in it."""
+    encodings: tuple[Encoding, ...] = tuple(_MEDIA_TYPES)
+    """Of whole objects; their metadata can always be had in protobuf, and tables never."""
     streams: bool = False
     routed: bool = True
     """The real server's router knows the media types of its endpoints: all but watches, and those of custom resources.
     It lists those of watches, too."""
 
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        return ("json", "protobuf") if self.streams else ("json", "yaml", "protobuf")
-
     def makes(self, form: Form, encoding: Encoding) -> bool:
         if form not in self.forms:
             return False
-        return encoding != "protobuf" or form == "metadata" or (form == "plain" and self.protobuf)
+        if encoding == "protobuf" and form != "plain":
+            return form == "metadata" or (form == "discovery" and encoding in self.encodings)
+        return encoding in self.encodings
 
     @property
     def media_types(self) -> list[str]:
         """As a refusal lists them."""
-        offered = [e for e in self.encodings if e != "protobuf" or self.protobuf]
-        return [_MEDIA_TYPES[encoding] + (_STREAM if self.streams else "") for encoding in offered]
+        return [_MEDIA_TYPES[encoding] + (_STREAM if self.streams else "") for encoding in self.encodings]
 
 
 _OBJECTS: Final[frozenset[Form]] = frozenset(("plain", "table", "metadata"))
-DOCUMENTS: Final = Offer(frozenset(("plain", "discovery")), protobuf=False)
-"""Discovery and the version."""
+DISCOVERY: Final = Offer(frozenset(("plain", "discovery")))
+VERSION: Final = Offer(frozenset(("plain",)), ("json",))
 
 
 @lru_cache(maxsize=1024)
 def offer(api_version: str, kind: str, *, streams: bool, custom: bool) -> Offer:
     """Of the endpoints of a kind."""
-    return Offer(_OBJECTS, can_encode(api_version, kind), streams=streams, routed=not custom and not streams)
+    encodings: tuple[Encoding, ...] = ("json",) if streams else ("json", "yaml")
+    if can_encode(api_version, kind):
+        encodings = (*encodings, "protobuf")
+    return Offer(_OBJECTS, encodings, streams, routed=not custom and not streams)
 
 
 REPRESENTATION: Final = web.RequestKey("representation", Representation)
@@ -145,7 +145,7 @@ def negotiate(accept: str, offered: Offer) -> Representation:
     made = [
         Representation(form, encoding)
         for media in accepted
-        for encoding in offered.encodings
+        for encoding in _MEDIA_TYPES
         if media.accepts(encoding) and (form := media.form) is not None and offered.makes(form, encoding)
     ]
     if not made:
@@ -161,7 +161,8 @@ def _not_acceptable(accepted: list[_MediaType], offered: Offer) -> ApiError:
     if known or not offered.routed:
         return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {listed}")
     if offered.forms == _OBJECTS:
-        listed = ", ".join([listed, *(_MEDIA_TYPES[e] + _STREAM for e in ("json", "protobuf"))])
+        streams = (_MEDIA_TYPES[encoding] + _STREAM for encoding in offered.encodings if encoding != "yaml")
+        listed = ", ".join([listed, *streams])
     return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {listed}", {})
 
 

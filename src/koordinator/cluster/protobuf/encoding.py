@@ -88,7 +88,8 @@ def _enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
 def _object(document: Document, api_version: str, kind: str) -> bytes:
     if kind == _PARTIAL:
         return encode_message(_METADATA, _message(document["metadata"], named(f"{_META}ObjectMeta")))
-    of = kind_type(api_version, kind)
+    # What lists the versions of the core group names no version itself.
+    of = kind_type(api_version or "v1", kind)
     if of is not None:
         return _message(document, of)
     if not kind.endswith(_LIST):
