@@ -11,7 +11,6 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 CONFIG_MAPS = offer("v1", "ConfigMap", streams=False, custom=False)
 WATCHED = offer("v1", "ConfigMap", streams=True, custom=False)
 CUSTOM = offer("example.com/v1", "Foo", streams=False, custom=True)
-DEFINITIONS = offer("apiextensions.k8s.io/v1", "CustomResourceDefinition", streams=False, custom=False)
 ALL = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 
@@ -77,12 +76,6 @@ def test_all_of_discovery_in_one_document() -> None:
             "application/vnd.kubernetes.protobuf;stream=watch",
         ),
         (PROTOBUF, CUSTOM, "only the following media types are accepted: application/json, application/yaml"),
-        (
-            PROTOBUF,
-            DEFINITIONS,
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
-            "application/json;stream=watch",
-        ),
     ],
 )
 def test_what_cannot_be_made_is_not_acceptable(accept: str, offered: Offer, message: str) -> None:

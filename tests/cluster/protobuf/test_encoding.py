@@ -82,14 +82,38 @@ def test_times_before_the_epoch_and_parts_of_seconds() -> None:
     assert decode(_encoded(lease), None) == lease
 
 
-@pytest.mark.parametrize("kind", ["Foo", "FooList", "CustomResourceDefinition"])
+def test_a_definition_with_all_that_a_schema_may_say() -> None:
+    leaf = {"type": "integer", "minimum": 1, "maximum": 2.5, "default": 1, "enum": [1, 2], "nullable": True}
+    schema = {
+        "type": "object",
+        "description": "d",
+        "required": ["a"],
+        "properties": {"a": leaf, "b": {"type": "array", "items": leaf}, "c": {"items": [leaf, {"type": "string"}]}},
+        "additionalProperties": False,
+        "patternProperties": {"x": {"additionalProperties": leaf, "additionalItems": True}},
+        "dependencies": {"a": ["b"], "b": leaf},
+        "not": {"allOf": [leaf], "anyOf": [leaf, leaf], "oneOf": [leaf]},
+        "externalDocs": {"url": "u"},
+        "x-kubernetes-preserve-unknown-fields": False,
+        "x-kubernetes-list-map-keys": ["k"],
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-validations": [{"rule": "true", "optionalOldSelf": False}],
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {
+        "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"name": "a.b"},
+        "spec": {"versions": [version]},
+    }
+    assert decode(_encoded(definition), None) == definition
+
+
+@pytest.mark.parametrize("kind", ["Foo", "FooList"])
 def test_kinds_without_a_table(kind: str) -> None:
-    version = "apiextensions.k8s.io/v1"
-    schema = {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object"}}}]}
-    body = {"kind": kind, "apiVersion": version, "metadata": {}, "items": [{}], "spec": schema}
-    assert not can_encode(version, kind)
+    assert not can_encode("example.com/v1", kind)
     with pytest.raises(NoTable):
-        _encoded(body)
+        _encoded({"kind": kind, "apiVersion": "example.com/v1", "metadata": {}, "items": [{}]})
 
 
 def test_a_list_of_such_a_kind_is_refused_as_a_body() -> None:

@@ -19,7 +19,18 @@ from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.base.durations import format_duration
 from koordinator.base.protobuf_wire import MalformedMessageError, fields, signed
 from koordinator.cluster.errors import bad_request, unsupported_media_type
-from koordinator.cluster.protobuf.envelope import API_VERSION, KIND, MAGIC, RAW, TYPE_META, TYPE_STRING, NoTable
+from koordinator.cluster.protobuf.envelope import API_VERSION, KIND, MAGIC, RAW, TYPE_META, TYPE_STRING
+from koordinator.cluster.protobuf.json_schema import (
+    ALLOWED,
+    ALLOWS,
+    MANY,
+    NUMBER,
+    OR_BOOL,
+    OR_LIST,
+    OR_NAMES,
+    SCHEMA,
+    SCHEMA_TYPE,
+)
 from koordinator.cluster.resource import Resource
 
 # Messages of Kubernetes' types as the JSON that Go would print for the decoded struct.
@@ -80,8 +91,6 @@ def _decode(value: int | bytes, of: Type) -> Any:
         if isinstance(value, bytes):
             raise MalformedMessageError("bytes where a number was expected")
         return signed(value)
-    if of.name not in _FROM_BYTES:
-        raise NoTable(of.name)
     return _FROM_BYTES[of.name](_bytes(value))
 
 
@@ -147,6 +156,30 @@ def _json(data: bytes) -> Any:
         raise MalformedMessageError(f"embedded JSON is malformed: {error}") from error
 
 
+def _number(data: bytes) -> float | int:
+    number = _double(data)
+    return int(number) if number.is_integer() else number
+
+
+def _schema(data: bytes) -> Document:
+    return decode_message(data, SCHEMA_TYPE)
+
+
+def _schema_or_list(data: bytes) -> Document | list[Document]:
+    many = [_schema(_bytes(value)) for number, value in fields(data) if number == MANY]
+    return many or _schema(_first(data))
+
+
+def _schema_or_bool(data: bytes) -> Document | bool:
+    parts = dict(fields(data))
+    return _schema(_bytes(parts[ALLOWED])) if ALLOWED in parts else bool(parts.get(ALLOWS, 0))
+
+
+def _schema_or_names(data: bytes) -> Document | list[str]:
+    names = [_bytes(value).decode() for number, value in fields(data) if number == MANY]
+    return names or _schema(_first(data))
+
+
 _FROM_BYTES: Final[dict[str, Callable[[bytes], Any]]] = {
     "string": lambda data: data.decode(),
     "bytes": lambda data: base64.b64encode(data).decode(),
@@ -158,6 +191,11 @@ _FROM_BYTES: Final[dict[str, Callable[[bytes], Any]]] = {
     "IntOrString": _int_or_string,
     "Fields": _json,
     "Raw": _json,
+    NUMBER: _number,
+    SCHEMA: _schema,
+    OR_LIST: _schema_or_list,
+    OR_BOOL: _schema_or_bool,
+    OR_NAMES: _schema_or_names,
 }
 
 
@@ -179,8 +217,6 @@ def decode(body: bytes, resource: Resource | None) -> Document:
         if object_type is None:
             raise unsupported_media_type(_JSON_TYPES)
         return {"apiVersion": api_version, "kind": kind, **decode_message(raw, object_type)}
-    except NoTable as error:
-        raise unsupported_media_type(_JSON_TYPES) from error
     except (MalformedMessageError, UnicodeDecodeError) as error:
         raise bad_request(f"unable to decode the protobuf body: {error}") from error
 

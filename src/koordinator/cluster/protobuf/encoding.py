@@ -29,6 +29,18 @@ from koordinator.cluster.protobuf.envelope import (
     TYPE_STRING,
     NoTable,
 )
+from koordinator.cluster.protobuf.json_schema import (
+    ALLOWED,
+    ALLOWS,
+    MANY,
+    NUMBER,
+    ONE,
+    OR_BOOL,
+    OR_LIST,
+    OR_NAMES,
+    SCHEMA,
+    SCHEMA_TYPE,
+)
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _LIST: Final = "List"
@@ -56,22 +68,8 @@ def encode_event(line: bytes) -> bytes:
 
 
 def can_encode(api_version: str, kind: str) -> bool:
-    """Whether objects of the kind have a description in full."""
-    of = kind_type(api_version, kind)
-    return of is not None and not _holds_schema(of, set())
-
-
-def _holds_schema(of: ObjectType, seen: set[str]) -> bool:
-    if of.name in seen:
-        return False
-    seen.add(of.name)
-    return any(_type_holds_schema(field.type, seen) for field in of.fields.values())
-
-
-def _type_holds_schema(of: Type, seen: set[str]) -> bool:
-    if of.element is not None:
-        return _type_holds_schema(of.element, seen)
-    return of.name == "Schema" if of.shape is Shape.SCALAR else _holds_schema(of.members, seen)
+    """Whether objects of the kind have a description: all but custom resources do."""
+    return kind_type(api_version, kind) is not None
 
 
 def _enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
@@ -128,8 +126,6 @@ def _encoded(number: int, value: Any, of: Type) -> bytes:
         return encode_message(number, _message(value or {}, of.members))
     if of.shape is Shape.LIST:
         return encode_message(number, b"".join(_encoded(1, item, of.of) for item in value or ()))
-    if of.name not in _SCALARS:
-        raise NoTable(of.name)
     return _SCALARS[of.name](number, value)
 
 
@@ -165,6 +161,26 @@ def _int_or_string(number: int, value: int | str) -> bytes:
     return encode_message(number, encode_number(1, 0) + encode_number(2, value) + _text(3, ""))
 
 
+def _schema(number: int, value: Document) -> bytes:
+    return encode_message(number, _message(value, SCHEMA_TYPE))
+
+
+def _schema_or_list(number: int, value: Document | list[Document]) -> bytes:
+    one = [_schema(ONE, value)] if isinstance(value, dict) else [_schema(MANY, each) for each in value]
+    return encode_message(number, b"".join(one))
+
+
+def _schema_or_bool(number: int, value: Document | bool) -> bytes:
+    if isinstance(value, bool):
+        return encode_message(number, encode_number(ALLOWS, value))
+    return encode_message(number, encode_number(ALLOWS, 1) + _schema(ALLOWED, value))
+
+
+def _schema_or_names(number: int, value: Document | list[str]) -> bytes:
+    one = [_schema(ONE, value)] if isinstance(value, dict) else [_text(MANY, name) for name in value]
+    return encode_message(number, b"".join(one))
+
+
 _SCALARS: Final[dict[str, Callable[[int, Any], bytes]]] = {
     "string": _text,
     "bool": encode_number,
@@ -179,4 +195,9 @@ _SCALARS: Final[dict[str, Callable[[int, Any], bytes]]] = {
     "IntOrString": _int_or_string,
     "Fields": _json,
     "Raw": _json,
+    NUMBER: encode_double,
+    SCHEMA: _schema,
+    OR_LIST: _schema_or_list,
+    OR_BOOL: _schema_or_bool,
+    OR_NAMES: _schema_or_names,
 }

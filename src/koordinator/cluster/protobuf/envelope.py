@@ -19,4 +19,4 @@ TYPE_STRING: Final = 1
 
 
 class NoTable(KoordinatorError):
-    """A type whose messages have no description here: custom resources, and the JSON schemas in their definitions."""
+    """A kind whose messages have no description: a custom resource."""
