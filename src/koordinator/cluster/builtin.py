@@ -10,6 +10,7 @@ from koordinator.api.document import Document
 from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
 from koordinator.cluster.strategy import (
+    address_kinds,
     autoscaler,
     device_rules,
     extension_kinds,
@@ -388,11 +389,17 @@ def _extensions() -> list[Resource]:
         ),
         _resource(
             network, "ipaddresses", "IPAddress", "ip", namespaced=False,
-            strategy=_cluster_wide(network, "IPAddress", extension_kinds.IP_ADDRESS),
+            strategy=ObjectStrategy(
+                network, "IPAddress", namespaced=False, table=address_kinds.IP_ADDRESS,
+                check=address_kinds.ip_address, name_check=address_kinds.address_name,
+            ),
         ),
         _resource(
             network, "servicecidrs", "ServiceCIDR", namespaced=False, subresources=("status",),
-            strategy=_cluster_wide(network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True),
+            strategy=ObjectStrategy(
+                network, "ServiceCIDR", namespaced=False, status=True, table=address_kinds.SERVICE_CIDR,
+                check=address_kinds.service_cidr,
+            ),
         ),
         _resource(
             "node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False,

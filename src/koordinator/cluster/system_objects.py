@@ -8,6 +8,7 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.node import LEASE_NAMESPACE
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.service_addresses import CLUSTER_IPS
 from koordinator.cluster.strategy.priority_class import SYSTEM_PRIORITY_CLASSES
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment
@@ -36,6 +37,7 @@ def _objects() -> Iterable[tuple[str, str, str | None, Document]]:
         yield "", "namespaces", None, _named(name)
     # Programs with delegated authentication do not start without it. Their own clients show them tokens.
     yield "", "configmaps", "kube-system", _named("extension-apiserver-authentication", namespace="kube-system")
+    yield "networking.k8s.io", "servicecidrs", None, {**_named("kubernetes"), "spec": {"cidrs": [str(CLUSTER_IPS)]}}
     for name, given in SYSTEM_PRIORITY_CLASSES.items():
         body = {**_named(name), "value": given.value, "description": given.description}
         yield "scheduling.k8s.io", "priorityclasses", None, body

@@ -23,7 +23,7 @@ def _responses(*requests: tuple[str, Mapping[str, str]]) -> list[HttpResponse]:
         async with memory_server() as server:
             for path, headers in requests:
                 connection = Connection(server)
-                response = await connection.send(request("GET", path, **headers))
+                response = await connection.send(request("GET", path, b"", **headers))
                 assert response is not None
                 found.append(response)
                 await connection.close()

@@ -1,7 +1,7 @@
 """Kubernetes' own conformance tests as a program, and what becomes of each of them on a cluster.
 
-The program is built from the sources of Kubernetes, which the Go module proxy has; that takes a quarter of an hour on two
-cores. It has those parts of the suite that ask nothing of a kubelet, or little.
+The program is built from the sources of Kubernetes, which the Go module proxy has; that takes a quarter of an hour on
+two cores. It has those parts of the suite that ask nothing of a kubelet, or little.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _FLAGS: Final = (
     "--num-nodes=1", "--allowed-not-ready-nodes=-1", "--node-schedulable-timeout=2s",
     "--disable-log-dump", "--ginkgo.no-color", "--ginkgo.timeout=1h",
 )  # fmt: skip
-_OUTCOMES: Final = ("passed", "failed")
 
 
 def suite() -> Path:
@@ -42,7 +41,7 @@ def outcomes(program: Path, kubeconfig: Path, folder: Path, focus: str, skip: st
     """Test -> "passed", or why it failed. ``focus`` and ``skip`` are regular expressions of the tests' names."""
     folder.mkdir()
     selection = (f"--ginkgo.focus={focus}", f"--ginkgo.skip={skip}")
-    command = [program, *_FLAGS, *selection, f"--kubeconfig={kubeconfig}", f"--report-dir={folder}"]
+    command = [str(program), *_FLAGS, *selection, f"--kubeconfig={kubeconfig}", f"--report-dir={folder}"]
     with (folder / "output").open("wb") as output:
         subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
     (report,) = folder.glob("junit*.xml")

@@ -91,6 +91,10 @@ DISCOVERY: Final = Offer(frozenset(("plain", "discovery")))
 VERSION: Final = Offer(frozenset(("plain",)), ("json",))
 
 
+REVIEWS: Final = Offer(frozenset(("plain",)))
+"""What answers a question is nothing that can be listed."""
+
+
 @lru_cache(maxsize=1024)
 def offer(api_version: str, kind: str, *, streams: bool, custom: bool) -> Offer:
     """Of the endpoints of a kind."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -191,16 +191,33 @@ def check_mode(method: str, query: Mapping[str, str]) -> str:
     raise invalid_options(OPTION_KINDS[method], [not_supported("fieldValidation", mode, ("", *_MODES))])
 
 
+def _paths(value: Any, path: str) -> Iterator[str]:
+    """Of all members, in the order of the text."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            at = f"{path}.{name}" if path else name
+            yield at
+            yield from _paths(member, at)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _paths(item, f"{path}[{index}]")
+
+
 async def check_fields(resource: Resource, obj: Document, request: web.BaseRequest) -> list[str]:
     """The warnings of the response: ``obj`` is the body of the request. Raises ApiError 400 for an unknown field, and
     for one that is there twice, in a strict request."""
     mode = check_mode(request.method, request.query)
     if mode == "Ignore":
         return []
-    errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
+    found = [(path, f"unknown field {go_quoted(path)}") for path in resource.strategy.unknown_fields(obj)]
     if media_type(request) in ("", _JSON):
         repeated = repeated_fields(await request.read(), obj)
-        errors = [*(f"duplicate field {go_quoted(path)}" for path in repeated), *errors]
+        found = [*((path, f"duplicate field {go_quoted(path)}") for path in repeated), *found]
+        if repeated and resource.schema is None:
+            # The decoder of built-in kinds finds both at once; for custom resources the schema is looked at later.
+            places = {path: place for place, path in enumerate(_paths(obj, ""))}
+            found.sort(key=lambda error: places.get(error[0], 0))
+    errors = [text for _, text in found]
     if errors and mode == "Strict":
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '

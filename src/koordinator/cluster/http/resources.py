@@ -13,7 +13,7 @@ from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, 
 from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.authorization import check_allowed, creation
 from koordinator.cluster.http.event_lines import EventLines
-from koordinator.cluster.http.negotiation import Form, Representation, represent_objects
+from koordinator.cluster.http.negotiation import REVIEWS, Form, Representation, represent, represent_objects
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
     ResourcePath,
@@ -186,7 +186,7 @@ class ResourceHandler:
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
-        represent_objects(request, target.resource)
+        represent(request, REVIEWS)
         kind = ACTION_KINDS.get(target.subresource)
         body = await read_document(request, kind.kind if kind is not None else target.subresource.capitalize(), kind)
         with self._writing(request) as options:
@@ -216,7 +216,7 @@ class ResourceHandler:
             raise unknown_path()
         if request.method != "POST":
             raise method_not_allowed()
-        represent_objects(request, target.resource)
+        represent(request, REVIEWS)
         body = await read_document(request, BINDING.kind)
         with self._writing(request) as options:
             await bind_named(self._environment, target, body, options)
@@ -227,7 +227,7 @@ class ResourceHandler:
             raise method_not_allowed()
         if target.name:
             raise not_found(target.resource, target.name)
-        represent_objects(request, target.resource)
+        represent(request, REVIEWS)
         review = await read_document(request, target.resource.kind, target.resource)
         return document_response(self._reviews.review(request[USER], target, review), 201)
 

@@ -168,9 +168,13 @@ _EITHER: Final[dict[str, Document]] = {
 """OpenAPI 3 can say what version 2 only hints at."""
 _ONLY_IN_3: Final = frozenset({"nullable", "oneOf", "anyOf", "allOf", "not", "default", "x-kubernetes-validations"})
 _TYPE_META: Final[Document] = {
-    "apiVersion": {"type": "string", "description": "The group and version of the API in which the object is written."},
+    "apiVersion": {
+        "type": "string",
+        "description": "APIVersion defines the version of the schema by which the object is written.",
+    },
     "kind": {"type": "string", "description": "What the object is."},
 }
+_PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
 _METADATA: Final = "The name, labels, annotations and owners of the object."
 
 
@@ -222,6 +226,9 @@ class SchemaWriter:
 
     def _custom(self, schema: Document) -> Document:
         self._object(named(_OBJECT_META))
+        if self._version == 2 and schema.get(_PRESERVES):
+            # kubectl takes the members that version 2 lists for all that there may be.
+            return {"type": "object"}
         written: Document = dict(_for_version_2(schema) if self._version == 2 else schema)
         written.setdefault("type", "object")
         written["properties"] = {
