@@ -62,6 +62,13 @@ _ONLY_WITH_REVISION: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds whose update must name the resourceVersion that it was made from."""
+_RETURNED_WHEN_DELETED: Final = frozenset(
+    {
+        "pods", "namespaces", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims",
+        "podtemplates", "resourcequotas", "storageclasses", "csidrivers", "csinodes", "volumeattachments",
+        "volumeattributesclasses", "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
+    }
+)  # fmt: skip
 
 _LEASE: Final = Rules(("spec.leaseDurationSeconds", positive), ("spec.leaseTransitions", not_negative))
 
@@ -98,6 +105,7 @@ def _resource(
         storage_version=storage_version,
         graceful_deletion=graceful_deletion,
         verbs=tuple(verb for verb in ALL_VERBS if (plural, verb) != ("namespaces", "deletecollection")),
+        returns_deleted=plural in _RETURNED_WHEN_DELETED,
         unconditional_update=plural not in _ONLY_WITH_REVISION,
     )
 

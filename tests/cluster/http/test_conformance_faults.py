@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from koordinator.api.document import Document
 from tests.cluster.http.memory_server import Connection, HttpResponse, memory_server, request
@@ -80,3 +81,19 @@ def test_strict_errors_of_a_built_in_kind_are_in_the_order_of_its_text() -> None
 def test_the_default_block_of_service_addresses_is_an_object() -> None:
     (response,) = _responses(("GET", "/apis/networking.k8s.io/v1/servicecidrs/kubernetes", b"", _JSON))
     assert response.document["spec"]["cidrs"] == ["10.96.0.0/12"]
+
+
+@pytest.mark.parametrize(
+    ("path", "obj", "kind"),
+    [
+        ("/api/v1/namespaces/default/services", {"spec": {"ports": [{"port": 80}]}}, "Service"),
+        ("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "a/b"}, "StorageClass"),
+        ("/api/v1/namespaces/default/configmaps", {}, "Status"),
+        ("/api/v1/namespaces/default/endpoints", {}, "Status"),
+    ],
+)
+def test_some_kinds_are_returned_when_they_are_deleted(path: str, obj: Document, kind: str) -> None:
+    """The official Python client reads the response into that type."""
+    body = msgspec.json.encode({"metadata": {"name": "gone"}, **obj})
+    _, deleted = _responses(("POST", path, body, _JSON), ("DELETE", f"{path}/gone", b"", _JSON))
+    assert (deleted.status, deleted.document["kind"]) == (200, kind)

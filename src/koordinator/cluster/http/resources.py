@@ -166,7 +166,7 @@ class ResourceHandler:
         chosen = DeleteOptions.parse(await read_options(request), request.query)
         with self._writing(request, chosen) as options:
             deletion = await delete(self._environment, target, chosen, options)
-        if deletion.gone and not target.resource.graceful_deletion:
+        if deletion.gone and not target.resource.returns_deleted:
             return success(deleted_details(target.resource, deletion.stored), warnings=options.warnings)
         return self._object(request, target, deletion.stored, 200, options.warnings)
 

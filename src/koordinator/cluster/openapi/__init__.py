@@ -175,7 +175,7 @@ _TYPE_META: Final[Document] = {
     "kind": {"type": "string", "description": "What the object is."},
 }
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
-_METADATA: Final = "The name, labels, annotations and owners of the object."
+_METADATA: Final = "Standard object's metadata: the name, labels, annotations and owners."
 
 
 class SchemaWriter:
