@@ -17,7 +17,7 @@ from tests.real.conformance.suite import outcomes, suite
 from tests.real.kubectl.two_clusters import two_control_planes
 from tests.real.programs import RealPrograms
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = pytest.mark.slow
 
 _NEED_PODS_OR_NODES: Final = (
     "AdmissionWebhook", "ConversionWebhook", "Aggregator ", "CustomResourceFieldSelectors", "OrderedNamespaceDeletion",

@@ -13,7 +13,10 @@ from kubernetes import client, config, dynamic, utils, watch  # type: ignore[imp
 from kubernetes.client.rest import ApiException  # type: ignore[import-not-found]
 
 _LABELS = {"app": "web"}
-_TEMPLATE = {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
+_TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": _LABELS},
+    "spec": {"containers": [{"name": "main", "image": "web:1"}]},
+}
 _SELECTOR = {"matchLabels": _LABELS}
 _FOO = {"apiVersion": "example.com/v1", "kind": "Foo"}
 
