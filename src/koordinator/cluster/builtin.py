@@ -10,11 +10,12 @@ from koordinator.api.document import Document
 from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
 from koordinator.cluster.strategy import (
-    address_rules,
+    address_kinds,
     autoscaler,
     class_rules,
     device_rules,
     extension_kinds,
+    flow_control,
     network_rules,
     storage_rules,
     tables,
@@ -63,6 +64,13 @@ _ONLY_WITH_REVISION: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds whose update must name the resourceVersion that it was made from."""
+_RETURNED_WHEN_DELETED: Final = frozenset(
+    {
+        "pods", "namespaces", "services", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims",
+        "podtemplates", "resourcequotas", "storageclasses", "csidrivers", "csinodes", "volumeattachments",
+        "volumeattributesclasses", "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
+    }
+)  # fmt: skip
 
 _LEASE: Final = Rules(("spec.leaseDurationSeconds", positive), ("spec.leaseTransitions", not_negative))
 
@@ -99,6 +107,7 @@ def _resource(
         storage_version=storage_version,
         graceful_deletion=graceful_deletion,
         verbs=tuple(verb for verb in ALL_VERBS if (plural, verb) != ("namespaces", "deletecollection")),
+        returns_deleted=plural in _RETURNED_WHEN_DELETED,
         unconditional_update=plural not in _ONLY_WITH_REVISION,
     )
 
@@ -391,15 +400,16 @@ def _extensions() -> list[Resource]:
         ),
         _resource(
             network, "ipaddresses", "IPAddress", "ip", namespaced=False,
-            strategy=_cluster_wide(
-                network, "IPAddress", extension_kinds.IP_ADDRESS,
-                check=address_rules.ip_address, name_check=address_rules.address_name,
+            strategy=ObjectStrategy(
+                network, "IPAddress", namespaced=False, table=address_kinds.IP_ADDRESS,
+                check=address_kinds.ip_address, name_check=address_kinds.address_name,
             ),
         ),
         _resource(
             network, "servicecidrs", "ServiceCIDR", namespaced=False, subresources=("status",),
-            strategy=_cluster_wide(
-                network, "ServiceCIDR", extension_kinds.SERVICE_CIDR, status=True, check=address_rules.service_cidr
+            strategy=ObjectStrategy(
+                network, "ServiceCIDR", namespaced=False, status=True, table=address_kinds.SERVICE_CIDR,
+                check=address_kinds.service_cidr,
             ),
         ),
         _resource(
@@ -419,6 +429,26 @@ def _extensions() -> list[Resource]:
     ]  # fmt: skip
 
 
+def _flow_control() -> list[Resource]:
+    group = "flowcontrol.apiserver.k8s.io/v1"
+    kinds = (
+        ("flowschemas", "FlowSchema", flow_control.FLOW_SCHEMA, flow_control.flow_schema),
+        (
+            "prioritylevelconfigurations", "PriorityLevelConfiguration",
+            flow_control.PRIORITY_LEVEL, flow_control.priority_level,
+        ),
+    )  # fmt: skip
+    return [
+        _resource(
+            group, plural, kind, namespaced=False, subresources=("status",),
+            strategy=ObjectStrategy(
+                group, kind, namespaced=False, generation=True, status=True, table=columns, check=check
+            ),
+        )
+        for plural, kind, columns, check in kinds
+    ]  # fmt: skip
+
+
 def _cluster_wide(api_version: str, kind: str, table: Table, *, status: bool = False, **rules: Any) -> ObjectStrategy:
     """``rules``: the check of the kind, and that of its names."""
     return ObjectStrategy(api_version, kind, namespaced=False, generation=True, status=status, table=table, **rules)
@@ -431,4 +461,5 @@ BUILTIN_RESOURCES: Final[tuple[Resource, ...]] = (
     *_storage_and_devices(),
     *_access_and_network(),
     *_extensions(),
+    *_flow_control(),
 )

@@ -11,6 +11,10 @@ from koordinator.cluster.verbs.subresources import CREATED_SUBRESOURCES
 VERSION: Final[Document] = {
     "major": "1",
     "minor": "35",
+    "emulationMajor": "1",
+    "emulationMinor": "35",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "34",
     "gitVersion": "v1.35.0",
     "gitCommit": "",
     "gitTreeState": "clean",
@@ -20,7 +24,7 @@ VERSION: Final[Document] = {
     "platform": "linux/amd64",
 }
 _SUBRESOURCE_KINDS: Final = {
-    "binding": ("", "v1", "Binding"),
+    "binding": ("", "", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
@@ -39,9 +43,10 @@ def served_subresources(resource: Resource) -> list[str]:
     return created + of_object
 
 
-def api_versions() -> Document:
-    """``/api``"""
-    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+def api_versions(address: str) -> Document:
+    """``/api``; ``address`` is that of this server."""
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
 def group_list(registry: Registry) -> Document:
@@ -119,7 +124,7 @@ def _aggregated_version(registry: Registry, group: str, version: str) -> Documen
 def _aggregated_resource(resource: Resource) -> Document:
     entry: Document = {
         "resource": resource.plural,
-        "responseKind": _kind(resource.group, resource.version, resource.kind),
+        "responseKind": _own_kind(resource),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -130,11 +135,19 @@ def _aggregated_resource(resource: Resource) -> Document:
         entry["categories"] = list(resource.categories)
     subresources = []
     for name in served_subresources(resource):
-        kind = _SUBRESOURCE_KINDS.get(name, (resource.group, resource.version, resource.kind))
-        subresources.append({"subresource": name, "responseKind": _kind(*kind), "verbs": _verbs(name)})
+        foreign = _SUBRESOURCE_KINDS.get(name)
+        kind = _own_kind(resource) if foreign is None else _kind(*foreign)
+        subresources.append({"subresource": name, "responseKind": kind, "verbs": _verbs(name)})
     if subresources:
         entry["subresources"] = subresources
     return entry
+
+
+def _own_kind(resource: Resource) -> Document:
+    """The real server names the group and version of custom resources alone: built-in kinds have those of the list."""
+    if resource.schema is None:
+        return _kind("", "", resource.kind)
+    return _kind(resource.group, resource.version, resource.kind)
 
 
 def _kind(group: str, version: str, kind: str) -> Document:

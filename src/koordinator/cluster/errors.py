@@ -31,6 +31,8 @@ class ApiError(KoordinatorError):
         self.retry_after = retry_after
         self.warnings: Sequence[str] = ()
         """Texts for the Warning headers of the response."""
+        self.continue_token = ""
+        """With which a list may go on that has expired."""
 
     def status(self) -> dict[str, Any]:
         details = dict(self.details)
@@ -39,7 +41,7 @@ class ApiError(KoordinatorError):
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": self.message,
         }
@@ -116,9 +118,12 @@ def forbidden(resource: Resource, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", message, {**_about(resource, name), "kind": resource.plural})
 
 
-def expired(message: str) -> ApiError:
-    """410: the resource version or continue token is older than what the watch history keeps."""
-    return ApiError(410, "Expired", message)
+def expired(message: str, continue_token: str = "") -> ApiError:
+    """410: the resource version or continue token is older than what the watch history keeps. The token that is given
+    continues the list without being consistent."""
+    error = ApiError(410, "Expired", message)
+    error.continue_token = continue_token
+    return error
 
 
 def storage_failure(error: StorageError) -> ApiError:

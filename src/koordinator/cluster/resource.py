@@ -157,6 +157,8 @@ class Resource:
     """openAPIV3Schema of a custom resource; None for built-in kinds."""
     graceful_deletion: bool = False
     """True for pods: deletion first sets deletionTimestamp and waits for the kubelet to confirm."""
+    returns_deleted: bool = False
+    """Whether a deletion answers with the object that is gone, and not with a Status that names it."""
     verbs: tuple[str, ...] = ALL_VERBS
     """``("create",)`` for what is only evaluated and never stored, such as access reviews; ``("get", "list")`` for what
     is computed for each request, such as pod metrics. Everything else can be watched."""

@@ -74,6 +74,15 @@ def test_custom_schema_in_version_2_has_no_newer_keywords() -> None:
     assert schema == {"type": "object", "properties": {"default": {"type": "string"}}}
 
 
+def test_a_kind_that_may_have_any_field_lists_none_in_version_2() -> None:
+    """kubectl would refuse what is not listed."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    free = Resource("example.com", "v1", "foos", "Foo", True, FOO.strategy, schema=schema)
+    written = v2([free])["definitions"]["com.example.v1.Foo"]
+    del written["x-kubernetes-group-version-kind"]
+    assert written == {"type": "object"}
+
+
 def test_the_given_schema_is_not_changed() -> None:
     before = json.dumps(SCHEMA)
     v2(ALL)

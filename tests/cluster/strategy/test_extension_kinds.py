@@ -65,12 +65,6 @@ def test_a_policy_matches_by_equivalent_kinds_unless_it_says_otherwise() -> None
         ),
         ("volumeattributesclasses", "storage.k8s.io", {"driverName": "d", "parameters": {"a": "b"}}, ["d"]),
         ("servicecidrs", "networking.k8s.io", {"spec": {"cidrs": ["10.0.0.0/8"]}}, ["10.0.0.0/8"]),
-        (
-            "ipaddresses",
-            "networking.k8s.io",
-            {"spec": {"parentRef": {"resource": "services", "namespace": "s", "name": "n"}}},
-            ["services/s/n"],
-        ),
     ],
 )
 def test_row(plural: str, group: str, obj: Document, cells: list[Any]) -> None:

@@ -63,6 +63,20 @@ def test_a_token_whose_revision_is_gone_has_expired() -> None:
     assert (refused.value.code, refused.value.reason) == (410, "Expired")
 
 
+def test_a_list_that_has_expired_goes_on_with_the_newest_state() -> None:
+    verbs = _filled(HistoryLimits(changes=2))
+    first = _list(verbs, limit="2")
+    for name in "xyz":
+        asyncio.run(verbs.create("configmaps", config_map(name)))
+    with pytest.raises(ApiError) as refused:
+        _list(verbs, **{"continue": first.continue_token})
+    token = refused.value.status()["metadata"]["continue"]
+    second = _list(verbs, limit="4", **{"continue": token})
+    rest = _list(verbs, **{"continue": second.continue_token})
+    assert (_names(first), _names(second), _names(rest)) == ("ab", "cdex", "yz")
+    assert (second.revision, rest.revision) == (8, 8)
+
+
 @pytest.mark.parametrize("token", ["nonsense!", "e30", "eyJydiI6MSwic3RhcnQiOiIvY29yZS9wb2RzLyJ9"])
 def test_a_foreign_token_is_refused(token: str) -> None:
     with pytest.raises(ApiError, match="continue key is not valid"):

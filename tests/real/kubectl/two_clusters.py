@@ -43,6 +43,13 @@ It is there on a busy machine alone, and says nothing of what a user did."""
 
 @contextmanager
 def two_clusters(programs: RealPrograms, folder: Path) -> Iterator[TwoClusters]:
+    with two_control_planes(programs, folder) as kubeconfigs:
+        yield TwoClusters(kubeconfigs, folder)
+
+
+@contextmanager
+def two_control_planes(programs: RealPrograms, folder: Path) -> Iterator[dict[str, Path]]:
+    """The kubeconfigs of administrators, by "real" and "embedded"; both have controllers, and neither has nodes."""
     with ExitStack() as stack:
         # Without this controller no pod has an account to run as.
         disabled = () if _ACCOUNTS in CONTROLLERS else ("ServiceAccount",)
@@ -58,7 +65,7 @@ def two_clusters(programs: RealPrograms, folder: Path) -> Iterator[TwoClusters]:
         manager = programs.kubernetes / "kube-controller-manager"
         names = (*(name for name in CONTROLLERS if name not in _OURS_ALONE), *_OF_THE_SERVER)
         stack.enter_context(controller_manager(manager, plane.kubeconfig, folder / "controller-manager.log", names))
-        yield TwoClusters(plane.kubeconfig, embedded, folder)
+        yield {"real": plane.kubeconfig, "embedded": embedded}
 
 
 @contextmanager
@@ -79,8 +86,8 @@ def _embedded(folder: Path) -> Iterator[Path]:
 class TwoClusters:
     """Plays scenarios on both."""
 
-    def __init__(self, real: Path, embedded: Path, folder: Path) -> None:
-        self._kubeconfigs = {"real": real, "embedded": embedded}
+    def __init__(self, kubeconfigs: dict[str, Path], folder: Path) -> None:
+        self._kubeconfigs = kubeconfigs
         self._folder = folder
 
     def differences(self, scenario: Scenario) -> list[str]:

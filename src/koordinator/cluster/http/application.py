@@ -23,6 +23,7 @@ from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed
 from koordinator.cluster.http.authentication import USER, Authenticator
 from koordinator.cluster.http.authorization import access_request, acting_user, check_allowed
 from koordinator.cluster.http.endpoints import Endpoints, Health
+from koordinator.cluster.http.negotiation import encoded
 from koordinator.cluster.http.open_watches import OpenWatches, too_many_requests
 from koordinator.cluster.http.request import ResourcePath, parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler, wants_watch
@@ -101,7 +102,7 @@ class Application:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = parse_resource_path(request.path)
         is_watch = path is not None and wants_watch(request, path)
-        response = await self._handled(request, path, is_watch=is_watch)
+        response = await encoded(await self._handled(request, path, is_watch=is_watch), request)
         self._metrics.count(request.method, path, response.status, is_watch=is_watch)
         return response
 

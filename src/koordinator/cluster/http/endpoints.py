@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from koordinator.cluster import discovery, openapi
 from koordinator.cluster.access.identity import ANONYMOUS
 from koordinator.cluster.errors import unknown_path
 from koordinator.cluster.http.authentication import USER
-from koordinator.cluster.http.response import document_response, json_response, negotiate
+from koordinator.cluster.http.negotiation import DISCOVERY, VERSION, represent
+from koordinator.cluster.http.response import document_response
 from koordinator.cluster.openapi import protobuf
 from koordinator.cluster.openapi.protobuf import encode_document
 from koordinator.cluster.resource import Registry
@@ -26,6 +28,8 @@ from koordinator.cluster.resource import Registry
 HEALTH_ENDPOINTS: Final = ("healthz", "livez", "readyz")
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, no-store, must-revalidate"}
 _LOG = logging.getLogger(__name__)
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_UNCACHED: Final = "no-cache, private"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +111,20 @@ def _text(text: str, status: int = 200) -> web.Response:
     return web.Response(text=text, status=status, headers=_HEADERS)
 
 
+Digest = Callable[[bytes], str]
+
+
+def _sha512(body: bytes) -> str:
+    return hashlib.sha512(body).hexdigest().upper()
+
+
 class Endpoints:
-    """GET only. OpenAPI documents are kept until what is served changes."""
+    """GET only. The documents about what is served are kept until that changes."""
 
     def __init__(self, registry: Registry, health: Health) -> None:
         self._registry = registry
         self._health = health
-        self._documents: dict[str, bytes] = {}
+        self._documents: dict[str, _Kept] = {}
         self._generation = -1
 
     def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -121,33 +132,30 @@ class Endpoints:
         parts = request.path.strip("/").split("/")
         if parts[0] in HEALTH_ENDPOINTS:
             return health_response(self._health, parts, request)
-        if parts == ["openapi", "v2"] and _wants_protobuf(request.headers.get("Accept", "")):
-            body = self._kept("v2 protobuf", lambda: encode_document(openapi.v2(tuple(self._registry))))
-            return web.Response(body=body, headers={"Content-Type": protobuf.CONTENT_TYPE})
         if parts[0] == "openapi":
-            return json_response(self._openapi(parts[1:]))
-        accept = request.headers.get("Accept", "")
-        negotiate(accept)
-        document = self._discovery(parts, accept)
+            return self._openapi(parts[1:], request)
+        form = represent(request, DISCOVERY if parts[0] in ("api", "apis") else VERSION).form
+        if form == "discovery" and parts in (["api"], ["apis"]):
+            return self._aggregated(request, core=parts == ["api"])
+        document = self._discovery(parts, request.host)
         if document is None:
             raise unknown_path()
-        if document.get("kind") == "APIGroupDiscoveryList":
-            response = document_response(document)
-            response.headers["Content-Type"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            return response
         return document_response(document)
 
-    def _discovery(self, parts: list[str], accept: str) -> Document | None:
+    def _aggregated(self, request: web.BaseRequest, *, core: bool) -> web.StreamResponse:
+        name = "api" if core else "apis"
+        kept = self._kept_json(name, lambda: discovery.aggregated(self._registry, core=core))
+        return kept.response(request, _AGGREGATED, "public")
+
+    def _discovery(self, parts: list[str], host: str) -> Document | None:
         match parts:
             case [""]:
                 return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
                                   "/openapi/v3", "/readyz", "/version"]}  # fmt: skip
             case ["version"]:
                 return discovery.VERSION
-            case ["api"] | ["apis"] if negotiate(accept) == "discovery":
-                return discovery.aggregated(self._registry, core=parts == ["api"])
             case ["api"]:
-                return discovery.api_versions()
+                return discovery.api_versions(host)
             case ["apis"]:
                 return discovery.group_list(self._registry)
             case ["api", version]:
@@ -158,29 +166,64 @@ class Endpoints:
                 return discovery.resource_list(self._registry, group, version)
         return None
 
-    def _openapi(self, parts: list[str]) -> bytes:
+    def _openapi(self, parts: list[str], request: web.BaseRequest) -> web.StreamResponse:
         resources = tuple(self._registry)
         match parts:
+            case ["v2"] if _wants_protobuf(request.headers.get("Accept", "")):
+                kept = self._kept("v2 protobuf", lambda: encode_document(openapi.v2(resources)))
+                return kept.response(request, protobuf.CONTENT_TYPE)
             case ["v2"]:
-                return self._kept_json("v2", lambda: openapi.v2(resources))
+                return self._kept_json("v2", lambda: openapi.v2(resources)).response(request)
             case ["v3"]:
-                return self._kept_json("v3", lambda: openapi.v3_index(resources))
+                return self._kept_json("v3", lambda: openapi.v3_index(resources)).response(request)
             case ["v3", "api", version] if self._registry.in_version("", version):
-                return self._kept_json(f"v3/{version}", lambda: openapi.v3(resources, "", version))
+                return self._version(request, "", version)
             case ["v3", "apis", group, version] if self._registry.in_version(group, version):
-                return self._kept_json(f"v3/{group}/{version}", lambda: openapi.v3(resources, group, version))
+                return self._version(request, group, version)
         raise unknown_path()
 
-    def _kept_json(self, name: str, make: Callable[[], Document]) -> bytes:
-        return self._kept(name, lambda: msgspec.json.encode(make()))
+    def _version(self, request: web.BaseRequest, group: str, version: str) -> web.StreamResponse:
+        """The kinds of one group version. With the hash that the index gives, the document never changes."""
+        members = self._registry.in_version(group, version)
+        kept = self._kept_json(
+            f"v3/{group}/{version}",
+            lambda: openapi.v3(members, group, version),
+            lambda _: openapi.fingerprint(members),
+        )
+        requested = request.query.get("hash")
+        if requested is None:
+            return kept.response(request)
+        if requested != kept.digest:
+            return web.Response(status=301, headers={"Location": f"{request.path}?hash={kept.digest}"})
+        return kept.response(request, caching="public, immutable")
 
-    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def _kept_json(self, name: str, make: Callable[[], Document], digest: Digest | None = None) -> _Kept:
+        return self._kept(name, lambda: msgspec.json.encode(make()), digest)
+
+    def _kept(self, name: str, make: Callable[[], bytes], digest: Digest | None = None) -> _Kept:
         if self._generation != self._registry.generation:
             self._documents.clear()
             self._generation = self._registry.generation
         if name not in self._documents:
-            self._documents[name] = make()
+            body = make()
+            self._documents[name] = _Kept(body, (digest or _sha512)(body))
         return self._documents[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A document, which clients keep, too, and ask for again with its ETag."""
+
+    body: bytes
+    digest: str
+
+    def response(
+        self, request: web.BaseRequest, media_type: str = "application/json", caching: str = _UNCACHED
+    ) -> web.Response:
+        headers = {"Cache-Control": caching, "ETag": f'"{self.digest}"', "Vary": "Accept"}
+        if request.headers.get("If-None-Match") == headers["ETag"]:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=self.body, headers={**headers, "Content-Type": media_type})
 
 
 def _wants_protobuf(accept: str) -> bool:

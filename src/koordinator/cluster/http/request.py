@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ from aiohttp import web
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster import protobuf
 from koordinator.cluster.errors import bad_request, invalid_options, unsupported_media_type
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
+from koordinator.cluster.protobuf.decoding import decode
+from koordinator.cluster.protobuf.envelope import CONTENT_TYPE as PROTOBUF
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.causes import go_quoted, not_supported
 from koordinator.cluster.strategy.field_validation import repeated_fields
@@ -67,7 +68,7 @@ def parse_resource_path(path: str) -> ResourcePath | None:
 
 _JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
-_ACCEPTED: Final = (_JSON, _YAML, protobuf.CONTENT_TYPE)
+_ACCEPTED: Final = (_JSON, _YAML, PROTOBUF)
 _LONG_YAML: Final = 16 << 10
 """Bytes from which on YAML is parsed beside the event loop: a mebibyte takes seconds."""
 _NAMES: Final = ("apiVersion", "kind")
@@ -112,9 +113,9 @@ async def read_options(request: web.BaseRequest) -> Document | None:
 
 
 async def _decoded(body: bytes, content_type: str, resource: Resource | None) -> Document:
-    if content_type == protobuf.CONTENT_TYPE:
+    if content_type == PROTOBUF:
         try:
-            return protobuf.decode(body, resource)
+            return decode(body, resource)
         except RecursionError as error:
             raise _Undecodable(TOO_DEEP) from error
     if content_type == _YAML:
@@ -191,16 +192,33 @@ def check_mode(method: str, query: Mapping[str, str]) -> str:
     raise invalid_options(OPTION_KINDS[method], [not_supported("fieldValidation", mode, ("", *_MODES))])
 
 
+def _paths(value: Any, path: str) -> Iterator[str]:
+    """Of all members, in the order of the text."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            at = f"{path}.{name}" if path else name
+            yield at
+            yield from _paths(member, at)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _paths(item, f"{path}[{index}]")
+
+
 async def check_fields(resource: Resource, obj: Document, request: web.BaseRequest) -> list[str]:
     """The warnings of the response: ``obj`` is the body of the request. Raises ApiError 400 for an unknown field, and
     for one that is there twice, in a strict request."""
     mode = check_mode(request.method, request.query)
     if mode == "Ignore":
         return []
-    errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
+    found = [(path, f"unknown field {go_quoted(path)}") for path in resource.strategy.unknown_fields(obj)]
     if media_type(request) in ("", _JSON):
         repeated = repeated_fields(await request.read(), obj)
-        errors = [*(f"duplicate field {go_quoted(path)}" for path in repeated), *errors]
+        found = [*((path, f"duplicate field {go_quoted(path)}") for path in repeated), *found]
+        if repeated and resource.schema is None:
+            # The decoder of built-in kinds finds both at once; for custom resources the schema is looked at later.
+            places = {path: place for place, path in enumerate(_paths(obj, ""))}
+            found.sort(key=lambda error: places.get(error[0], 0))
+    errors = [text for _, text in found]
     if errors and mode == "Strict":
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,7 @@ from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, 
 from koordinator.cluster.http.authentication import USER
 from koordinator.cluster.http.authorization import check_allowed, creation
 from koordinator.cluster.http.event_lines import EventLines
+from koordinator.cluster.http.negotiation import REVIEWS, Form, Representation, represent, represent_objects
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
     ResourcePath,
@@ -29,7 +30,6 @@ from koordinator.cluster.http.response import (
     event_line,
     json_response,
     list_response,
-    negotiate,
     renderer,
     stream_watch,
     success,
@@ -59,7 +59,7 @@ from koordinator.cluster.verbs.subresources import (
 from koordinator.cluster.verbs.target import Target
 from koordinator.cluster.verbs.unavailable import explain_unavailable, has_empty_log
 from koordinator.cluster.verbs.update import patch, update
-from koordinator.cluster.verbs.watch import WatchSession
+from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
 PendingResponse = Awaitable[web.StreamResponse]
 _OBJECT_SUBRESOURCES = ("status", "scale", "finalize", "approval")
@@ -109,7 +109,7 @@ class ResourceHandler:
         if method is None or not _is_allowed(request.method, resource, path):
             raise method_not_allowed()
         # Before anything is stored: a response that cannot be made must not hide a write that was.
-        negotiate(request.headers.get("Accept", ""))
+        represent_objects(request, target.resource, streams=method == self._watch)
         return await method(request, target)
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -126,14 +126,15 @@ class ResourceHandler:
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
-        line = partial(event_line, self._renderer(request, target))
+        agreed = represent_objects(request, target.resource, streams=True)
+        line = partial(event_line, self._renderer(request, target, agreed.form))
         session = WatchSession(self._environment, target, options)
-        form = negotiate(request.headers.get("Accept", ""))
         # A table names its columns once in each stream, and ages by the time of its request.
-        with self._lines.watcher(form, target.resource) if form != "table" else nullcontext() as shared:
-            if shared is None:
-                return await stream_watch(request, session, lambda batch: b"".join(map(line, batch)))
-            return await stream_watch(request, session, partial(shared.join, line))
+        is_shared = agreed.encoding == "json" and agreed.form != "table"
+        with self._lines.watcher(agreed.form, target.resource) if is_shared else nullcontext() as shared:
+            if shared is not None:
+                return await stream_watch(request, session, agreed, partial(shared.join, line))
+            return await stream_watch(request, session, agreed, partial(_frames, agreed, line))
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource.kind, target.resource)
@@ -169,7 +170,7 @@ class ResourceHandler:
         chosen = DeleteOptions.parse(await read_options(request), request.query)
         with self._writing(request, chosen) as options:
             deletion = await delete(self._environment, target, chosen, options)
-        if deletion.gone and not target.resource.graceful_deletion:
+        if deletion.gone and not target.resource.returns_deleted:
             return success(deleted_details(target.resource, deletion.stored), warnings=options.warnings)
         return await self._object(request, target, deletion.stored, 200, options.warnings)
 
@@ -189,7 +190,7 @@ class ResourceHandler:
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
-        negotiate(request.headers.get("Accept", ""))
+        represent(request, REVIEWS)
         kind = ACTION_KINDS.get(target.subresource)
         body = await read_document(request, kind.kind if kind is not None else target.subresource.capitalize(), kind)
         with self._writing(request) as options:
@@ -219,7 +220,7 @@ class ResourceHandler:
             raise unknown_path()
         if request.method != "POST":
             raise method_not_allowed()
-        negotiate(request.headers.get("Accept", ""))
+        represent(request, REVIEWS)
         body = await read_document(request, BINDING.kind)
         with self._writing(request) as options:
             await bind_named(self._environment, target, body, options)
@@ -230,7 +231,7 @@ class ResourceHandler:
             raise method_not_allowed()
         if target.name:
             raise not_found(target.resource, target.name)
-        negotiate(request.headers.get("Accept", ""))
+        represent(request, REVIEWS)
         review = await read_document(request, target.resource.kind, target.resource)
         return document_response(self._reviews.review(request[USER], target, review), 201)
 
@@ -251,8 +252,8 @@ class ResourceHandler:
             error.warnings = options.warnings
             raise
 
-    def _renderer(self, request: web.BaseRequest, target: Target) -> Renderer:
-        form = negotiate(request.headers.get("Accept", ""))
+    def _renderer(self, request: web.BaseRequest, target: Target, form: Form | None = None) -> Renderer:
+        form = form or represent_objects(request, target.resource).form
         include = request.query.get("includeObject", "")
         return renderer(form, _shown(target), include, self._environment.clock.now())
 
@@ -270,6 +271,10 @@ class ResourceHandler:
 
 async def _converted(target: Target, found: ObjectList) -> ObjectList:
     return replace(found, items=await shown(target.resource, found.items)) if target.resource.conversion else found
+
+
+def _frames(agreed: Representation, line: Callable[[WatchEvent], bytes], batch: Sequence[WatchEvent]) -> bytes:
+    return b"".join([agreed.frame(line(event)) for event in batch])
 
 
 def _is_allowed(method: str, resource: Resource, path: ResourcePath) -> bool:

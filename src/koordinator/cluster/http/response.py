@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
-from functools import lru_cache
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import web
@@ -16,69 +15,22 @@ from aiohttp.payload import Payload
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.http.negotiation import Form, Representation
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.read import ObjectList
 from koordinator.cluster.verbs.target import decode, list_item, wire
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
-# In which form a client wants its response: plain objects, a table for people, or metadata alone.
-
-
 Pieces = Sequence[bytes]
 """A body to be put together."""
-Form = Literal["plain", "table", "metadata", "discovery"]
-
-_FORMS: dict[tuple[str, str, str], Form] = {
-    ("Table", "meta.k8s.io", "v1"): "table",
-    ("PartialObjectMetadata", "meta.k8s.io", "v1"): "metadata",
-    ("PartialObjectMetadataList", "meta.k8s.io", "v1"): "metadata",
-    ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"): "discovery",
-}
-_JSON = frozenset(("application/json", "application/*", "*/*"))
-
-
-@dataclass(frozen=True, slots=True)
-class _MediaType:
-    name: str
-    parameters: dict[str, str]
-    quality: float
-
-
-@lru_cache(maxsize=256)
-def negotiate(accept: str) -> Form:
-    """The first form of the Accept header that this server makes. Raises ApiError 406 when there is none."""
-    offered = [media for media in _parse(accept or "*/*") if media.name in _JSON]
-    for media in offered:
-        wanted = media.parameters.get("as")
-        if not wanted:
-            return "plain"
-        form = _FORMS.get((wanted, media.parameters.get("g", ""), media.parameters.get("v", "")))
-        if form is not None:
-            return form
-    if offered:
-        raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
-    raise ApiError(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: application/json", {})
-
-
-def _parse(accept: str) -> list[_MediaType]:
-    media_types = []
-    for entry in accept.split(","):
-        name, *rest = (part.strip() for part in entry.split(";"))
-        parameters = dict(part.split("=", 1) for part in rest if "=" in part)
-        try:
-            quality = float(parameters.get("q", "1"))
-        except ValueError:
-            quality = 0.0
-        media_types.append(_MediaType(name.lower(), parameters, quality))
-    return sorted(media_types, key=lambda media: -media.quality)
-
 
 # Responses that are not objects: statuses, documents, plain text.
 
 
 _encode = msgspec.json.Encoder().encode
 
+_HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 _PART: Final = 128 << 10
 """Bytes of a list that are handed to the connection at once."""
 _LONGEST_IN_ALL: Final = 4096
@@ -88,7 +40,7 @@ _LONGEST_CUT: Final = 256
 
 def json_response(body: bytes | Payload, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
     """``warnings`` become Warning headers, which kubectl prints."""
-    response = web.Response(body=body, status=status, content_type="application/json")
+    response = web.Response(body=body, status=status, headers=_HEADERS)
     if warnings:
         for header in warning_headers(warnings):
             response.headers.add("Warning", header)
@@ -337,9 +289,11 @@ Join = Callable[[Sequence[WatchEvent]], bytes]
 """From a batch of events to its lines, for one write."""
 
 
-async def stream_watch(request: web.BaseRequest, session: WatchSession, join: Join) -> web.StreamResponse:
+async def stream_watch(
+    request: web.BaseRequest, session: WatchSession, agreed: Representation, join: Join
+) -> web.StreamResponse:
     """Ends when the watch does. The headers go out before the first event: clients wait for them."""
-    response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+    response = web.StreamResponse(headers={"Content-Type": agreed.stream_type, "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
     await response.prepare(request)
 
@@ -354,5 +308,5 @@ async def stream_watch(request: web.BaseRequest, session: WatchSession, join: Jo
             request.transport.abort()  # with all that is buffered for it
         return response
     if error is not None:
-        await response.write(error_event(error))
+        await response.write(agreed.frame(error_event(error)))
     return response

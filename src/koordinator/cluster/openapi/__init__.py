@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from koordinator import __version__
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
 from koordinator.cluster.patch import accepted_patch_types
@@ -167,10 +168,14 @@ _EITHER: Final[dict[str, Document]] = {
 """OpenAPI 3 can say what version 2 only hints at."""
 _ONLY_IN_3: Final = frozenset({"nullable", "oneOf", "anyOf", "allOf", "not", "default", "x-kubernetes-validations"})
 _TYPE_META: Final[Document] = {
-    "apiVersion": {"type": "string", "description": "The group and version of the API in which the object is written."},
+    "apiVersion": {
+        "type": "string",
+        "description": "APIVersion defines the version of the schema by which the object is written.",
+    },
     "kind": {"type": "string", "description": "What the object is."},
 }
-_METADATA: Final = "The name, labels, annotations and owners of the object."
+_PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
+_METADATA: Final = "Standard object's metadata: the name, labels, annotations and owners."
 
 
 class SchemaWriter:
@@ -221,6 +226,9 @@ class SchemaWriter:
 
     def _custom(self, schema: Document) -> Document:
         self._object(named(_OBJECT_META))
+        if self._version == 2 and schema.get(_PRESERVES):
+            # kubectl takes the members that version 2 lists for all that there may be.
+            return {"type": "object"}
         written: Document = dict(_for_version_2(schema) if self._version == 2 else schema)
         written.setdefault("type", "object")
         written["properties"] = {
@@ -345,10 +353,13 @@ def v3_index(resources: Iterable[Resource]) -> Document:
     for group, version in sorted({(resource.group, resource.version) for resource in served}):
         path = f"apis/{group}/{version}" if group else f"api/{version}"
         members = [resource for resource in served if (resource.group, resource.version) == (group, version)]
-        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={_fingerprint(members)}"}
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={fingerprint(members)}"}
     return {"paths": paths}
 
 
-def _fingerprint(members: list[Resource]) -> str:
+def fingerprint(members: Iterable[Resource]) -> str:
+    """The same as long as the documents of these kinds are: kubectl keeps them under this name, for other versions of
+    this program, too."""
     parts = [(resource.plural, resource.kind, resource.subresources, resource.schema) for resource in members]
-    return hashlib.sha256(msgspec.json.encode(sorted(parts, key=lambda part: part[0]))).hexdigest().upper()
+    known = [__version__, *sorted(parts, key=lambda part: part[0])]
+    return hashlib.sha512(msgspec.json.encode(known)).hexdigest().upper()

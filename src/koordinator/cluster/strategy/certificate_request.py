@@ -43,7 +43,12 @@ class CertificateRequestStrategy(ObjectStrategy):
 
     def __init__(self) -> None:
         super().__init__(
-            "certificates.k8s.io/v1", "CertificateSigningRequest", namespaced=False, status=True, table=_TABLE
+            "certificates.k8s.io/v1",
+            "CertificateSigningRequest",
+            namespaced=False,
+            status=True,
+            table=_TABLE,
+            field_labels={"spec.signerName": lambda obj: obj["spec"].get("signerName") or ""},
         )
 
     def initialize(self, obj: Document, context: RequestContext) -> None:

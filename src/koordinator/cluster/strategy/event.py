@@ -45,10 +45,11 @@ def event_field_labels(api_version: str) -> FieldLabels:
     """Readers of the field labels that either version supports."""
     subject = "involvedObject" if api_version == "v1" else "regarding"
     component = "reportingComponent" if api_version == "v1" else "reportingController"
-    source = "source" if api_version == "v1" else "deprecatedSource"
+    source = (("source" if api_version == "v1" else "deprecatedSource"), "component")
     readers = {f"{subject}.{name}": _reader(subject, name) for name in _FIELDS}
     readers |= {name: _reader(name) for name in ("reason", "type")}
-    readers |= {component: _reader(component), "source": _reader(source, "component")}
+    # What reports by the newer version names no source.
+    readers |= {component: _reader(component), "source": lambda obj: lookup(obj, source) or obj.get(component) or ""}
     return readers
 
 

@@ -84,12 +84,6 @@ def _class_parameters(obj: Document) -> str:
     return f"{parameters.get('kind') or ''}{group}/{parameters.get('name') or ''}"
 
 
-def _parent(obj: Document) -> str:
-    parent = obj["spec"].get("parentRef") or {}
-    kind = f"{parent.get('resource') or ''}.{parent['group']}" if parent.get("group") else parent.get("resource") or ""
-    return "/".join(filter(None, (kind, parent.get("namespace"), parent.get("name"))))
-
-
 RUNTIME_CLASS: Final = table(NAME, text("Handler", "handler"), AGE)
 _API_SERVICE: Final = table(NAME, computed("Service", _registered_by), computed("Available", _available), AGE)
 ADMISSION_POLICY: Final = table(
@@ -104,6 +98,4 @@ ADMISSION_POLICY_BINDING: Final = table(
 INGRESS_CLASS: Final = table(
     NAME, text("Controller", "spec.controller"), computed("Parameters", _class_parameters), AGE
 )
-IP_ADDRESS: Final = table(NAME, computed("ParentRef", _parent))
-SERVICE_CIDR: Final = table(NAME, computed("CIDRs", lambda obj: ",".join(obj["spec"].get("cidrs") or [])), AGE)
 VOLUME_ATTRIBUTES_CLASS: Final = table(NAME, text("DriverName", "driverName"), AGE)

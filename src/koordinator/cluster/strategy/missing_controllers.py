@@ -66,6 +66,15 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
     ("certificates.k8s.io", "certificatesigningrequests"): (
         f"no controller in this cluster signs a CertificateSigningRequest, {_RUN_CONTROLLERS}"
     ),
+    **{
+        ("flowcontrol.apiserver.k8s.io", plural): (
+            f"nothing in this cluster acts on a {kind}: too many requests are refused by limits of the server's own"
+        )
+        for plural, kind in (
+            ("flowschemas", "FlowSchema"),
+            ("prioritylevelconfigurations", "PriorityLevelConfiguration"),
+        )
+    },
     ("resource.k8s.io", "resourceclaims"): (
         "nothing in this cluster allocates the devices of a ResourceClaim: koord-scheduler does not place pods by "
         "dynamic resources"

@@ -19,8 +19,12 @@ from koordinator.cluster.verbs.target import Target
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-    "the continue parameter."
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
 )
+_NEWEST = -1
+"""Revision of a token that continues a list with the newest state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ def list_objects(environment: Environment, target: Target, options: ListOptions)
         limit = options.limit if selection.everything else 0
         page = environment.storage.list(prefix, limit=limit, start=start, revision=revision)
     except Compacted:
-        raise expired(_TOO_OLD if options.continue_token else _too_old_version(options.revision)) from None
+        if start is None:
+            raise expired("The resourceVersion for the provided list is too old.") from None
+        raise expired(_TOO_OLD, continue_token=_token(_NEWEST, start)) from None
     if selection.everything:
         token = _token(page.revision, page.next_key) if page.next_key else ""
         return ObjectList(page.items, page.revision, token, page.remaining if token else None)
@@ -90,6 +96,8 @@ def _position(environment: Environment, target: Target, options: ListOptions) ->
     """Where the page starts and the revision that it is pinned to."""
     if options.continue_token:
         token = _parse_token(options.continue_token, target)
+        if token.rv < 0:
+            return token.start, None
         check_not_too_new(environment, token.rv)
         return token.start, token.rv
     check_not_too_new(environment, options.revision)
@@ -111,10 +119,6 @@ def _parse_token(text: str, target: Target) -> _Token:
     if not token.start.startswith(target.prefix):
         raise bad_request("continue key is not valid: it belongs to another list")
     return token
-
-
-def _too_old_version(revision: int | None) -> str:
-    return f"The resourceVersion for the provided list is too old: {revision}"
 
 
 # GET of one object.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apps "k8s.io/api/apps/v1"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
@@ -23,6 +24,7 @@ import (
 	core "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	events "k8s.io/api/events/v1"
+	flowcontrol "k8s.io/api/flowcontrol/v1"
 	networking "k8s.io/api/networking/v1"
 	node "k8s.io/api/node/v1"
 	policy "k8s.io/api/policy/v1"
@@ -190,7 +192,7 @@ func main() {
 		autoscaling.AddToScheme, batch.AddToScheme, coordination.AddToScheme, core.AddToScheme, discovery.AddToScheme,
 		events.AddToScheme, networking.AddToScheme, policy.AddToScheme, rbac.AddToScheme, resourceapi.AddToScheme,
 		scheduling.AddToScheme, storage.AddToScheme, apiextensions.AddToScheme, autoscalingv2.AddToScheme,
-		certificates.AddToScheme, node.AddToScheme, apiregistration.AddToScheme,
+		certificates.AddToScheme, node.AddToScheme, apiregistration.AddToScheme, flowcontrol.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err)
@@ -208,6 +210,10 @@ func main() {
 		}
 	}
 	out.Kinds["v1/DeleteOptions"] = describe(reflect.TypeOf(meta.DeleteOptions{}))
+	// What discovery consists of.
+	out.Kinds["v1/APIGroupList"] = describe(reflect.TypeOf(meta.APIGroupList{}))
+	out.Kinds["v1/APIResourceList"] = describe(reflect.TypeOf(meta.APIResourceList{}))
+	out.Kinds["apidiscovery.k8s.io/v2/APIGroupDiscoveryList"] = describe(reflect.TypeOf(apidiscovery.APIGroupDiscoveryList{}))
 	emit()
 }
 

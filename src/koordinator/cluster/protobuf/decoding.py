@@ -1,6 +1,6 @@
 """Bodies of requests that client-go programs send in protobuf, decoded into JSON documents.
 
-Only requests: responses are always JSON, which every client accepts. The field numbers come from the table of types.
+The field numbers come from the table of types.
 """
 
 from __future__ import annotations
@@ -17,9 +17,20 @@ from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
 from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.base.durations import format_duration
-from koordinator.base.errors import KoordinatorError
 from koordinator.base.protobuf_wire import MalformedMessageError, fields, signed
 from koordinator.cluster.errors import bad_request, unsupported_media_type
+from koordinator.cluster.protobuf.envelope import API_VERSION, KIND, MAGIC, RAW, TYPE_META, TYPE_STRING
+from koordinator.cluster.protobuf.json_schema import (
+    ALLOWED,
+    ALLOWS,
+    MANY,
+    NUMBER,
+    OR_BOOL,
+    OR_LIST,
+    OR_NAMES,
+    SCHEMA,
+    SCHEMA_TYPE,
+)
 from koordinator.cluster.resource import Resource
 
 # Messages of Kubernetes' types as the JSON that Go would print for the decoded struct.
@@ -30,12 +41,7 @@ from koordinator.cluster.resource import Resource
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EMPTY: Final[tuple[Any, ...]] = ("", 0, False, None, b"")
-_TYPE_STRING: Final = 1
 _DOUBLE: Final = struct.Struct("<d")
-
-
-class NoTable(KoordinatorError):
-    """A type whose messages have no description here: JSON schemas, which nothing but kubectl sends, as JSON."""
 
 
 def decode_message(data: bytes, of: ObjectType) -> Document:
@@ -85,8 +91,6 @@ def _decode(value: int | bytes, of: Type) -> Any:
         if isinstance(value, bytes):
             raise MalformedMessageError("bytes where a number was expected")
         return signed(value)
-    if of.name not in _FROM_BYTES:
-        raise NoTable(of.name)
     return _FROM_BYTES[of.name](_bytes(value))
 
 
@@ -131,7 +135,7 @@ def _duration(data: bytes) -> str:
 
 def _int_or_string(data: bytes) -> int | str:
     parts = dict(fields(data))
-    if parts.get(1) == _TYPE_STRING:
+    if parts.get(1) == TYPE_STRING:
         return _bytes(parts.get(3, b"")).decode()
     number = parts.get(2, 0)
     return signed(number) if isinstance(number, int) else 0
@@ -152,6 +156,30 @@ def _json(data: bytes) -> Any:
         raise MalformedMessageError(f"embedded JSON is malformed: {error}") from error
 
 
+def _number(data: bytes) -> float | int:
+    number = _double(data)
+    return int(number) if number.is_integer() else number
+
+
+def _schema(data: bytes) -> Document:
+    return decode_message(data, SCHEMA_TYPE)
+
+
+def _schema_or_list(data: bytes) -> Document | list[Document]:
+    many = [_schema(_bytes(value)) for number, value in fields(data) if number == MANY]
+    return many or _schema(_first(data))
+
+
+def _schema_or_bool(data: bytes) -> Document | bool:
+    parts = dict(fields(data))
+    return _schema(_bytes(parts[ALLOWED])) if ALLOWED in parts else bool(parts.get(ALLOWS, 0))
+
+
+def _schema_or_names(data: bytes) -> Document | list[str]:
+    names = [_bytes(value).decode() for number, value in fields(data) if number == MANY]
+    return names or _schema(_first(data))
+
+
 _FROM_BYTES: Final[dict[str, Callable[[bytes], Any]]] = {
     "string": lambda data: data.decode(),
     "bytes": lambda data: base64.b64encode(data).decode(),
@@ -163,16 +191,15 @@ _FROM_BYTES: Final[dict[str, Callable[[bytes], Any]]] = {
     "IntOrString": _int_or_string,
     "Fields": _json,
     "Raw": _json,
+    NUMBER: _number,
+    SCHEMA: _schema,
+    OR_LIST: _schema_or_list,
+    OR_BOOL: _schema_or_bool,
+    OR_NAMES: _schema_or_names,
 }
 
 
-CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
-_MAGIC: Final = b"k8s\x00"
-_TYPE_META, _RAW = 1, 2
-_API_VERSION, _KIND = 1, 2
 _JSON_TYPES: Final = ("application/json", "application/yaml")
-
-__all__ = ["CONTENT_TYPE", "decode"]
 
 
 def decode(body: bytes, resource: Resource | None) -> Document:
@@ -180,18 +207,16 @@ def decode(body: bytes, resource: Resource | None) -> Document:
 
     Raises ApiError: 400 for bytes that are no such envelope, 415 for a kind without a table.
     """
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
-        api_version, kind, raw = _envelope(body[len(_MAGIC) :])
+        api_version, kind, raw = _envelope(body[len(MAGIC) :])
         if not kind and resource is not None:
             api_version, kind = resource.api_version, resource.kind
         object_type = kind_type(_core_alias(api_version, kind), kind)
         if object_type is None:
             raise unsupported_media_type(_JSON_TYPES)
         return {"apiVersion": api_version, "kind": kind, **decode_message(raw, object_type)}
-    except NoTable as error:
-        raise unsupported_media_type(_JSON_TYPES) from error
     except (MalformedMessageError, UnicodeDecodeError) as error:
         raise bad_request(f"unable to decode the protobuf body: {error}") from error
 
@@ -205,10 +230,10 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
     api_version = kind = ""
     raw = b""
     for number, value in fields(data):
-        if number == _RAW and isinstance(value, bytes):
+        if number == RAW and isinstance(value, bytes):
             raw = value
-        elif number == _TYPE_META and isinstance(value, bytes):
+        elif number == TYPE_META and isinstance(value, bytes):
             names = {inner: text for inner, text in fields(value) if isinstance(text, bytes)}
-            api_version = names.get(_API_VERSION, b"").decode()
-            kind = names.get(_KIND, b"").decode()
+            api_version = names.get(API_VERSION, b"").decode()
+            kind = names.get(KIND, b"").decode()
     return api_version, kind, raw

@@ -14,7 +14,7 @@ from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import canonicalize
 from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.protobuf import decode
+from koordinator.cluster.protobuf.decoding import decode
 
 LINES = (Path(__file__).parent / "client_go" / "objects.jsonl").read_text().splitlines()
 RECORDED = [json.loads(line) for line in LINES]
