@@ -45,6 +45,8 @@ class EventDispatcher:
         self._on_error = on_error
         self._simulations = simulations
         self._listeners: dict[str, _Listeners] = {point: [] for point in (*_POINTS, STATUS)}
+        self._selective: list[EventHandler] = []
+        """Those that do not read all pods."""
         self._audience = f"audience/{next(_numbers)}"
         """The key under which a pod's memo has its listeners."""
         self._audiences: dict[frozenset[EventHandler], dict[str, _Listeners]] = {}
@@ -65,6 +67,8 @@ class EventDispatcher:
             if handler in self._names:
                 continue
             self._names[handler] = each.name if isinstance(each, Plugin) else type(each).__name__
+            if overrides(handler, "reads_pod"):
+                self._selective.append(handler)
             for point in _POINTS:
                 if overrides(handler, *(_RESIZED_BY if point == "on_pod_resized" else (point,))):
                     self._listeners[point].append((handler, getattr(handler, point)))
@@ -79,7 +83,7 @@ class EventDispatcher:
         """Have ``notify_about`` pass over those that do not read the pod, until it changes in more than its status."""
         if self._audience in pod.memo:
             return
-        idle = frozenset([handler for handler in self._names if not _reads(handler, pod)])
+        idle = frozenset([handler for handler in self._selective if not _reads(handler, pod)])
         if idle not in self._audiences:
             listeners = self._listeners.items()
             self._audiences[idle] = {point: [each for each in of if each[0] not in idle] for point, of in listeners}
