@@ -78,11 +78,6 @@ def test_strict_errors_of_a_built_in_kind_are_in_the_order_of_its_text() -> None
     assert response.document["message"].endswith(f"strict decoding error: {errors}")
 
 
-def test_the_default_block_of_service_addresses_is_an_object() -> None:
-    (response,) = _responses(("GET", "/apis/networking.k8s.io/v1/servicecidrs/kubernetes", b"", _JSON))
-    assert response.document["spec"]["cidrs"] == ["10.96.0.0/12"]
-
-
 @pytest.mark.parametrize(
     ("path", "obj", "kind"),
     [
