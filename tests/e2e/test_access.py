@@ -25,7 +25,8 @@ def test_all_programs_work_with_the_rights_of_their_roles_and_people_with_theirs
             await _an_application_owner_is_told_why(up, kubectl)
             refused = [line for line in (await kubectl("get", "--raw=/metrics")).splitlines() if 'code="403"' in line]
             # Bob's and the developer's, below, and of no program.
-            assert sorted(line.split('resource="')[1].split('"')[0] for line in refused) == ["nodemetrics", "pods"]
+            kinds = sorted(line.split('resource="')[1].split('"')[0] for line in refused)
+            assert kinds == ["clustercolocationprofiles", "nodemetrics", "podmigrationjobs", "pods"]
 
     asyncio.run(scenario())
 

@@ -11,17 +11,21 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from koordinator.api.annotations import DEVICE_ALLOCATED
+from koordinator.api.annotations import CPU_SHARED_POOLS, DEVICE_ALLOCATED, RESOURCE_STATUS
+from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS
+from koordinator.api.labels import QOS_CLASS
+from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY_RATIO
+from koordinator.kube.client import KubeClient
 from tests.e2e.running import Up, eventually, koord_up, plain_pod, start_koord_up
 from tests.free_ports import free_ports
 from tests.waiting import once
@@ -50,23 +54,40 @@ def test_a_pod_is_placed_and_runs_and_survives_a_restart(tmp_path: Path) -> None
     assert (again, status) == (first, 0)
 
 
-def test_a_node_with_a_pod_runs_koordlet(tmp_path: Path) -> None:
-    """Nobody else reports the topology of a node."""
+def test_the_first_pod_gets_cpus_of_its_own_and_koordlet_keeps_others_off_them(tmp_path: Path) -> None:
+    """A node's CPUs are known before its first pod. That the pools of its CPUs change says that koordlet runs there:
+    nobody else changes them."""
+    whole = {"cpu": "2", "memory": "1Gi"}
+    container = {"name": "main", "image": "example", "resources": {"requests": whole, "limits": whole}}
+    spec = {"containers": [container], "priorityClassName": "koord-prod", "schedulerName": "koord-scheduler"}
+    pod = {"metadata": {"name": "web", "labels": {QOS_CLASS: "LSR"}}, "spec": spec}
 
-    async def scenario() -> tuple[str, list[str]]:
+    async def scenario() -> tuple[frozenset[int], frozenset[int]]:
         async with koord_up(tmp_path, "--nodes=2") as up:
             client = await up.client()
             try:
-                await client.create(PODS, plain_pod("web"), "default")
-                pod = await eventually(client, "web", lambda pod: pod.status.phase == "Running", "running")
-                await once(client, NODE_RESOURCE_TOPOLOGIES, lambda _: True)
-                found = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
+                before = {each.metadata.name: shared(each) for each in await topologies(client)}
+                await client.create(PODS, pod, "default")
+                running = await eventually(client, "web", lambda pod: pod.status.phase == "Running", "running")
+                node = running.spec.node_name
+                changed = await once(
+                    client, NODE_RESOURCE_TOPOLOGIES,
+                    lambda each: each.metadata.name == node and shared(each) != before[node],
+                )  # fmt: skip
             finally:
                 await client.close()
-        return pod.spec.node_name, [topology.metadata.name for topology in found]
+        cpus = parse_cpu_list(json.loads(running.metadata.annotations[RESOURCE_STATUS])["cpuset"])
+        return cpus, before[node] - shared(changed)
 
-    node, reported = asyncio.run(scenario())
-    assert reported == [node]
+    async def topologies(client: KubeClient) -> Sequence[NodeResourceTopology]:
+        return (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
+
+    def shared(topology: NodeResourceTopology) -> frozenset[int]:
+        pools = json.loads(topology.metadata.annotations[CPU_SHARED_POOLS])
+        return frozenset().union(*(parse_cpu_list(pool["cpuset"]) for pool in pools))
+
+    cpus, taken = asyncio.run(scenario())
+    assert (len(cpus), taken) == (2, cpus)
 
 
 def test_a_pod_gets_a_half_of_a_gpu(tmp_path: Path) -> None:

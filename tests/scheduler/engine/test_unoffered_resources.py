@@ -112,7 +112,7 @@ def test_a_running_pod_with_a_name_of_its_own_counts_where_it_is() -> None:
     columns = scene.view.columns
     assert [columns.numbers[row].by_name().get(FOO) for row in (0, 1)] == [(2, 0), None]
     assert [each for each in scene.node("a")["resources"] if each["name"] == FOO] == [
-        {"name": FOO, "allocatable": "0", "requested": "2", "free": "-2", "requestedPercent": None}
+        {"name": FOO, "allocatable": "0", "requested": "2", "free": "-2"}
     ]
     scene.state.set_node(offering(make_node("b"), foo="1"))
     assert [columns.numbers[row].by_name()[FOO] for row in (0, 1)] == [(2, 0), (0, 1)]

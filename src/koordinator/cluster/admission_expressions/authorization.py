@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
+import msgspec
+
 from koordinator.cluster.access.identity import User, account_groups, account_name, authenticated
 from koordinator.cluster.access.policy import Decision
 from koordinator.cluster.access.rules import AccessRequest
@@ -67,6 +69,11 @@ def _account(check: Check, namespace: str, name: str) -> Check:
     return replace(check, user=user)
 
 
+def _asked(check: _About, **named: str) -> AccessRequest:
+    """The question, with something more of it named."""
+    return msgspec.structs.replace(check.asked, **named)
+
+
 def _path(check: Check, path: str) -> PathCheck:
     return PathCheck(check.user, check.decide, AccessRequest("", path=_named(path, "path")))
 
@@ -76,16 +83,16 @@ def _group(check: Check, group: str) -> GroupCheck:
 
 
 def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
-    asked = replace(check.asked, resource=_named(resource, "resource"))
+    asked = _asked(check, resource=_named(resource, "resource"))
     return ResourceCheck(check.user, check.decide, asked)
 
 
 def _with(name: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
-    return lambda check, value: replace(check, asked=replace(check.asked, **{name: value}))
+    return lambda check, value: replace(check, asked=_asked(check, **{name: value}))
 
 
 def _check(check: ResourceCheck | PathCheck, verb: str) -> DecisionValue:
-    return DecisionValue(check.decide(check.user, replace(check.asked, verb=verb)))
+    return DecisionValue(check.decide(check.user, _asked(check, verb=verb)))
 
 
 AUTHORIZATION: Final[list[Overload]] = overloads((

@@ -163,7 +163,7 @@ async def _late_pod() -> None:
         await nodes.until(lambda: nodes.ready() == "Unknown")
         pod = await cluster.create(PODS, "web", {"containers": [{"name": "c", "image": "i"}]})
         await cluster.set_phase(pod, "Running")
-        target = {"target": {"kind": "Node", "name": LOST}}
+        target = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": LOST}}
         await cluster.client.create(PODS, target, "default", name="web", subresource="binding")
         await cluster.until(PODS, "web", lambda pod: status_of(pod, "Ready") == "False")
 
