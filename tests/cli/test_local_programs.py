@@ -20,6 +20,9 @@ from koordinator.cli.local_cluster.programs import (
 from koordinator.cli.main import main, make_parser
 from koordinator.cli.up import ports_of
 from koordinator.cluster.access.authorizer import AuthorizationMode
+from koordinator.descheduler.catalogue import Catalogue
+from koordinator.descheduler.configuration import load_configuration
+from koordinator.descheduler.main import BUILT_IN
 
 _HERE = Path("here")
 _OPTIONS = LocalClusterOptions(
@@ -63,10 +66,16 @@ def test_a_number_of_koordlets_that_is_none_is_refused(text: str, capsys: pytest
     assert f"--koordlets: {text!r}: a whole number of at least 0 is needed" in capsys.readouterr().err
 
 
-def test_the_descheduler_without_a_configuration_serves_on_its_own_port() -> None:
-    arguments = descheduler(replace(_OPTIONS, descheduler_port=5)).arguments
-    assert {"--port=5", "--address=127.0.0.1", "--feature-gates=NodeDrain=true"} <= set(arguments)
-    assert not [each for each in arguments if each.startswith("--config")]
+def test_the_descheduler_without_a_configuration_evicts_nothing_and_moves_pods_of_both_schedulers(
+    tmp_path: Path,
+) -> None:
+    arguments = descheduler(replace(_OPTIONS, data=tmp_path, descheduler_port=5)).arguments
+    assert "--feature-gates=NodeDrain=true" in arguments
+    (path,) = (each.removeprefix("--config=") for each in arguments if each.startswith("--config="))
+    configuration = load_configuration(Path(path), Catalogue(BUILT_IN, lambda: ()))
+    assert (str(configuration.healthz), str(configuration.metrics)) == ("127.0.0.1:5", "127.0.0.1:5")
+    (profile,) = configuration.profiles
+    assert "default-scheduler" in str(profile)
 
 
 def test_the_descheduler_with_a_configuration_is_told_no_port() -> None:
@@ -90,10 +99,11 @@ _STARTED = {
 
 
 @pytest.mark.parametrize("name", _STARTED)
-def test_where_roles_decide_a_program_has_an_identity_of_its_own(name: str) -> None:
-    options = replace(_OPTIONS, authorization_mode=AuthorizationMode.RBAC)
-    assert f"--kubeconfig={_HERE}/identities/{name}.kubeconfig" in _STARTED[name](options).arguments
-    assert f"--kubeconfig={_HERE}/kubeconfig" in _STARTED[name](_OPTIONS).arguments
+def test_where_roles_decide_a_program_has_an_identity_of_its_own(name: str, tmp_path: Path) -> None:
+    shared = replace(_OPTIONS, data=tmp_path)
+    options = replace(shared, authorization_mode=AuthorizationMode.RBAC)
+    assert f"--kubeconfig={tmp_path}/identities/{name}.kubeconfig" in _STARTED[name](options).arguments
+    assert f"--kubeconfig={_HERE}/kubeconfig" in _STARTED[name](shared).arguments
     assert name in ACCOUNTS
 
 

@@ -83,7 +83,8 @@ async def _migrate(options: argparse.Namespace, client: KubeClient, cluster: Clu
     pod = await _pod(client, cluster, target.namespace or cluster.namespace, target.name)
     if not pod.spec.node_name:
         raise UsageError(f"pod {pod.metadata.key} is on no node yet: there is nothing to move")
-    if not options.evict and pod.spec.scheduler_name == _WITHOUT_RESERVATIONS:
+    # On `koord up`, koord-scheduler places these pods, too.
+    if not options.evict and cluster.data is None and pod.spec.scheduler_name == _WITHOUT_RESERVATIONS:
         raise UsageError(
             f"pod {pod.metadata.key} asks for {_WITHOUT_RESERVATIONS}, which uses no Reservation: with --evict it is "
             "moved without one"

@@ -74,13 +74,14 @@ def job(cluster: SimulatedCluster, pod_name: str, name: str = "job", *, passed: 
     )
 
 
-def schedule(cluster: SimulatedCluster, reservation: str, node: str = "node-2") -> None:
-    """The simulated scheduler has found a node for a Reservation."""
+def schedule(cluster: SimulatedCluster, reservation: str, node: str = "node-2", cpu: str = "1") -> None:
+    """The simulated scheduler has found a node for a Reservation, which holds so much there; "" for nothing."""
     conditions = [
         {"type": "Scheduled", "status": "True", "reason": "Scheduled"},
         {"type": "Ready", "status": "True", "reason": "Available"},
     ]
-    cluster.change(RESERVATIONS, reservation, phase="Available", nodeName=node, conditions=conditions)
+    held = {"cpu": cpu} if cpu else {}
+    cluster.change(RESERVATIONS, reservation, phase="Available", nodeName=node, conditions=conditions, allocatable=held)
 
 
 def find_no_node(cluster: SimulatedCluster, reservation: str, message: str = "0/3 nodes are available") -> None:

@@ -98,6 +98,20 @@ def test_a_migration_goes_through_all_steps() -> None:
     assert status["message"] == f'Bind Pod "default/web-c" in Reservation "{bench.reservation}"'
 
 
+def test_the_replacement_of_a_pod_that_requests_nothing_is_not_waited_for() -> None:
+    """It uses no Reservation: there is nothing in it to use."""
+    bench = Bench()
+    scene.pod(bench.cluster, "web-a")
+    scene.job(bench.cluster, "web-a")
+    bench.reconcile()
+    scene.schedule(bench.cluster, bench.reservation, cpu="")
+    bench.reconcile()
+    bench.cluster.remove(PODS, "default/web-a")
+    bench.reconcile()
+    assert bench.at == ("Succeeded", "Complete", "")
+    assert list(bench.cluster.reservations()) == []
+
+
 def test_a_reservation_keeps_off_the_node_and_belongs_to_the_controller() -> None:
     bench = Bench()
     job = scene.job(bench.cluster, "web-a")

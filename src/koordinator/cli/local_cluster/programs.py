@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -30,6 +31,7 @@ _MANAGER_GATES: Final = (
     features.POD_TEMPLATE_VALIDATING_WEBHOOK,
 )
 """Off by default: what can be tried here, and what tells of mistakes where they are made."""
+_DRAINS: Final = "--feature-gates=NodeDrain=true"
 PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "descheduler", "controllers")
 """In the order of their start: pods that controllers create pass the webhooks of the manager."""
 ACCOUNTS: Final = {
@@ -226,19 +228,29 @@ def manager(options: LocalClusterOptions) -> Program:
     return Program("manager", arguments, _http_ok(options.manager_health_port, "/readyz"), environment)
 
 
+def _own_descheduler_configuration(options: LocalClusterOptions) -> Path:
+    """Evicts no pod by itself. koord-scheduler places the pods of default-scheduler, too, so that these may be moved to
+    a Reservation."""
+    address = f"{ADDRESS}:{options.descheduler_port}"
+    migrating = {"enabled": [{"name": "MigrationController"}]}
+    arguments = {"schedulerNames": ["koord-scheduler", "default-scheduler"]}
+    profile = {
+        "name": "koord-descheduler",
+        "plugins": {"evict": migrating, "filter": migrating},
+        "pluginConfig": [{"name": "MigrationController", "args": arguments}],
+    }
+    path = options.data / "descheduler.json"
+    document = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration", "profiles": [profile]}
+    path.write_text(json.dumps({**document, "healthzBindAddress": address, "metricsBindAddress": address}))
+    return path
+
+
 def descheduler(options: LocalClusterOptions) -> Program:
     """koord-descheduler; ready when its informers have synced."""
-    if options.descheduler_config is not None:
-        configured = [f"--config={options.descheduler_config}"]
-    else:
-        configured = [
-            f"--address={ADDRESS}",
-            f"--port={options.descheduler_port}",
-            "--feature-gates=NodeDrain=true",
-        ]
+    given = options.descheduler_config
     arguments = [
         *_python("koordinator.descheduler"),
-        *configured,
+        *([f"--config={given}"] if given else [f"--config={_own_descheduler_configuration(options)}", _DRAINS]),
         f"--kubeconfig={options.kubeconfig_of('descheduler')}",
         f"-v={options.verbosity}",
     ]

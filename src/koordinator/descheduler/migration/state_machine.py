@@ -193,7 +193,7 @@ def _migrate(migration: Migration) -> JobPlan:
         return ended
     if any(owner.object and not owner.controller and not owner.label_selector for owner in found.spec.owners):
         return _schedule_pending_pod(migration, found)
-    return _evict(migration) or _bind(migration, found) or JobPlan(after=REQUEUE)
+    return _evict(migration) or _unneeded(migration.job, found) or _bind(migration, found) or JobPlan(after=REQUEUE)
 
 
 def _schedule(migration: Migration, found: Reservation) -> JobPlan | None:
@@ -296,6 +296,17 @@ def _grace_period(migration: Migration, pod: Pod) -> int:
 def _evicted_directly(job: PodMigrationJob) -> JobPlan:
     status = completed(job.status, f'Pod "{pod_key(job)}" has been evicted')
     return moved(job, status)
+
+
+def _unneeded(job: PodMigrationJob, found: Reservation) -> JobPlan | None:
+    """The end of a job whose pod requests nothing: its replacement takes nothing of a Reservation, so that it would be
+    waited for in vain."""
+    if found.status.current_owners or any(found.status.allocatable.values()):
+        return None
+    ended = _evicted_directly(job)
+    if not is_own_reservation(found):
+        return ended
+    return JobPlan((*ended.steps, DeleteReservation(found.metadata.name, found.metadata.uid)), ended.events)
 
 
 def _bind(migration: Migration, found: Reservation) -> JobPlan | None:
