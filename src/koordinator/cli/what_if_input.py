@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from koordinator.base.strict_yaml import load_documents
 from koordinator.base.yaml_lines import naming_lines
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
-from koordinator.cli.explain_failure import ExplainError, NotFoundError, explain_error
+from koordinator.cli.explain_failure import ExplainError, ForbiddenError, NotFoundError, explain_error
 from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.session import open_session
@@ -64,15 +65,17 @@ def source_of(options: argparse.Namespace) -> Source:
 
 
 async def check_names(source: Source, nodes: Sequence[str]) -> None:
-    """Raises NotFoundError for a node that the cluster does not have, before all of it is listed."""
+    """Raises NotFoundError for a node that the cluster does not have, before all of it is listed. Who may list alone
+    hears of it after that."""
     if source.cluster is None:
         return
-    async with open_session() as session, read_from(session, source.cluster) as reader:
-        for name in nodes:
-            found, similar = await reader.node(name)
-            if found is None:
-                like = f"; did you mean {' or '.join(similar)}?" if similar else ""
-                raise NotFoundError(f"there is no node {name} in {source.cluster.name}{like}")
+    with suppress(ForbiddenError):
+        async with open_session() as session, read_from(session, source.cluster) as reader:
+            for name in nodes:
+                found, similar = await reader.node(name)
+                if found is None:
+                    like = f"; did you mean {' or '.join(similar)}?" if similar else ""
+                    raise NotFoundError(f"there is no node {name} in {source.cluster.name}{like}")
 
 
 def scheduler_configuration(path: Path | None) -> SchedulerConfiguration | None:

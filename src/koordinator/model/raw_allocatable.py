@@ -11,15 +11,12 @@ from koordinator.api.pod import ResourceList
 def raw_allocatable(node: Node) -> ResourceList:
     """Allocatable, with the values from before amplification where the node's annotation has them.
 
-    The webhook refuses an annotation that cannot be read, so that one is nearly as good as none. One that is above what
-    the status says is from before the kubelet's last report."""
+    The webhook refuses an annotation that cannot be read, so that one is nearly as good as none."""
     allocatable = node.status.allocatable
     text = node.metadata.annotations.get(RAW_ALLOCATABLE)
     if not text:
         return allocatable
     try:
-        raw = decode(text, ResourceList)
+        return {**allocatable, **decode(text, ResourceList)}
     except DecodeError:
         return allocatable
-    lower = {name: min(amount, allocatable.get(name, amount)) for name, amount in raw.items()}
-    return {**allocatable, **lower}

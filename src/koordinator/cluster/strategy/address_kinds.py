@@ -35,10 +35,9 @@ def address_name(text: str) -> list[str]:
 
 
 def ip_address(obj: Document, old: Document | None) -> list[Cause]:
-    if old is not None:
-        return immutable(obj, old, ("spec.parentRef",))
     parent = obj["spec"].get("parentRef")
-    return [required("spec.parentRef")] if parent is None else _PARENT.check(parent, "spec.parentRef")
+    causes = [required("spec.parentRef")] if parent is None else _PARENT.check(parent, "spec.parentRef")
+    return causes if old is None else causes + immutable(obj, old, ("spec.parentRef",))
 
 
 def service_cidr(obj: Document, old: Document | None) -> list[Cause]:

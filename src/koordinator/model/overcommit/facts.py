@@ -72,8 +72,11 @@ class NodeFacts:
 
 
 def node_facts(node: Node) -> NodeFacts:
-    capacity, allocatable = cpu_and_memory(node.status.capacity), cpu_and_memory(raw_allocatable(node))
-    kept = Amounts(capacity.cpu - allocatable.cpu, capacity.memory - allocatable.memory)
+    capacity = cpu_and_memory(node.status.capacity)
+    amplified, raw = cpu_and_memory(node.status.allocatable), cpu_and_memory(raw_allocatable(node))
+    # A raw amount above what the status says is from before the kubelet's last report.
+    cpu, memory = min(amplified.cpu, raw.cpu), min(amplified.memory, raw.memory)
+    kept = Amounts(capacity.cpu - cpu, capacity.memory - memory)
     annotated, problem = NOTHING, ""
     text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
     if text is not None:
