@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,8 +75,10 @@ def test_the_descheduler_without_a_configuration_evicts_nothing_and_moves_pods_o
     (path,) = (each.removeprefix("--config=") for each in arguments if each.startswith("--config="))
     configuration = load_configuration(Path(path), Catalogue(BUILT_IN, lambda: ()))
     assert (str(configuration.healthz), str(configuration.metrics)) == ("127.0.0.1:5", "127.0.0.1:5")
-    (profile,) = configuration.profiles
-    assert "default-scheduler" in str(profile)
+    (profile,) = json.loads(Path(path).read_text())["profiles"]
+    (migration,) = profile["pluginConfig"]
+    assert migration["args"]["schedulerNames"] == ["koord-scheduler", "default-scheduler"]
+    assert "balance" not in profile["plugins"]
 
 
 def test_the_descheduler_with_a_configuration_is_told_no_port() -> None:

@@ -24,8 +24,6 @@ _NEED_PODS_OR_NODES: Final = (
     "all pods are removed", "keep the rc around", "dependents that have both", "orphan pods created by rc",
 )  # fmt: skip
 _TAKE_LONG: Final = (r"\[Slow\]",)
-_NOT_HERE: Final = ("validate against a Deployment", "refer variables")
-"""ValidatingAdmissionPolicies are stored and not evaluated: docs/differences.md. Each waits minutes for it."""
 _API_MACHINERY: Final = r"\[sig-api-machinery\].*\[Conformance\]"
 _OTHERS: Final = (
     "CronJob should support CronJob API", "DisruptionController Listing Pod",
@@ -63,7 +61,7 @@ def clusters(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFacto
 def test_the_outcomes_are_those_of_the_real_server(
     program: Path, clusters: dict[str, Path], tmp_path: Path, focus: str
 ) -> None:
-    skip = "|".join((*_NEED_PODS_OR_NODES, *_TAKE_LONG, *_NOT_HERE))
+    skip = "|".join((*_NEED_PODS_OR_NODES, *_TAKE_LONG))
     with ThreadPoolExecutor(len(clusters)) as threads:
         running = {
             who: threads.submit(outcomes, program, kubeconfig, tmp_path / who, focus, skip)

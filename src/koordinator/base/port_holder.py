@@ -1,4 +1,7 @@
-"""Who listens on a TCP port, by what the kernel shows of processes: for the message that the port is taken."""
+"""Who listens on a TCP port, by what the kernel shows of processes: for the message that the port is taken.
+
+Every program says it. psutil, which knows it too, is installed with `koord` alone.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from koordinator.api.pod_migration_job import EVICT_DIRECTLY
 from koordinator.base.spelling import near
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import NotFoundError
-from koordinator.cli.progress import Progress, ProgressLine, add_writing, follow, pause, run_with_client
+from koordinator.cli.progress import Progress, add_writing, follow_object, run_with_client
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
@@ -77,14 +77,7 @@ async def _drain(options: argparse.Namespace, client: KubeClient, cluster: Clust
     if options.no_wait:
         print(f"drainnode/{name} {'goes on' if found else 'created'}; koord drain {options.node} shows how far it is")
         return 0
-    looks = 0
-
-    async def read() -> Progress:
-        nonlocal looks
-        looks += 1
-        return progress_of(await client.get(DRAIN_NODES, name), looks)
-
-    return await follow(read, ProgressLine().show, pause)
+    return await follow_object(client, DRAIN_NODES, name, progress_of)
 
 
 async def _check_node(client: KubeClient, cluster: Cluster, name: str) -> None:

@@ -14,7 +14,7 @@ from koordinator.base.spelling import near
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import NotFoundError, UsageError
 from koordinator.cli.explain_target import parse_target
-from koordinator.cli.progress import Progress, ProgressLine, add_writing, follow, pause, run_with_client
+from koordinator.cli.progress import Progress, add_writing, follow_object, run_with_client
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
 
@@ -94,14 +94,7 @@ async def _migrate(options: argparse.Namespace, client: KubeClient, cluster: Clu
     if options.no_wait:
         print(f"podmigrationjob/{name} created; koord explain migration {name} shows how far it is")
         return 0
-    looks = 0
-
-    async def read() -> Progress:
-        nonlocal looks
-        looks += 1
-        return progress_of(await client.get(POD_MIGRATION_JOBS, name), looks)
-
-    return await follow(read, ProgressLine().show, pause)
+    return await follow_object(client, POD_MIGRATION_JOBS, name, progress_of)
 
 
 async def _pod(client: KubeClient, cluster: Cluster, namespace: str, name: str) -> Pod:

@@ -7,8 +7,11 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, TypeVar
 
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli import interruption
 from koordinator.cli.explain import add_cluster, needed_cluster
@@ -22,7 +25,7 @@ from koordinator.kube.errors import KubeError
 
 POLL_SECONDS: Final = 1.0
 _CLEAR_LINE: Final = "\r\x1b[2K"
-Show = Callable[[str], None]
+T = TypeVar("T", bound=Object)
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -58,6 +61,18 @@ async def follow(read: Callable[[], Awaitable[Progress]], show: Callable[[Progre
         if progress.status is not None:
             return progress.status
         await sleep(POLL_SECONDS)
+
+
+async def follow_object(client: KubeClient, kind: Kind[T], name: str, progress_of: Callable[[T, int], Progress]) -> int:
+    """Show how far the controller of an object without a namespace is with it.
+
+    ``progress_of`` is given the object as it is now, and how often it has been looked at."""
+    looks = count(1)
+
+    async def read() -> Progress:
+        return progress_of(await client.get(kind, name), next(looks))
+
+    return await follow(read, ProgressLine().show, pause)
 
 
 def add_writing(parser: argparse.ArgumentParser) -> None:

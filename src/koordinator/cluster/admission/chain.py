@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
+from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.verbs.environment import Attributes, GroupResource, Operation
 
 ORDER: Final = (
@@ -54,6 +55,15 @@ class Plugin:
 
     async def validate(self, attributes: Attributes) -> None:
         """Refuse the object as it will be stored, by raising ApiError."""
+
+
+def refused(attributes: Attributes, why: str) -> ApiError:
+    """A plugin refuses a request: 403, under the name that the object has or will have.
+
+    Names are generated after the plugins have seen the object, so that its base stands for one."""
+    metadata = (attributes.obj or {}).get("metadata") or {}
+    name = attributes.target.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return forbidden(attributes.target.resource, str(name), why)
 
 
 class AdmissionChain:

@@ -6,13 +6,13 @@ Pods are looked at when they are created and when their containers are resized, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.quantity import Quantity
-from koordinator.cluster.admission.chain import Plugin
-from koordinator.cluster.admission.refusal import refused
+from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.strategy.pod_resources import of_containers, parsed
 from koordinator.cluster.verbs.environment import Attributes, GroupResource, Operation
 
@@ -25,6 +25,7 @@ _MOST_EXACT: Final = (2**63 - 1) // 1000
 """Whole units up to which amounts are compared by thousandths, as in Kubernetes."""
 
 Amounts = Mapping[str, Quantity]
+_Named = tuple[str, Quantity | None]
 
 
 class LimitRanger(Plugin):
@@ -127,33 +128,29 @@ def _claim_violations(claim: Document, limits: Iterable[Document]) -> Iterator[s
             yield from _below(limit["type"], name, least, requests, {})
         for name, most in parsed(limit, "max").items():
             bound = f"maximum {name} usage per {limit['type']} is {most}"
-            request = requests.get(name)
-            if request is None:
-                yield f"{bound}.  No request is specified"
-            elif _exceeds(request, most):
-                yield f"{bound}, but request is {request}"
+            yield from _compared(bound, ("request", requests.get(name)), ("limit", None), partial(_exceeds, other=most))
 
 
 def _below(kind: str, name: str, least: Quantity, requests: Amounts, limits: Amounts) -> Iterator[str]:
     bound = f"minimum {name} usage per {kind} is {least}"
-    request, limit = requests.get(name), limits.get(name)
-    if request is None:
-        yield f"{bound}.  No request is specified"
-    elif _exceeds(least, request):
-        yield f"{bound}, but request is {request}"
-    elif limit is not None and _exceeds(least, limit):
-        yield f"{bound}, but limit is {limit}"
+    request, limit = ("request", requests.get(name)), ("limit", limits.get(name))
+    return _compared(bound, request, limit, lambda given: _exceeds(least, given))
 
 
 def _above(kind: str, name: str, most: Quantity, requests: Amounts, limits: Amounts) -> Iterator[str]:
     bound = f"maximum {name} usage per {kind} is {most}"
-    request, limit = requests.get(name), limits.get(name)
-    if limit is None:
-        yield f"{bound}.  No limit is specified"
-    elif _exceeds(limit, most):
-        yield f"{bound}, but limit is {limit}"
-    elif request is not None and _exceeds(request, most):
-        yield f"{bound}, but request is {request}"
+    limit, request = ("limit", limits.get(name)), ("request", requests.get(name))
+    return _compared(bound, limit, request, lambda given: _exceeds(given, most))
+
+
+def _compared(bound: str, needed: _Named, other: _Named, is_beyond: Callable[[Quantity], bool]) -> Iterator[str]:
+    """An amount that has to be there, and one that may be."""
+    if needed[1] is None:
+        yield f"{bound}.  No {needed[0]} is specified"
+        return
+    beyond = next((name for name, given in (needed, other) if given is not None and is_beyond(given)), "")
+    if beyond:
+        yield f"{bound}, but {beyond} is {dict((needed, other))[beyond]}"
 
 
 def _ratio(kind: str, name: str, most: Quantity, requests: Amounts, limits: Amounts) -> Iterator[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission.chain import Plugin
-from koordinator.cluster.admission.refusal import refused
+from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.strategy.priority_class import SCHEDULING_GROUP, SYSTEM_PRIORITY_CLASSES
 from koordinator.cluster.verbs.environment import Attributes

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from koordinator.api.document import Document, copied
 from koordinator.api.quantity import Quantity
-from koordinator.cluster.admission.chain import Plugin
-from koordinator.cluster.admission.refusal import refused
+from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.admission.tolerations import merged
 from koordinator.cluster.verbs.environment import Attributes
 

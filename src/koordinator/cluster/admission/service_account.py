@@ -11,8 +11,7 @@ from typing import Final
 from koordinator.api.annotations import CONFIG_MIRROR
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
-from koordinator.cluster.admission.chain import Plugin
-from koordinator.cluster.admission.refusal import refused
+from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.verbs.environment import Attributes, random_suffix
 
 _DEFAULT: Final = "default"

@@ -7,8 +7,7 @@ from typing import Final
 from koordinator.api.document import Document
 from koordinator.api.quantity import Quantity
 from koordinator.api.volume import BETA_STORAGE_CLASS
-from koordinator.cluster.admission.chain import Plugin
-from koordinator.cluster.admission.refusal import refused
+from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.verbs.environment import Attributes
 from koordinator.model.default_storage_class import default_storage_class
