@@ -11,8 +11,8 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.numa_topology import NUMATopologyHintProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations
+from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.instances import instances
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import (
     DeviceSharePart,

@@ -30,8 +30,15 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, amounts_held
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, demand_key, read_demand
-from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS
+from koordinator.scheduler.plugins.device_share.demand import (
+    DeviceDemand,
+    Templates,
+    demand_key,
+    matching_templates,
+    read_demand,
+    templates_of,
+)
+from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
 from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, with_both_memories
 from koordinator.scheduler.plugins.device_share.reservations import (
@@ -42,8 +49,6 @@ from koordinator.scheduler.plugins.device_share.reservations import (
     share_of_taking_over,
     total,
 )
-from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
-from koordinator.scheduler.plugins.device_share.templates import Templates, matching_templates, templates_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
 from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations

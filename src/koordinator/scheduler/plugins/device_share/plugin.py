@@ -38,11 +38,10 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
-from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE
+from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE, instances
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.documents import PlanningGauge, explained_devices, node_device_summary
-from koordinator.scheduler.plugins.device_share.instances import instances
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.plugins.device_share.requests import fits

@@ -34,14 +34,13 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     PodAllocation,
     amplified,
 )
-from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState, short_of_cpu
+from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState, SpecialRows, short_of_cpu
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, UNKNOWN_NODE, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
     is_reservation_ignored,
 )
-from koordinator.scheduler.plugins.node_numa_resource.rows import SpecialRows
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod

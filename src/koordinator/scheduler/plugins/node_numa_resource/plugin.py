@@ -32,13 +32,17 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, So
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
-from koordinator.scheduler.plugins.node_numa_resource.documents import allocation_of, completed_spec, status_text
 from koordinator.scheduler.plugins.node_numa_resource.filtering import CLOSED, INVALID_TOPOLOGY, NUMAFilter
 from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, TOPOLOGY
-from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
+from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
+    PodRequirements,
+    allocation_of,
+    completed_spec,
+    status_text,
+)
 from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests

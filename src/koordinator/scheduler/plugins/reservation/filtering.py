@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from koordinator.api import annotations as annotation_keys
@@ -18,23 +19,74 @@ from koordinator.api.reservation import ALIGNED, Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    Plugin,
+    PluginError,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import ReservationPoints
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     requirements_key,
     requirements_of,
 )
+from koordinator.scheduler.plugins.reservation.nomination import Nominator
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
-from koordinator.scheduler.plugins.reservation.part import ReservationPart
-from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, is_required
+from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, PreAllocator, is_required
 from koordinator.scheduler.plugins.reservation.reserve_pod import pinned_node, stands_for_a_reservation
 from koordinator.scheduler.plugins.resources_key import resources_key
+
+_NONE: Final[tuple[frozenset[str], frozenset[str]]] = frozenset(), frozenset()
+
+
+class ReservationPart(Plugin):
+    """One part of the plugin; all have the same state."""
+
+    name = "Reservation"
+    handle: Handle
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        shared = view.shared.setdefault(self.name, {})
+        self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
+        if args is not None:
+            self._cache.index_selectors(args.reservation_selector_index)
+        self._failures: dict[str, str] = shared.setdefault("failures", {})
+        config = args.pre_allocation_config if args is not None else None
+        self._pre_allocator = PreAllocator(self._cache, view, config, lambda: self._points)
+        ignored = (frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)) if args else _NONE
+        self._nominator = Nominator(self._cache, view, ignored, lambda: self._points)
+
+    @cached_property
+    def _points(self) -> ReservationPoints:
+        """The other plugins of the profile that implement points about Reservations."""
+        return ReservationPoints(self.handle.profile)
+
+    def _taking_over(self, pod: PodInfo) -> Booking | None:
+        """The Reservation of a reserve pod, if it may take over running pods; otherwise None."""
+        reservation = self._reservation(pod)
+        if reservation is None or not reservation.spec.pre_allocation:
+            return None
+        return self._cache.pending_booking(reservation, pod.pod)
+
+    def _reservation(self, pod: PodInfo) -> Reservation | None:
+        """The Reservation of a reserve pod; None if it is gone."""
+        name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
+        found = self.view.objects_of(RESERVATIONS).get(name)
+        return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
+
 
 _OTHER_NODE: Final = 1
 _CONFLICT: Final = 2

@@ -43,9 +43,8 @@ from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
 from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
-from koordinator.scheduler.plugins.reservation.fitting import score
+from koordinator.scheduler.plugins.reservation.fitting import Owned, event_note, score, summary
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
-from koordinator.scheduler.plugins.reservation.messages import Owned, event_note, summary
 from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
