@@ -42,7 +42,7 @@ def make_scheduler(
     queue = QueueOptions(
         initial_backoff=configuration.pod_initial_backoff_seconds,
         max_backoff=configuration.pod_max_backoff_seconds,
-        max_in_unschedulable=flags.max_in_unschedulable.total_seconds(),
+        max_in_unschedulable=flags.max_in_unschedulable,
     )
     return Scheduler(
         client,

@@ -149,7 +149,7 @@ def _scheduler(
         options,
         SchedulerOptions(
             decision_seconds=_DECISION_SECONDS,
-            monitor=MonitorOptions(options.monitor_period.total_seconds(), options.scheduling_timeout.total_seconds()),
+            monitor=MonitorOptions(options.monitor_period, options.scheduling_timeout),
             debug=DebugSettings(
                 options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
             ),
