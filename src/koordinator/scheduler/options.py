@@ -27,56 +27,27 @@ _SERVING: Final = "Serving and logging"
 _DEBUGGING: Final = "Monitoring and debugging"
 
 _NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
-_NO_MUTEXES: Final = "one thread does all the work, so that there is no contention to profile"
-_ONE_VERSION: Final = "there is only one version"
-_TEXT: Final = "log lines are text"
-_AT_ONCE: Final = "log lines are written at once"
-_ONE_WRITER: Final = "one task writes them, in their order"
-_HANDLED: Final = "a pod that is taken from the queue is handled at once"
-_BARRIER: Final = "the sync barrier is not built yet"
-_AUDITOR: Final = "the workload auditor is not built yet"
-
-UNUSED_FLAGS: Final[Mapping[str, str]] = {
-    **component_flags(_NO_SECURE_PORT),
-    "authentication-kubeconfig": _NO_SECURE_PORT,
-    "authentication-skip-lookup": _NO_SECURE_PORT,
-    "authentication-token-webhook-cache-ttl": _NO_SECURE_PORT,
-    "authentication-tolerate-lookup-failure": _NO_SECURE_PORT,
-    "authorization-always-allow-paths": _NO_SECURE_PORT,
-    "authorization-kubeconfig": _NO_SECURE_PORT,
-    "authorization-webhook-cache-authorized-ttl": _NO_SECURE_PORT,
-    "authorization-webhook-cache-unauthorized-ttl": _NO_SECURE_PORT,
-    "client-ca-file": _NO_SECURE_PORT,
-    "requestheader-allowed-names": _NO_SECURE_PORT,
-    "requestheader-client-ca-file": _NO_SECURE_PORT,
-    "requestheader-extra-headers-prefix": _NO_SECURE_PORT,
-    "requestheader-group-headers": _NO_SECURE_PORT,
-    "requestheader-username-headers": _NO_SECURE_PORT,
-    "kube-api-content-type": "the API is spoken in JSON",
-    "contention-profiling": _NO_MUTEXES,
-    "emulated-version": _ONE_VERSION,
-    "emulation-forward-compatible": _ONE_VERSION,
-    "runtime-config-emulation-forward-compatible": _ONE_VERSION,
-    "min-compatibility-version": _ONE_VERSION,
-    "log-json-info-buffer-size": _TEXT,
-    "log-json-split-stream": _TEXT,
-    "async-log": _AT_ONCE,
-    "async-log-queue-length": _AT_ONCE,
-    "debug-diagnosis-worker-count": _ONE_WRITER,
-    "scheduling-drop-unhandled-timeout": _HANDLED,
-    "sync-barrier-pod-namespace": _BARRIER,
-    "sync-barrier-pod-name": _BARRIER,
-    "sync-hard-timeout": _BARRIER,
-    "enable-workload-auditor": _AUDITOR,
-    "workload-auditor-metric-labels": _AUDITOR,
-    "workload-auditor-victim-reschedule-duration": _AUDITOR,
-    "workload-auditor-victim-deletion-duration": _AUDITOR,
-    "workload-auditor-victim-deleting-retries": _AUDITOR,
-    "workload-auditor-scheduling-event-interval": _AUDITOR,
+_UNUSED: Final[Mapping[str, str]] = {
+    _NO_SECURE_PORT: "authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl "
+    "authentication-tolerate-lookup-failure authorization-always-allow-paths authorization-kubeconfig "
+    "authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl client-ca-file "
+    "requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix "
+    "requestheader-group-headers requestheader-username-headers",
+    "the API is spoken in JSON": "kube-api-content-type",
+    "one thread does all the work, so that there is no contention to profile": "contention-profiling",
+    "there is only one version": "emulated-version emulation-forward-compatible "
+    "runtime-config-emulation-forward-compatible min-compatibility-version",
+    "log lines are text": "log-json-info-buffer-size log-json-split-stream",
+    "log lines are written at once": "async-log async-log-queue-length",
+    "one task writes them, in their order": "debug-diagnosis-worker-count",
+    "a pod that is taken from the queue is handled at once": "scheduling-drop-unhandled-timeout",
+    "the sync barrier is not built yet": "sync-barrier-pod-namespace sync-barrier-pod-name sync-hard-timeout",
+    "the workload auditor is not built yet": "enable-workload-auditor workload-auditor-metric-labels "
+    "workload-auditor-victim-reschedule-duration workload-auditor-victim-deletion-duration "
+    "workload-auditor-victim-deleting-retries workload-auditor-scheduling-event-interval",
 }
-"""Name -> why the flag has no effect."""
-
-SWITCHES: Final = COMPONENT_SWITCHES | {
+"""Why flags have no effect, with their names, separated by blanks."""
+_SWITCHES: Final = COMPONENT_SWITCHES | {
     "async-log",
     "authentication-skip-lookup",
     "authentication-tolerate-lookup-failure",
@@ -232,7 +203,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         "Where to serve /healthz, /readyz, /livez, /metrics, /configz, /apis/v1 and /debug; no authentication.",
     )
     port = groups[_SERVING].integer("port", 10251, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
-    unused = UnusedFlags(flags, UNUSED_FLAGS, SWITCHES)
+    reasons = {name: why for why, names in _UNUSED.items() for name in names.split()}
+    unused = UnusedFlags(flags, {**component_flags(_NO_SECURE_PORT), **reasons}, _SWITCHES)
     given = flags.parse_or_exit(arguments)
     return options.read(
         given,

@@ -32,6 +32,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest, make_pod_info
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
+from koordinator.scheduler.features import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
 from koordinator.scheduler.plugins.device_share.allocation import (
     ByType,
     DeviceAllocations,
@@ -42,7 +43,6 @@ from koordinator.scheduler.plugins.device_share.allocation import (
 from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
-from koordinator.scheduler.plugins.device_share.gates import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
 from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
 from koordinator.scheduler.plugins.device_share.reservations import (

@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import RESERVED
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.booking import (
     NO_CREDIT,
     NO_MATCH,
@@ -38,7 +39,6 @@ from koordinator.scheduler.plugins.reservation.booking import (
     match_of,
     taken_of,
 )
-from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     mismatch,

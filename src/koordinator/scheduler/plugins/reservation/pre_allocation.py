@@ -25,10 +25,10 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Unmatched
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
-from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, mismatch, requirements_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
