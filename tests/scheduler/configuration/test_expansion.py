@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from koordinator.scheduler.configuration import ProfileConfiguration, load_configuration, parse_configuration
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
 from koordinator.scheduler.configuration.expansion import expand
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS, Catalogue
-from koordinator.scheduler.configuration.resolved import write_configuration
+from koordinator.scheduler.configuration.loading import write_configuration
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, FIELDS, KNOWN_PLUGINS, Catalogue
 
 HERE = Path(__file__).parent
 CATALOGUE = Catalogue()
@@ -81,7 +81,7 @@ def test_multi_point_reaches_every_point_that_a_plugin_implements(enabled: list[
     )
     points = expand(given_plugins, "profiles[0]", CATALOGUE).points
     for name in enabled:
-        assert {point for point in POINTS if name in points[point]} == KNOWN_PLUGINS[name]
+        assert {point for point in FIELDS if name in points[point]} == KNOWN_PLUGINS[name]
     for name in disabled - set(enabled) - {"DefaultBinder"}:
         assert not any(name in names for names in points.values())
 

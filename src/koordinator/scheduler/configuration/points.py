@@ -10,25 +10,30 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_kinds import make_arguments
+from koordinator.scheduler.configuration import koordinator_arguments as koordinator
+from koordinator.scheduler.configuration import upstream_arguments as upstream
 from koordinator.scheduler.configuration.third_party import InstalledPlugins, ThirdPartyPlugin
 
-POINTS: Final = (
-    "preEnqueue",
-    "queueSort",
-    "preFilter",
-    "filter",
-    "postFilter",
-    "preScore",
-    "score",
-    "reserve",
-    "permit",
-    "preBind",
-    "bind",
-    "postBind",
-)
-
+FIELDS: Final = {
+    point: "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point)
+    for point in (
+        "preEnqueue",
+        "queueSort",
+        "preFilter",
+        "filter",
+        "postFilter",
+        "preScore",
+        "score",
+        "reserve",
+        "permit",
+        "preBind",
+        "bind",
+        "postBind",
+    )
+}
+"""The fields of the extension points in Python, by their names in the configuration."""
 DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
@@ -92,6 +97,50 @@ KNOWN_PLUGINS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "DefaultPreBind": _points("preBind"),
     }
 )
+_GROUP: Final = "kubescheduler.config.k8s.io"
+VERSION: Final = f"{_GROUP}/v1"
+OLD_VERSIONS: Final = (f"{_GROUP}/v1beta2", f"{_GROUP}/v1beta3")
+ARGUMENT_KINDS: Final[Mapping[str, type[upstream.Arguments]]] = MappingProxyType(
+    {
+        kind.__name__.removesuffix("Args"): kind
+        for kind in (
+            upstream.NodeAffinityArgs,
+            upstream.NodeResourcesFitArgs,
+            upstream.NodeResourcesBalancedAllocationArgs,
+            upstream.VolumeBindingArgs,
+            upstream.PodTopologySpreadArgs,
+            upstream.InterPodAffinityArgs,
+            upstream.DynamicResourcesArgs,
+            upstream.DefaultPreemptionArgs,
+            koordinator.LoadAwareSchedulingArgs,
+            koordinator.NodeNUMAResourceArgs,
+            koordinator.DeviceShareArgs,
+            koordinator.ReservationArgs,
+            koordinator.ElasticQuotaArgs,
+            koordinator.CoschedulingArgs,
+            koordinator.NodeResourcesFitPlusArgs,
+            koordinator.ScarceResourceAvoidanceArgs,
+            koordinator.SchedulingHintArgs,
+        )
+    }
+)
+"""The arguments of each plugin that takes some, by its name."""
+
+
+def make_arguments(name: str, document: Mapping[str, Any], path: str) -> upstream.Arguments:
+    """The arguments of the plugin ``name`` with defaults. Raises ConfigurationError.
+
+    The type meta may be omitted; if given, it must be right.
+    """
+    if name not in ARGUMENT_KINDS:
+        raise ConfigurationError(path, dict(document), f"none: {name} takes no arguments")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind not in (None, "", f"{name}Args"):
+        raise ConfigurationError(f"{path}.kind", kind, f"{name}Args")
+    if version not in (None, "", VERSION, *OLD_VERSIONS):
+        raise ConfigurationError(f"{path}.apiVersion", version, VERSION)
+    without_type = {field: value for field, value in document.items() if field not in ("kind", "apiVersion")}
+    return decode_strictly(without_type, ARGUMENT_KINDS[name], path).completed(path)
 
 
 class Catalogue:
