@@ -54,7 +54,7 @@ def test_a_written_configuration_is_the_same(name: str) -> None:
     before = load_configuration(HERE / f"{name}.yaml")
     after = parse_configuration(write_configuration(before), "written")
     assert after.profiles == before.profiles
-    assert after.leader_election == before.leader_election
+    assert after.document.leader_election == before.document.leader_election
     assert after.warnings == ()
 
 
