@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, FIELDS, Catalogue
+from koordinator.scheduler.configuration.document import FIELDS, SETS, PluginEntry, Plugins, PluginSet
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, Catalogue
 from koordinator.scheduler.engine.profile import PluginOrder
 
 _DEFAULT: Final = tuple(PluginEntry(name=name, weight=weight) for name, weight in DEFAULT_PLUGINS)
@@ -94,7 +94,7 @@ def _append_pre_bind_writer(pre_bind: list[str], own: PluginSet) -> None:
 
 
 def _check_names(plugins: Plugins, path: str, catalogue: Catalogue) -> None:
-    for point, field in (*FIELDS.items(), ("multiPoint", "multi_point")):
+    for point, field in SETS.items():
         own: PluginSet = getattr(plugins, field)
         seen: set[str] = set()
         for index, entry in enumerate(own.enabled):
@@ -123,7 +123,7 @@ def _check_order(at_point: dict[str, list[str]], path: str) -> None:
 
 def _unknown_disabled(plugins: Plugins, path: str, catalogue: Catalogue) -> Iterator[str]:
     # Not an error for upstream either: configuration files outlive the plugins that they disable.
-    for point, field in (*FIELDS.items(), ("multiPoint", "multi_point")):
+    for point, field in SETS.items():
         for index, entry in enumerate(getattr(plugins, field).disabled):
             if entry.name != "*" and entry.name not in catalogue:
                 yield f"{path}.{point}.disabled[{index}].name: there is no plugin {entry.name} to disable"

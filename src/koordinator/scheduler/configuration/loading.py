@@ -14,11 +14,10 @@ from koordinator.api.component_configuration import plain_document
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_document, read_configuration_file
-from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile, complete_document
+from koordinator.scheduler.configuration.document import FIELDS, KubeSchedulerConfiguration, Profile, complete_document
 from koordinator.scheduler.configuration.expansion import Expansion, expand
 from koordinator.scheduler.configuration.points import (
     ARGUMENT_KINDS,
-    FIELDS,
     OLD_VERSIONS,
     VERSION,
     Catalogue,

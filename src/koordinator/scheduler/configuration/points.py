@@ -16,85 +16,48 @@ from koordinator.scheduler.configuration import koordinator_arguments as koordin
 from koordinator.scheduler.configuration import upstream_arguments as upstream
 from koordinator.scheduler.configuration.third_party import InstalledPlugins, ThirdPartyPlugin
 
-FIELDS: Final = {
-    point: "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point)
-    for point in (
-        "preEnqueue",
-        "queueSort",
-        "preFilter",
-        "filter",
-        "postFilter",
-        "preScore",
-        "score",
-        "reserve",
-        "permit",
-        "preBind",
-        "bind",
-        "postBind",
-    )
+_DEFAULT: Final = {
+    "SchedulingGates": (0, "preEnqueue"),
+    "PrioritySort": (0, "queueSort"),
+    "NodeUnschedulable": (0, "filter"),
+    "NodeName": (0, "filter"),
+    "TaintToleration": (3, "filter preScore score"),
+    "NodeAffinity": (2, "preFilter filter preScore score"),
+    "NodePorts": (0, "preFilter filter"),
+    "NodeResourcesFit": (1, "preFilter filter preScore score"),
+    "VolumeRestrictions": (0, "preFilter filter"),
+    "NodeVolumeLimits": (0, "preFilter filter"),
+    "VolumeBinding": (0, "preFilter filter preScore score reserve preBind"),
+    "VolumeZone": (0, "preFilter filter"),
+    "PodTopologySpread": (2, "preFilter filter preScore score"),
+    "InterPodAffinity": (2, "preFilter filter preScore score"),
+    "DynamicResources": (2, "preEnqueue preFilter filter postFilter score reserve preBind"),
+    "DefaultPreemption": (0, "preEnqueue postFilter"),
+    "NodeResourcesBalancedAllocation": (1, "preScore score"),
+    "ImageLocality": (1, "score"),
+    "DefaultBinder": (0, "bind"),
 }
-"""The fields of the extension points in Python, by their names in the configuration."""
-DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
-    ("SchedulingGates", 0),
-    ("PrioritySort", 0),
-    ("NodeUnschedulable", 0),
-    ("NodeName", 0),
-    ("TaintToleration", 3),
-    ("NodeAffinity", 2),
-    ("NodePorts", 0),
-    ("NodeResourcesFit", 1),
-    ("VolumeRestrictions", 0),
-    ("NodeVolumeLimits", 0),
-    ("VolumeBinding", 0),
-    ("VolumeZone", 0),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
-    ("DynamicResources", 2),
-    ("DefaultPreemption", 0),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("ImageLocality", 1),
-    ("DefaultBinder", 0),
-)
-"""Upstream's multiPoint list with weights."""
-
-
-def _points(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
+"""Upstream's multiPoint list: the weight of each plugin, and the points that it implements."""
+_OTHERS: Final = {
+    "GangScheduling": "preEnqueue reserve permit",
+    "NodeDeclaredFeatures": "preFilter filter",
+    "Coscheduling": "preEnqueue preFilter postFilter preScore score reserve permit preBind postBind",
+    "Reservation": "preFilter filter postFilter preScore score reserve preBind bind",
+    "NodeNUMAResource": "preFilter filter preScore score reserve preBind",
+    "DeviceShare": "preFilter filter preScore score reserve preBind",
+    "ElasticQuota": "preFilter postFilter reserve",
+    "LoadAwareScheduling": "preFilter filter score reserve",
+    "SchedulingHint": "preFilter",
+    "NodeResourcesFitPlus": "preScore score",
+    "ScarceResourceAvoidance": "preScore score",
+    "DefaultPreBind": "preBind",
+}
+"""The points of plugins that are not in that list."""
+DEFAULT_PLUGINS: Final = tuple((name, weight) for name, (weight, _) in _DEFAULT.items())
 KNOWN_PLUGINS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "SchedulingGates": _points("preEnqueue"),
-        "PrioritySort": _points("queueSort"),
-        "NodeUnschedulable": _points("filter"),
-        "NodeName": _points("filter"),
-        "TaintToleration": _points("filter preScore score"),
-        "NodeAffinity": _points("preFilter filter preScore score"),
-        "NodePorts": _points("preFilter filter"),
-        "NodeResourcesFit": _points("preFilter filter preScore score"),
-        "VolumeRestrictions": _points("preFilter filter"),
-        "NodeVolumeLimits": _points("preFilter filter"),
-        "VolumeBinding": _points("preFilter filter preScore score reserve preBind"),
-        "VolumeZone": _points("preFilter filter"),
-        "PodTopologySpread": _points("preFilter filter preScore score"),
-        "InterPodAffinity": _points("preFilter filter preScore score"),
-        "DynamicResources": _points("preEnqueue preFilter filter postFilter score reserve preBind"),
-        "DefaultPreemption": _points("preEnqueue postFilter"),
-        "NodeResourcesBalancedAllocation": _points("preScore score"),
-        "ImageLocality": _points("score"),
-        "DefaultBinder": _points("bind"),
-        "GangScheduling": _points("preEnqueue reserve permit"),
-        "NodeDeclaredFeatures": _points("preFilter filter"),
-        "Coscheduling": _points("preEnqueue preFilter postFilter preScore score reserve permit preBind postBind"),
-        "Reservation": _points("preFilter filter postFilter preScore score reserve preBind bind"),
-        "NodeNUMAResource": _points("preFilter filter preScore score reserve preBind"),
-        "DeviceShare": _points("preFilter filter preScore score reserve preBind"),
-        "ElasticQuota": _points("preFilter postFilter reserve"),
-        "LoadAwareScheduling": _points("preFilter filter score reserve"),
-        "SchedulingHint": _points("preFilter"),
-        "NodeResourcesFitPlus": _points("preScore score"),
-        "ScarceResourceAvoidance": _points("preScore score"),
-        "DefaultPreBind": _points("preBind"),
+        name: frozenset(points.split())
+        for name, points in (*((name, points) for name, (_, points) in _DEFAULT.items()), *_OTHERS.items())
     }
 )
 _GROUP: Final = "kubescheduler.config.k8s.io"

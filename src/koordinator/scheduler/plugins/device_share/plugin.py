@@ -31,7 +31,7 @@ from koordinator.scheduler.engine.framework import (
     Reason,
     default_normalize,
 )
-from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
+from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider, ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -45,7 +45,6 @@ from koordinator.scheduler.plugins.device_share.documents import PlanningGauge, 
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.plugins.device_share.requests import fits
-from koordinator.scheduler.services.provider import ServiceProvider
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
 """Labels of nodes that matter."""

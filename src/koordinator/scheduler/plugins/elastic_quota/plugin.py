@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     MetricsProvider,
     QuotaHookPlugin,
     QuotaReader,
+    ServiceProvider,
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -53,7 +54,6 @@ from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, document_of, summarize
 from koordinator.scheduler.plugins.preemption import PreemptionPlanner
-from koordinator.scheduler.services.provider import ServiceProvider
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of the event that quotas may admit more, for another reason than the deletion of an assigned pod."""

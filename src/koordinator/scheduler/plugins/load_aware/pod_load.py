@@ -12,8 +12,7 @@ import msgspec
 
 from koordinator.api import annotations as keys
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.node import Node
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_limits, pod_requests
@@ -58,18 +57,6 @@ def estimate_pod(pod: Pod, factors: Mapping[str, int], priority: PriorityClass) 
 
 _SECONDS: Final = re.compile(r"[+]?[0-9]{1,30}|-0{1,30}")
 _MOST_INT64: Final = 2**63 - 1
-
-
-def unamplified_allocatable(node: Node) -> ResourceList:
-    """Allocatable, with the values from before amplification where the node's annotation has them."""
-    text = node.metadata.annotations.get(keys.RAW_ALLOCATABLE)
-    if not text:
-        return node.status.allocatable
-    try:
-        raw = decode(text, ResourceList)
-    except DecodeError:
-        return node.status.allocatable
-    return {**node.status.allocatable, **raw}
 
 
 def scaling_factors(text: str) -> dict[str, int]:

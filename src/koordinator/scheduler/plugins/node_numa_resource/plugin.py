@@ -26,7 +26,7 @@ from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference,
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
-from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
+from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
@@ -50,7 +50,6 @@ from koordinator.scheduler.plugins.node_resources.allocation import Allocation, 
 from koordinator.scheduler.plugins.node_resources.strategies import LEAST_ALLOCATED, MOST_ALLOCATED
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
-from koordinator.scheduler.services.provider import ServiceProvider
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
-from koordinator.api.node import Node
 from koordinator.api.reservation import ALIGNED, Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Rows
@@ -163,8 +162,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         about, uids = event.new if event.new is not None else event.old, self._cache.match(pod).uids
         if isinstance(about, Reservation):
             return about.metadata.uid in uids
-        name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""
-        return any(self._cache.bookings[uid].node_name == name for uid in uids)
+        return any(self._cache.bookings[uid].node_name == event.node_name for uid in uids)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         if stands_for_a_reservation(pod.pod):

@@ -32,6 +32,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ControllerProvider,
     FailureHandler,
     MetricsProvider,
+    ServiceProvider,
 )
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -49,7 +50,6 @@ from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, stands_for_a_reservation
-from koordinator.scheduler.services.provider import ServiceProvider
 
 _PREFERRED: Final = 1000
 """The score of the node whose Reservation comes first by its label ``reservation-order``."""
