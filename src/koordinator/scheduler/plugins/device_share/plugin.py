@@ -33,7 +33,7 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider, ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
-from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
+from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -72,8 +72,7 @@ class DeviceShare(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._reasons: list[Reason] = []
-        self._codes: dict[Reason, int] = {}
+        self._codes = ReasonCodes()
 
     # Events.
 
@@ -136,7 +135,7 @@ class DeviceShare(
         if refusal is None and row in self.nodes and not self._is_decided(pod, row):
             found = self.found(pod, demand, row)
             refusal = found if isinstance(found, Reason) else None
-        return FEASIBLE if refusal is None else self._code(refusal)
+        return FEASIBLE if refusal is None else self._codes.of(refusal)
 
     def _is_decided(self, pod: PodInfo, row: int) -> bool:
         """Whether the NUMA topology manager has admitted the pod, for which devices were checked, or has rejected it,
@@ -146,15 +145,8 @@ class DeviceShare(
         admission = self.handle.numa_topology.admit(pod, row)
         return bool(admission.reasons) or admission.affinity is not None
 
-    def _code(self, reason: Reason) -> int:
-        code = self._codes.get(reason)
-        if code is None:
-            self._reasons.append(reason)
-            code = self._codes[reason] = len(self._reasons)
-        return code
-
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
-        return (self._reasons[code - 1],)
+        return self._codes.reasons(code)
 
     def events_to_register(self) -> frozenset[str]:
         nodes = {EventKind.NODE_ADD, EventKind.NODE_LABEL}

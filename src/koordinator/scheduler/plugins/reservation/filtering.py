@@ -28,7 +28,7 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.handle import Handle
-from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
+from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
@@ -87,41 +87,24 @@ class ReservationPart(Plugin):
         return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
 
 
-_OTHER_NODE: Final = 1
-_CONFLICT: Final = 2
-_FIRST_CODE: Final = 3
-"""Codes below are the same for all classes."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Coded:
-    """Maps the reasons of rejections to codes, for one class of pods."""
-
-    combinations: list[tuple[Reason, ...]] = field(default_factory=list)
-    """The reasons of the codes from _FIRST_CODE on."""
-
-    def code_of(self, reasons: tuple[Reason, ...]) -> int:
-        if reasons not in self.combinations:
-            self.combinations.append(reasons)
-        return self.combinations.index(reasons) + _FIRST_CODE
-
-
 @dataclass(slots=True)
-class Owner(Coded):
+class Owner:
     """A class of pods that own Reservations, or must use one. ``is_operating``: they represent one once they run."""
 
     match: Match
     requirements: ReservationRequirements
     is_operating: bool
+    codes: ReasonCodes = field(default_factory=ReasonCodes)
 
 
 @dataclass(slots=True)
-class ReservePod(Coded):
+class ReservePod:
     """A class of reserve pods. ``taking_over``: the Reservation, if it may take over running pods."""
 
     pinned: str
     policy: str
     taking_over: Booking | None = None
+    codes: ReasonCodes = field(default_factory=ReasonCodes)
 
 
 class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTransformer, ReservationPart):
@@ -216,23 +199,23 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         owner: Owner = state
         name = self.view.columns.names[row]
         if owner.is_operating and self._conflicts(name, ALIGNED):
-            return _CONFLICT
+            return owner.codes.of(POLICY_CONFLICT)
         if owner.requirements.ignored:
             return FEASIBLE
         there = self._cache.open_on(name, owner.match)
-        reasons = self._nominator.why_not(pod, owner.requirements, row, there)
-        return owner.code_of(reasons) if reasons else FEASIBLE
+        return owner.codes.of(*self._nominator.why_not(pod, owner.requirements, row, there))
 
     def _filter_reserve_pod(self, pod: PodInfo, state: ReservePod, row: int) -> int:
         name = self.view.columns.names[row]
         if state.pinned and state.pinned != name:
-            return _OTHER_NODE
+            return state.codes.of(OTHER_NODE)
         if self._conflicts(name, state.policy):
-            return _CONFLICT
+            return state.codes.of(POLICY_CONFLICT)
         if state.taking_over is None:
             return FEASIBLE
-        reasons = self._pre_allocator.offered(state.taking_over, self._nominator.checked(pod), row).reasons
-        return state.code_of(reasons) if reasons else FEASIBLE
+        return state.codes.of(
+            *self._pre_allocator.offered(state.taking_over, self._nominator.checked(pod), row).reasons
+        )
 
     def _conflicts(self, node_name: str, policy: str) -> bool:
         """Whether a Reservation of the policy cannot be on the node: Reservations of the default policy and of other
@@ -241,12 +224,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         return any(each.is_open and (not each.reservation.spec.allocate_policy) != (not policy) for each in there)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
-        if code == _OTHER_NODE:
-            return (OTHER_NODE,)
-        if code == _CONFLICT:
-            return (POLICY_CONFLICT,)
-        coded: Coded = state
-        return coded.combinations[code - _FIRST_CODE]
+        of_class: Owner | ReservePod = state
+        return of_class.codes.reasons(code)
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         """What each Reservation on the row that the pod owns lacks for it."""
