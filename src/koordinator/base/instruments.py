@@ -8,7 +8,7 @@ load: it would reduce 80 ns per sample to 45, at some ten thousand samples a sec
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -17,6 +17,16 @@ from prometheus_client.utils import floatToGoString
 
 _KEPT: Final = 4096
 Labels = tuple[str, ...]
+
+
+class Scraped(Collector):
+    """Metrics that are computed at each scrape, so that what is gone leaves no series behind."""
+
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families()
 
 
 class CounterSeries:

@@ -6,16 +6,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from koordinator.api.annotations import RESERVATION_AFFINITY
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.api.labels import (
     GPU_ISOLATION_PROVIDER,
     GPU_MODEL,
     GPU_VENDOR,
-    PRE_ALLOCATION_REQUIRED,
-    RESERVATION_IGNORED,
 )
-from koordinator.api.pod import Pod
 from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import Reason
@@ -49,6 +45,7 @@ from koordinator.scheduler.plugins.device_share.reservations import (
     share_of_taking_over,
     total,
 )
+from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
 from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
@@ -126,8 +123,8 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         if not requested:
             return None
         own = demand_key(pod.pod, requested, is_designated=self._is_designated(pod))
-        ignored = pod.pod.metadata.labels.get(RESERVATION_IGNORED)
-        return own, ignored, stands_for_a_reservation(pod.pod), is_required_from_reservation(pod.pod)
+        taking = ignores_reservations(pod.pod), stands_for_a_reservation(pod.pod), needs_reservation(pod.pod)
+        return own, *taking
 
     def templates_for(self, demand: DeviceDemand) -> dict[str, tuple[str, ...]] | None:
         """The templates that equal the demand, by model; None if it need not be one."""
@@ -217,8 +214,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             # No pod is taken over: all candidates stay.
             share = share_of_taking_over(restored, held, ())
         else:
-            ignores = pod.pod.metadata.labels.get(RESERVATION_IGNORED) == "true"
-            share = share_of_node(restored, ignores_reservations=ignores)
+            share = share_of_node(restored, ignores_reservations=ignores_reservations(pod.pod))
         return replace(share, required=self._designated(demand, row)) if demand.designated else share
 
     def _designated(self, demand: DeviceDemand, row: int) -> ByType:
@@ -257,12 +253,6 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             return found
         own = total([held[uid] for uid in chosen if uid in held])
         return found if includes(found, own) else NO_GPUS
-
-
-def is_required_from_reservation(pod: Pod) -> bool:
-    """Whether the pod may not use the node's own devices: it has to take from a Reservation, or take over a pod."""
-    required = pod.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
-    return required or RESERVATION_AFFINITY in pod.metadata.annotations
 
 
 def of_affinity(affinity: NUMATopologyHint | None) -> frozenset[int] | None:

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from koordinator.api import annotations as keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import decode_or
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, extended_name
@@ -62,10 +62,7 @@ _MOST_INT64: Final = 2**63 - 1
 def scaling_factors(text: str) -> dict[str, int]:
     """Percent by resource, from a pod's annotation; values below 0, by which a pod would evade the filter, are
     dropped."""
-    try:
-        factors = decode(text, dict[str, int])
-    except DecodeError:
-        return {}
+    factors: dict[str, int] = decode_or(text, dict[str, int], {})
     return {name: factor for name, factor in factors.items() if 0 <= factor <= _MOST_INT64}
 
 

@@ -39,10 +39,10 @@ from koordinator.scheduler.plugins.node_numa_resource.part import READS, UNKNOWN
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
-    is_reservation_ignored,
 )
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
+from koordinator.scheduler.plugins.reservation.matching import ignores_reservations
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 
 INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
@@ -160,7 +160,7 @@ class NUMAFilter(
     ) -> Sequence[Reason]:
         """The reason if the node has too few CPUs to bind the pod to."""
         if self._restored(row).matched:
-            ignoring = is_reservation_ignored(pod.pod)
+            ignoring = ignores_reservations(pod.pod)
             found = self._choice(pod, requirements, row).from_any(None, ignoring=ignoring)
             return () if isinstance(found, PodAllocation) else found
         required = requirements.required or node.rules.bind
@@ -187,7 +187,7 @@ class NUMAFilter(
             return _NO_HINTS
         if node.closed:
             return CLOSED
-        choice, ignoring = self._choice(pod, requirements, row), is_reservation_ignored(pod.pod)
+        choice, ignoring = self._choice(pod, requirements, row), ignores_reservations(pod.pod)
         narrow = (
             len(node.rules.zones.amounts) > FEW
             and not requirements.keeps_apart
@@ -196,7 +196,7 @@ class NUMAFilter(
         return hints_of(choice, policy, self._numa_scorer, ignoring=ignoring, narrow=narrow)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
-        choice, ignoring = self._choice(pod, self._requirements.of(pod), row), is_reservation_ignored(pod.pod)
+        choice, ignoring = self._choice(pod, self._requirements.of(pod), row), ignores_reservations(pod.pod)
         if choice.fits(affinity.mask, ignoring=ignoring):
             return ()
         found = choice.from_any(affinity.mask, ignoring=ignoring)

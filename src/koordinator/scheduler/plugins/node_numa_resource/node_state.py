@@ -20,6 +20,7 @@ from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
+from koordinator.scheduler.plugins.topologies import grown
 
 _NO_CPUS = CPUTopology(())
 CPUS: Final = "cpu"
@@ -259,13 +260,9 @@ class SpecialRows(set[int]):
         return self._amplified.take(rows) & cast("Mask", short)
 
     def _fit(self, row: int) -> None:
-        missing = row + 1 - self._by_itself.shape[0]
-        if missing > 0:
-            more = max(missing, self._by_itself.shape[0])
-            self._by_itself = np.concatenate([self._by_itself, np.zeros(more, dtype=np.bool_)])
-            self._amplified = np.concatenate([self._amplified, np.zeros(more, dtype=np.bool_)])
-            self._bound = np.concatenate([self._bound, np.zeros(more, dtype=np.int64)])
-            self._added = np.concatenate([self._added, np.zeros(more, dtype=np.int64)])
+        if row >= self._by_itself.shape[0]:
+            self._by_itself, self._amplified = grown(self._by_itself, row + 1), grown(self._amplified, row + 1)
+            self._bound, self._added = grown(self._bound, row + 1), grown(self._added, row + 1)
 
 
 def _only_multiplies(node: NodeState) -> bool:

@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError, decode, decode_or
 from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Pod
@@ -69,10 +68,7 @@ def allocation_of(annotations: Mapping[str, str]) -> PodAllocation | Unknown | N
         cpus = cpu_mask(parse_cpu_list(status.cpuset))
     except (DecodeError, ValueError) as error:
         return Unknown(unusable_annotation(annotation_keys.RESOURCE_STATUS, text, str(error), _ALLOWED))
-    try:
-        spec = decode(annotations.get(annotation_keys.RESOURCE_SPEC, "{}"), ResourceSpec)
-    except DecodeError:
-        spec = ResourceSpec()
+    spec = decode_or(annotations.get(annotation_keys.RESOURCE_SPEC), ResourceSpec, ResourceSpec())
     amounts: dict[int, dict[str, Quantity]] = {}
     for each in status.numa_node_resources:
         if not 0 <= each.node <= HIGHEST_NUMA_NODE:
@@ -240,17 +236,6 @@ def _formats_of(pod: Pod) -> dict[str, Format]:
             if amount:
                 formats.setdefault(name, amount.format)
     return formats
-
-
-def is_reservation_ignored(pod: Pod) -> bool:
-    """Whether the pod takes what is reserved for others."""
-    return pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true"
-
-
-def needs_reservation(pod: Pod) -> bool:
-    """Whether the pod must take from a Reservation, or, as a reserve pod, must take over a running pod."""
-    required = pod.metadata.labels.get(label_keys.PRE_ALLOCATION_REQUIRED) == "true"
-    return required or annotation_keys.RESERVATION_AFFINITY in pod.metadata.annotations
 
 
 def _refused(requirements: PodRequirements, problem: Reason) -> PodRequirements:

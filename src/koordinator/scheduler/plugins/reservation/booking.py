@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError, decode, decode_or
 from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.pod import Pod
 from koordinator.api.reservation import RESTRICTED, Reservation
 from koordinator.api.resource_names import PODS
 from koordinator.api.usable_amounts import unusable
@@ -149,14 +149,15 @@ def booking_of(reservation: Reservation, pod: Pod) -> Booking:
     except SelectorError:
         owners = None
     allocatable = whole_amounts(reservation.status.allocatable)
+    reserved = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
     return Booking(
         reservation,
         pod,
         owners,
         allocatable,
         restricted=_restricted(reservation, allocatable),
-        reserved=whole_amounts(_reserved(reservation)),
-        order=_order(reservation),
+        reserved=whole_amounts(decode_or(reserved, ResourcesAnnotation, ResourcesAnnotation()).resources),
+        order=whole_number(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER)) or 0,
         is_claimed=is_operating(pod) and current_owner(pod) is not None,
     )
 
@@ -165,27 +166,17 @@ def _restricted(reservation: Reservation, allocatable: Amounts) -> frozenset[str
     if reservation.spec.allocate_policy != RESTRICTED:
         return frozenset()
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
-    try:
-        named = decode(text.encode(), RestrictedOptions).resources if text else ()
-    except DecodeError:
-        named = ()
+    named = decode_or(text, RestrictedOptions, RestrictedOptions()).resources
     return frozenset(allocatable) & (set(named) or set(allocatable))
 
 
-def _reserved(reservation: Reservation) -> ResourceList:
-    text = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+def whole_number(text: str | None) -> int | None:
+    """The number of 64 bits in a label or an annotation; None if there is none."""
     try:
-        return decode(text.encode(), ResourcesAnnotation).resources if text else {}
-    except DecodeError:
-        return {}
-
-
-def _order(reservation: Reservation) -> int:
-    try:
-        order = int(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, ""))
+        number = int(text or "")
     except ValueError:
-        return 0
-    return order if -(2**63) <= order < 2**63 else 0
+        return None
+    return number if -(2**63) <= number < 2**63 else None
 
 
 _NOBODY: Final[dict[str, int]] = {}
@@ -282,8 +273,6 @@ def faults(reservation: Reservation) -> list[str]:
 
 def _order_fault(reservation: Reservation) -> list[str]:
     text = reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, "")
-    try:
-        fits = not text or -(2**63) <= int(text) < 2**63
-    except ValueError:
-        fits = False
-    return [] if fits else [f"label {label_keys.RESERVATION_ORDER}: {text!r} is not a whole number of 64 bits"]
+    if not text or whole_number(text) is not None:
+        return []
+    return [f"label {label_keys.RESERVATION_ORDER}: {text!r} is not a whole number of 64 bits"]
