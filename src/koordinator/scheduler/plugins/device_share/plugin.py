@@ -19,6 +19,7 @@ from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, Kind
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.api.meta import Object
+from koordinator.base.instruments import Scraped
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
@@ -41,7 +42,7 @@ from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
 from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE, instances
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.documents import PlanningGauge, explained_devices, node_device_summary
+from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.plugins.device_share.requests import fits
@@ -220,11 +221,16 @@ class DeviceShare(
         return node_device_summary(self.nodes[row])
 
     def collectors(self) -> Sequence[Collector]:
-        return (PlanningGauge(self._badly_planned),)
-
-    def _badly_planned(self) -> list[str]:
-        names = self.view.columns.names
-        return [names[row] for row, node in self.nodes.items() if node.is_badly_planned]
+        return (
+            Scraped(
+                "scheduler_secondary_device_not_well_planned",
+                "[ALPHA] Whether the secondary devices of the node are not well planned",
+                ("node_name",),
+                lambda: [
+                    ((self.view.columns.names[row],), 1) for row, node in self.nodes.items() if node.is_badly_planned
+                ],
+            ),
+        )
 
     def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
         if kind is not CONFIG_MAPS:

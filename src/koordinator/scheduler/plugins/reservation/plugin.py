@@ -46,7 +46,7 @@ from koordinator.scheduler.plugins.reservation.documents import explain_reservat
 from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
 from koordinator.scheduler.plugins.reservation.fitting import Owned, event_note, score, summary
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
-from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
+from koordinator.scheduler.plugins.reservation.metrics import reservation_gauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, stands_for_a_reservation
@@ -218,7 +218,7 @@ class ReservationPlugin(
         }
 
     def collectors(self) -> Sequence[Collector]:
-        return ReservationGauges(self._reservations), self._cache.selector_index.metrics
+        return (*reservation_gauges(self._reservations), self._cache.selector_index.metrics)
 
     def _reservations(self) -> list[Reservation]:
         return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
