@@ -36,24 +36,23 @@ from koordinator.scheduler.features import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
 from koordinator.scheduler.plugins.device_share.allocation import (
     ByType,
     DeviceAllocations,
-    allocation_annotation,
-    amounts_held,
-    read_allocations,
-)
-from koordinator.scheduler.plugins.device_share.allocator import instances
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
-from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
-from koordinator.scheduler.plugins.device_share.reservations import (
     ReservedDevices,
     Restored,
+    Share,
+    allocation_annotation,
+    amounts_held,
     minus,
     of_reservation,
+    read_allocations,
     reserved_devices,
     share_of_reservation,
     total,
 )
+from koordinator.scheduler.plugins.device_share.allocator import instances
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
+from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
+from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     reserve_pod,

@@ -7,9 +7,9 @@ from typing import Any
 
 from koordinator.api.device_share import device_quantity
 from koordinator.scheduler.engine.closures import closed_by
-from koordinator.scheduler.plugins.device_share.allocation import ByType, amounts_held
+from koordinator.scheduler.plugins.device_share.allocation import WHATEVER_IS_FREE, ByType, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT
-from koordinator.scheduler.plugins.device_share.node_devices import WHATEVER_IS_FREE, NodeDevices
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 
 
 def node_device_summary(node: NodeDevices) -> dict[str, Any]:

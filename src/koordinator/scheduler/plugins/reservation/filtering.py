@@ -35,17 +35,15 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     is_required,
     requirements_key,
     requirements_of,
 )
-from koordinator.scheduler.plugins.reservation.nomination import Nominator
-from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
+from koordinator.scheduler.plugins.reservation.nomination import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT, Nominator
 from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, PreAllocator
-from koordinator.scheduler.plugins.reservation.reserve_pod import pinned_node, stands_for_a_reservation
+from koordinator.scheduler.plugins.reservation.reserve_pod import is_operating, pinned_node, stands_for_a_reservation
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 _NONE: Final[tuple[frozenset[str], frozenset[str]]] = frozenset(), frozenset()
