@@ -1,6 +1,5 @@
-"""Makes a scheduler from its configuration and the flags of its command line, for the program and for simulations
-alike.
-"""
+"""Makes a scheduler, with the plugins of its profiles, from its configuration and the flags of its command line,
+for the program and for simulations alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The configuration file: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults."""
+"""The configuration file: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults, and what the
+plugin sets of a profile expand to: the order of plugins at each extension point.
+
+The rules of expansion are upstream's (mergePlugins and expandMultiPointPlugins): the profile's multiPoint set is merged
+into the default one; at each point come first the multiPoint plugins that the point names as well, in the point's
+order, then the other multiPoint plugins that implement the point, then those that only the point names. ``*`` among a
+point's disabled plugins keeps multiPoint out of it.
+"""
 
 from __future__ import annotations
 

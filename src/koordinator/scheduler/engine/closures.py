@@ -1,7 +1,7 @@
 """What is closed to further pods, because nobody knows how much of it a pod holds that cannot be read.
 
 A closure has a subject: a type of device of a node, its CPUs, a whole node. It lasts until the pod can be read, or is
-gone.
+gone. The authors of such pods are told, and so are those who wait for what these pods hold.
 """
 
 from __future__ import annotations

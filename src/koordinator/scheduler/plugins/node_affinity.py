@@ -1,6 +1,5 @@
 """NodeAffinity: nodeSelector, required and preferred node affinity, and the affinity that the profile adds to all
-pods.
-"""
+pods; and which requirements of a node selector, a pod's or a volume's, a node does not meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The devices that a pod holds, and the annotation that records them."""
+"""The devices that a pod holds, the annotation that records them, and what it may have of a node's devices.
+
+A reserve pod holds the devices of its Reservation. Where owners have taken some of them, these count for both. A pod
+that may take from Reservations sees the node without their reserve pods, so what is left of each Reservation looks free
+and has to be kept from pods that do not take from it.
+"""
 
 from __future__ import annotations
 

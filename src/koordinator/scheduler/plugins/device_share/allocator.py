@@ -1,4 +1,5 @@
-"""Allocates a node's devices to a pod: a pure function of the node's devices and the demand."""
+"""Allocates a node's devices to a pod, so many of each type with the same amounts: a pure function of the node's
+devices and the demand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Reserve and PreBind: allocates devices, counts allocations, and writes the records on the pod and for device
-plugins.
-"""
+plugins; and the points about Reservations, with the score, which is that of a pod's share of a node."""
 
 from __future__ import annotations
 

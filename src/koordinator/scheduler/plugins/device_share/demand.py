@@ -1,4 +1,5 @@
-"""A pod's demand for devices: amounts, hints, joint allocation, partitions."""
+"""A pod's demand for devices: amounts, hints, joint allocation, partitions; and the templates that shares of some
+models of GPUs have to equal, fixed sizes that a ConfigMap defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Selects the GPUs of a pod: a partition, or GPUs near each other, or any that fit."""
+"""Selects the GPUs of a pod: a partition, or GPUs near each other, or any that fit; scored by how full devices
+would be with the pod."""
 
 from __future__ import annotations
 

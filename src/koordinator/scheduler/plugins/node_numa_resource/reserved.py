@@ -1,4 +1,4 @@
-"""The allocations of Reservations on a node, and the allocation of a pod that may take from them. Pure.
+"""The allocations of Reservations on a node, and the allocation of a pod that may take from them.
 
 A pod that may take from Reservations sees the node without these; what their owners have taken stays taken. So what is
 left of those that it does not take from is counted again, since it is for others. For all other pods a Reservation and

@@ -1,4 +1,5 @@
-"""How full nodes would be with the pod on them, resource by resource: the input of the resource scorers."""
+"""How full nodes would be with the pod on them, resource by resource, and the strategies of NodeResourcesFit that
+score that, on integers exactly as upstream rounds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The service documents about Reservations: owners, users, what is left, and which owners wait and why."""
+"""The service documents and the gauges about Reservations: owners, users, what is left, and which owners wait and
+why."""
 
 from __future__ import annotations
 
