@@ -118,7 +118,7 @@ class CustomResources:
     def __init__(self, environment: Environment, conversion: MakeConversion | None = None) -> None:
         """``conversion`` is None where no webhooks are called."""
         self._conversion = conversion
-        definitions = environment.registry.stored(*DEFINITIONS)
+        definitions = environment.registry.stored[*DEFINITIONS]
         assert definitions is not None
         self._definitions = definitions
         self._storage = environment.storage
@@ -130,7 +130,7 @@ class CustomResources:
 
     def load(self) -> None:
         """Serve what is stored, and nothing else; done before the first request, and anew when ``follow`` is."""
-        page = self._storage.list(self._definitions.storage_prefix())
+        page = self._storage.list(self._definitions.prefix)
         self._broken.clear()
         served = {served for stored in page.items if (served := self._try(self._serve, stored, page.revision))}
         for gone in {(r.group, r.plural) for r in self._registry if not self._is_built_in(r)} - served:
@@ -149,7 +149,7 @@ class CustomResources:
         if self._loaded is None:
             self.load()
         assert self._loaded is not None
-        with closing(self._storage.watch(self._definitions.storage_prefix(), self._loaded)) as cursor:
+        with closing(self._storage.watch(self._definitions.prefix, self._loaded)) as cursor:
             self._loaded = None
             yield
             while (changes := await cursor.next()) is not None:
@@ -179,7 +179,7 @@ class CustomResources:
 
     def _since(self, spec: Document, now: int) -> int:
         """From which revision on objects have gone through the schemas that are served."""
-        served = self._registry.stored(spec["group"], spec["names"]["plural"])
+        served = self._registry.stored[spec["group"], spec["names"]["plural"]]
         form = served.current if served is not None else None
         return form.since if isinstance(form, StoredForm) and form.since is not None else now
 

@@ -81,7 +81,7 @@ async def _defined(verbs: Verbs) -> CustomResources:
 
 
 def _since(verbs: Verbs) -> int | None:
-    served = verbs.environment.registry.stored("example.io", "things")
+    served = verbs.environment.registry.stored["example.io", "things"]
     assert served is not None
     assert isinstance(served.current, StoredForm)
     return served.current.since

@@ -234,7 +234,7 @@ class ServedVersions:
         if api_version == self._resource.api_version:
             return self._resource
         group, _, version = api_version.rpartition("/")
-        return self._registry.find(group, version, self._resource.plural)
+        return self._registry.served.get((group, version, self._resource.plural))
 
 
 def atom_of(resource: Resource) -> Atom:

@@ -40,11 +40,16 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     """Everything that is wrong in ``metadata``."""
     metadata: Document = obj.get("metadata") or {}
     causes = _validate_name(metadata, namespaced, name_check) if old is None else []
-    causes += validate_labels(metadata.get("labels"), "metadata.labels")
-    causes += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
-    causes += _validate_owners(metadata.get("ownerReferences") or [])
-    causes += _validate_finalizers(metadata.get("finalizers") or [])
-    causes += _validate_managers(metadata.get("managedFields") or [])
+    if labels := metadata.get("labels"):
+        causes += validate_labels(labels, "metadata.labels")
+    if annotations := metadata.get("annotations"):
+        causes += validate_annotations(annotations, "metadata.annotations")
+    if owners := metadata.get("ownerReferences"):
+        causes += _validate_owners(owners)
+    if finalizers := metadata.get("finalizers"):
+        causes += _validate_finalizers(finalizers)
+    if managers := metadata.get("managedFields"):
+        causes += _validate_managers(managers)
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.unknown_fields import Unknown
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.strategy.field_validation import Unknown
 from koordinator.cluster.structural_schema.embedded_resource import (
     check,
     coerce,

@@ -8,10 +8,10 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType, named
+from koordinator.api.kubernetes_types.unknown_fields import Unknown, find_unknown
 from koordinator.api.names import dns_1035_label, path_segment
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid, required
-from koordinator.cluster.strategy.field_validation import Unknown, find_unknown
 from koordinator.cluster.strategy.metadata import validate_metadata
 from koordinator.cluster.structural_schema.failure import shown
 from koordinator.cluster.structural_schema.node import Node

@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.document import Document, copied
+from koordinator.api.document import Document, copied, repeated_fields
 from koordinator.cluster.errors import ApiError, bad_request, conflict
 from koordinator.cluster.limits import is_too_deep
 from koordinator.cluster.managed_fields.field_manager import FieldManager
 from koordinator.cluster.patch import unsupported_patch
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.strategy.field_validation import repeated_fields
 from koordinator.cluster.strategy.json_syntax import json_kind
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import msgspec
+
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, conflict
 from koordinator.cluster.resource import Resource
@@ -39,7 +41,7 @@ async def delete(
     """
     gone = False
     request = request or WriteOptions(dry_run=options.dry_run)
-    about = replace(target, name="") if of_collection else target
+    about = msgspec.structs.replace(target, name="") if of_collection else target
 
     async def attempt(stored: Stored, old: Document) -> Stored:
         nonlocal gone
@@ -169,7 +171,7 @@ async def delete_collection(
     found = list_objects(environment, target, selection)
     deleted = []
     for stored in found.items:
-        namespace, _, name = stored.key.removeprefix(target.resource.storage_prefix()).rpartition("/")
+        namespace, _, name = stored.key.removeprefix(target.resource.prefix).rpartition("/")
         try:
             one = await delete(
                 environment, Target(target.resource, namespace or None, name), options, request, of_collection=True

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from koordinator.api.document import Document, copied
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.errors import ApiError, bad_request, forbidden, invalid, not_found
@@ -35,7 +37,7 @@ def budgets_of(environment: Environment, pod: Document) -> list[Document]:
     """The budgets whose selector matches; one without a selector matches nothing."""
     resource = budget_resource(environment)
     labels = pod["metadata"].get("labels") or {}
-    prefix = resource.storage_prefix(pod["metadata"]["namespace"])
+    prefix = Target(resource, pod["metadata"]["namespace"]).prefix
     budgets = (decode(resource, stored) for stored in environment.storage.list(prefix).items)
     return [budget for budget in budgets if selects(budget, labels)]
 
@@ -49,7 +51,7 @@ def selects(budget: Document, labels: Mapping[str, str]) -> bool:
 
 
 def budget_resource(environment: Environment) -> Resource:
-    resource = environment.registry.stored("policy", "poddisruptionbudgets")
+    resource = environment.registry.stored["policy", "poddisruptionbudgets"]
     assert resource is not None
     return resource
 
@@ -177,7 +179,7 @@ async def evict(environment: Environment, target: Target, eviction: Document, op
     await environment.webhooks.validate(attributes)
     # Webhooks for deletions are not called for this one, as by the real server.
     silent = replace(environment, admission=NoAdmission(), webhooks=NoWebhooks())
-    await _Eviction(silent, replace(target, subresource=""), deletion).run()
+    await _Eviction(silent, msgspec.structs.replace(target, subresource=""), deletion).run()
 
 
 def _complete(target: Target, eviction: Document) -> None:

@@ -30,14 +30,12 @@ from koordinator.cluster.strategy.scale import (
     scaled,
 )
 from koordinator.cluster.verbs.apply import configured
-from koordinator.cluster.verbs.converted import shown_one
-from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
+from koordinator.cluster.verbs.environment import Attributes, Environment, check, timestamp
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode
+from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode, shown_one
 from koordinator.cluster.verbs.token_request import TOKEN_REQUEST, request_token
 from koordinator.cluster.verbs.update import explained, retry, store
-from koordinator.cluster.verbs.validation import check
 
 # POST pods/NAME/binding: the one moment in which a pod gets its node.
 
@@ -93,7 +91,7 @@ async def bind_named(environment: Environment, target: Target, binding: Document
     name = check_namespace(target, binding, BINDING).get("name")
     if not name:
         raise bad_request("Name parameter required.")
-    pods = environment.registry.stored("", "pods")
+    pods = environment.registry.stored["", "pods"]
     assert pods is not None
     await bind(environment, Target(pods, target.namespace, str(name), "binding"), binding, options)
 
