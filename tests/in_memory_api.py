@@ -457,11 +457,11 @@ class _Storage(MemoryStorage):
         self._flush()
         before = self.get(key)
         stored = Stored(key, value, self.revision() + 1)
-        self._watch_cache.apply([Change("updated" if before is not None else "created", stored, before)])
+        self._apply([Change("updated" if before is not None else "created", stored, before)])
 
     def changes(self, prefix: str, since: int) -> list[Change]:
         self._flush()
-        cursor, found = self._watch_cache.watch(prefix, since), list[Change]()
+        cursor, found = self.watch(prefix, since), list[Change]()
         while batch := cursor.pending():
             found += batch
         cursor.close()
@@ -471,7 +471,7 @@ class _Storage(MemoryStorage):
         self._flush()
         before = self.get(key)
         assert before is not None, f"{key} does not exist"
-        self._watch_cache.apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
+        self._apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
 
 
 def _request(

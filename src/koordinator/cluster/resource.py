@@ -135,7 +135,7 @@ class Conversion(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource:
     """A served kind: ``/apis/GROUP/VERSION/[namespaces/NS/]PLURAL`` (``/api/v1/…`` for the core group)."""
 

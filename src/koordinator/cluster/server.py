@@ -174,6 +174,7 @@ class EmbeddedApi:
             stack.push_async_callback(webhooks.close)
             tokens = _account_tokens(folder / "pki" / "service-accounts.key")
             environment = self._environment(storage, registry, webhooks, admission, tokens)
+            admission.follow(environment)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
             await create_api_service(environment, self._options.address, self._port)

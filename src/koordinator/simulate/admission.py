@@ -14,7 +14,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage, Stored
-from koordinator.cluster.verbs.environment import Admission, Attributes, NoWebhooks
+from koordinator.cluster.verbs.environment import Admission, Attributes, NoWebhooks, plugins_mutate
 from koordinator.cluster.verbs.target import Target, decode
 from koordinator.manager.webhook.admission import AdmissionRequest
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
@@ -51,7 +51,7 @@ class ManagerAdmission(NoWebhooks):
             obj.clear()
             obj.update(response.changed)
             # As the API server does after a mutation: the profile may have set another priority class.
-            await self._built_in.mutate(attributes)
+            await plugins_mutate(self._built_in, attributes)
 
 
 class _NoTrees:

@@ -10,7 +10,7 @@ import pytest
 from koordinator.cluster.admission.chain import ORDER, AdmissionChain, Plugin
 from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
 from koordinator.cluster.server import ServerOptions
-from koordinator.cluster.verbs.environment import Attributes, Operation
+from koordinator.cluster.verbs.environment import Attributes, Operation, plugins_mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 from tests.cluster.corpus import RESOURCES, context
@@ -34,7 +34,7 @@ def _asked(*plugins: Plugin, operation: Operation = "CREATE", kind: str = "Pod",
     obj: Document = {"metadata": {"name": "a"}}
     target = Target(RESOURCES["v1", kind], "default", "a", subresource)
     attributes = Attributes(operation, target, obj, None, context(), WriteOptions())
-    asyncio.run(AdmissionChain(*plugins).mutate(attributes))
+    asyncio.run(plugins_mutate(AdmissionChain(*plugins), attributes))
     found: list[str] = obj.get("asked", [])
     return found
 

@@ -40,7 +40,7 @@ from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.json_patch import OperationError, apply_operations
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.environment import Admission, Attributes, bounded
+from koordinator.cluster.verbs.environment import Admission, Attributes, bounded, plugins_mutate
 from koordinator.cluster.verbs.target import new_uid
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class MutatingWebhooks:
         if not state.changed:
             return
         before = copied(attributes.obj)
-        await self._built_in.mutate(attributes)
+        await plugins_mutate(self._built_in, attributes)
         if not same(attributes.obj, before):
             state.note_change()
         for candidate in candidates:

@@ -32,7 +32,6 @@ from koordinator.cluster.managed_fields.managers import (
     entry_of,
     read,
 )
-from koordinator.cluster.managed_fields.schema import Atom
 from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
 from koordinator.cluster.managed_fields.updater import (
     STATUS,
@@ -134,14 +133,9 @@ class FieldManager:
         """Many objects are made of the same template, and then the same fields are theirs."""
         metadata = {name: value for name, value in obj["metadata"].items() if name not in _IDENTITY}
         content = _encode({**obj, "metadata": metadata})
-        resource = self.resource
-        find = _fields_of_new if len(content) <= _LONGEST_TEMPLATE else _fields_of_new.__wrapped__
-        fields = find(
-            atom_of(resource), resource.api_version, resource.kind, "status" in resource.subresources, content
-        )
-        if not fields:
-            return []
-        return [entry_of(self._identity(UPDATE), resource.api_version, self.now, fields)]
+        find = _entry_of_new if len(content) <= _LONGEST_TEMPLATE else _entry_of_new.__wrapped__
+        entry = find(self.resource, self.manager or _UNKNOWN, content)
+        return [] if entry is None else [{**entry, "time": self.now}]
 
     def _managers(self, sent: Any, stored: list[Any]) -> tuple[dict[Identity, Owned], bool]:
         """Those that the request brings along, if it does; True for them. A malformed list counts as none."""
@@ -151,7 +145,7 @@ class FieldManager:
                     return managers, True
             except MalformedManagers:
                 pass
-        return read(stored, trusted=True), False
+        return read(stored, trusted=True) if stored else {}, False
 
     def _updated(
         self, live: Document, obj: Document, managers: Managers, *, own_schema: bool, manager: str = ""
@@ -264,12 +258,13 @@ class FieldManager:
 
 
 @lru_cache(_TEMPLATES)
-def _fields_of_new(atom: Atom, api_version: str, kind: str, has_status: bool, content: bytes) -> FieldSet:
-    """The fields of a new object, written as FieldsV1. Raises TypedError."""
-    found = compare(atom, zero_object(api_version, kind), _decode(content)).changed
-    reset = STATUS if has_status else EMPTY
-    fields: FieldSet = encoded(difference(recursive_difference(found, reset), _OWNED_BY_NOBODY))
-    return fields
+def _entry_of_new(resource: Resource, manager: str, content: bytes) -> Document | None:
+    """That of the author of a new object, without its time; None where there is nothing to own. Raises TypedError."""
+    found = compare(atom_of(resource), zero_object(resource.api_version, resource.kind), _decode(content)).changed
+    reset = STATUS if "status" in resource.subresources else EMPTY
+    fields = difference(recursive_difference(found, reset), _OWNED_BY_NOBODY)
+    who = Identity(manager, UPDATE, resource.api_version)
+    return entry_of(who, resource.api_version, "", encoded(fields)) if fields else None
 
 
 def set_managers(obj: Document, entries: list[Document]) -> None:

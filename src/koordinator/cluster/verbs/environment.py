@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -59,6 +59,12 @@ class Attributes(msgspec.Struct, frozen=True, eq=False):
     """The kind of ``obj`` where that is not the resource's own: Binding for pods/binding."""
 
     @property
+    def kind(self) -> RequestKind:
+        """What the plugins are chosen by."""
+        resource = self.target.resource
+        return self.operation, resource.group, resource.plural, self.target.subresource, self.target.namespace
+
+    @property
     def namespace(self) -> str:
         """Empty for what is cluster-scoped; a Namespace counts as being in itself."""
         target = self.target
@@ -67,19 +73,42 @@ class Attributes(msgspec.Struct, frozen=True, eq=False):
         return target.name if is_namespace(target.resource) else ""
 
 
-class Admission(Protocol):
-    """Whoever may change or refuse a write; refuses by raising ApiError."""
-
-    async def mutate(self, attributes: Attributes) -> None:
-        """Before the kind prepares the object for the store; may change ``attributes.obj`` in place."""
-        ...
-
-    async def validate(self, attributes: Attributes) -> None:
-        """When the object is as it will be stored."""
-        ...
+RequestKind = tuple[Operation, str, str, str, str | None]
+"""Operation, group, plural, subresource, namespace: what decides which plugins a request concerns."""
+Step = Callable[[Attributes], Awaitable[None]]
 
 
-class Webhooks(Admission, Protocol):
+class Steps(NamedTuple):
+    """What the plugins that a request concerns do, in their order; each refuses by raising ApiError."""
+
+    mutate: Sequence[Step] = ()
+    """Before the kind prepares the object for the store; may change ``Attributes.obj`` in place."""
+    validate: Sequence[Step] = ()
+    """When the object is as it will be stored."""
+
+
+Admission = Mapping[RequestKind, Steps]
+"""The plugins that are built in, as it has them for every kind of request."""
+
+
+class NoAdmission(dict[RequestKind, Steps]):
+    """Of a server that takes all that is valid."""
+
+    def __missing__(self, kind: RequestKind) -> Steps:
+        return Steps()
+
+
+async def plugins_mutate(admission: Admission, attributes: Attributes) -> None:
+    for step in admission[attributes.kind].mutate:
+        await step(attributes)
+
+
+async def plugins_validate(admission: Admission, attributes: Attributes) -> None:
+    for step in admission[attributes.kind].validate:
+        await step(attributes)
+
+
+class Webhooks(Protocol):
     """The caller of admission webhooks; first checked for whether there is anything to call."""
 
     @property
@@ -91,22 +120,24 @@ class Webhooks(Admission, Protocol):
         """Whether ``mutate`` might call someone; the object need not be decoded for this."""
         ...
 
-
-class NoAdmission:
-    """Of a server that takes all that is valid."""
-
-    async def mutate(self, attributes: Attributes) -> None: ...
+    async def mutate(self, attributes: Attributes) -> None:
+        """As a step of a plugin, and after those."""
+        ...
 
     async def validate(self, attributes: Attributes) -> None: ...
 
 
-class NoWebhooks(NoAdmission):
+class NoWebhooks:
     """Of a server that calls none."""
 
     in_force: Collection[str] = ()
 
     def mutates(self, attributes: Attributes) -> bool:
         return False
+
+    async def mutate(self, attributes: Attributes) -> None: ...
+
+    async def validate(self, attributes: Attributes) -> None: ...
 
 
 class Quotas(Protocol):
@@ -241,7 +272,7 @@ def timestamp(moment: datetime) -> str:
 
 async def mutate(environment: Environment, attributes: Attributes) -> None:
     """Plugins change the decoded object, and webhooks then, before the server adds anything to it. Raises ApiError."""
-    await environment.admission.mutate(attributes)
+    await plugins_mutate(environment.admission, attributes)
     if not environment.webhooks.in_force or not environment.webhooks.mutates(attributes):
         return
     obj, target = attributes.obj, attributes.target
@@ -266,7 +297,7 @@ async def accept(environment: Environment, attributes: Attributes, validate: Val
     target = attributes.target
     await check(target.resource, target.name, validate, obj, attributes.old, attributes.context.warnings)
     allocate(obj)
-    await environment.admission.validate(attributes)
+    await plugins_validate(environment.admission, attributes)
     if environment.webhooks.in_force:
         await environment.webhooks.validate(attributes)
 

@@ -30,7 +30,14 @@ from koordinator.cluster.strategy.scale import (
     scaled,
 )
 from koordinator.cluster.verbs.apply import configured
-from koordinator.cluster.verbs.environment import Attributes, Environment, check, timestamp
+from koordinator.cluster.verbs.environment import (
+    Attributes,
+    Environment,
+    check,
+    plugins_mutate,
+    plugins_validate,
+    timestamp,
+)
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode, shown_one
@@ -61,7 +68,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     _complete(target, binding)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
-    await environment.admission.mutate(attributes)
+    await plugins_mutate(environment.admission, attributes)
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
         _complete(target, binding)
@@ -69,7 +76,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     if metadata.get("name") != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
-    await environment.admission.validate(attributes)
+    await plugins_validate(environment.admission, attributes)
     await environment.webhooks.validate(attributes)
     now = timestamp(environment.clock.now())
 
