@@ -135,6 +135,17 @@ class Conversion(Protocol):
         ...
 
 
+class CurrentForm(Protocol):
+    """Gives what was stored under an older schema the form that a view of it has now."""
+
+    @property
+    def since(self) -> int | None:
+        """Objects of a revision above it have the form already; None: no object is sure to."""
+        ...
+
+    def __call__(self, stored: Stored) -> Stored: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
     """A served kind: ``/apis/GROUP/VERSION/[namespaces/NS/]PLURAL`` (``/api/v1/…`` for the core group)."""
@@ -172,8 +183,8 @@ class Resource:
     from_stored: Callable[[Document], Document] | None = None
     atom: Atom | None = None
     """The type of a custom resource, for server-side apply; that of a built-in kind is in the table of types."""
-    current: Callable[[Stored], Stored] | None = None
-    """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
+    current: CurrentForm | None = None
+    """None where there is no schema."""
     stored_as: str = ""
     """The apiVersion of the stored form, which the bytes name where there are several versions; empty for others."""
     conversion: Conversion | None = None

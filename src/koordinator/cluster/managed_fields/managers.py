@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
@@ -36,6 +38,11 @@ _OPERATIONS: Final = (APPLY, UPDATE)
 _FIELDS_TYPE: Final = "FieldsV1"
 _MOST_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
+_REMEMBERED: Final = 1024
+_LONGEST: Final = 16 << 10
+"""Bytes of FieldsV1 that are remembered."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class MalformedManagers(KoordinatorError):
@@ -162,6 +169,14 @@ def capped(managers: Managers) -> Managers:
     return left
 
 
+@lru_cache(_REMEMBERED)
+def _reconciled(atom: Atom, content: bytes) -> FieldSet | None:
+    """FieldsV1 under the schema of today; None where it changes nothing. Few objects have other fields than others."""
+    fields = _decode(content)
+    found = reconciled(fields, atom)
+    return None if found == fields else found
+
+
 class Conflicts(KoordinatorError):
     """Fields of others that an applied configuration would change."""
 
@@ -216,7 +231,9 @@ class Updater:
         for who, owned in managers.items():
             atom = self._atom(owned.api_version)
             if atom is not None:
-                found[who] = owned.left(reconciled(owned.fields, atom))
+                content = _encode(owned.fields)
+                find = _reconciled if len(content) <= _LONGEST else _reconciled.__wrapped__
+                found[who] = owned.left(owned.fields if (fields := find(atom, content)) is None else fields)
         return found
 
     def _compared(self, live: Document, new: Document, api_version: str) -> Comparison | None:

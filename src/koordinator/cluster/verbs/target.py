@@ -81,12 +81,19 @@ def encode_within_limit(resource: Resource, obj: Document) -> bytes:
     return value
 
 
+def current(resource: Resource, stored: Stored) -> Stored:
+    """A stored object in the form that the schema of its kind gives it now."""
+    form = resource.current
+    if form is None or (form.since is not None and stored.revision > form.since):
+        return stored
+    return form(stored)
+
+
 def decode(resource: Resource, stored: Stored) -> Document:
     """A stored object in the form of one served version; the caller owns the result.
 
     Where a webhook converts, it has the stored form, and says so in its apiVersion: see ``shown``."""
-    if resource.current is not None:
-        stored = resource.current(stored)
+    stored = current(resource, stored)
     obj: Document = {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(stored.value)}
     if resource.stored_as and resource.conversion is None:
         obj["apiVersion"] = resource.api_version
@@ -99,8 +106,7 @@ def wire(resource: Resource, stored: Stored) -> bytes:
     """``decode`` and encode again, without doing either where the versions differ in nothing else."""
     if resource.from_stored is not None:
         return _encode(decode(resource, stored))
-    if resource.current is not None:
-        stored = resource.current(stored)
+    stored = current(resource, stored)
     version = b'"resourceVersion":"%d",' % stored.revision if stored.revision else b""
     head = b'{"kind":"%s","apiVersion":"%s","metadata":{%s' % (
         resource.kind.encode(),
