@@ -7,6 +7,7 @@ and has to be kept from pods that do not take from it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -226,4 +227,12 @@ def minus(amounts: ByType, taken: ByType) -> ByType:
             left = {name: amount for name, amount in left.items() if amount > 0}
             if left:
                 found.setdefault(device_type, {})[minor] = left
+    return found
+
+
+def summed(devices: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """The sums over all devices, by resource."""
+    found: Counter[str] = Counter()
+    for amounts in devices:
+        found.update(amounts)
     return found

@@ -64,13 +64,13 @@ def status_change(reservation: Reservation, facts: Facts, now: datetime) -> dict
         return None
     status = reservation.status
     if is_expired(reservation, now) or (status.node_name and not facts.has_node):
-        return {"phase": FAILED, "conditions": to_document(_not_ready(reservation, REASON_EXPIRED, now))}
+        return {"phase": FAILED, "conditions": _is_false(reservation, READY_CONDITION, REASON_EXPIRED, now)}
     if not status.node_name:
         return _unschedulable(reservation, facts.failure, now) if facts.failure is not None else None
     change = _use(reservation, facts.owners)
     owners = change.get("currentOwners", to_document(list(status.current_owners)))
     if owners and reservation.spec.allocate_once is not False:
-        conditions = to_document(_not_ready(reservation, REASON_SUCCEEDED, now))
+        conditions = _is_false(reservation, READY_CONDITION, REASON_SUCCEEDED, now)
         return {**change, "phase": SUCCEEDED, "conditions": conditions}
     return change or None
 
@@ -129,28 +129,25 @@ def _allocated(reservation: Reservation, users: Iterable[Pod]) -> dict[str, Quan
 
 
 def _unschedulable(reservation: Reservation, message: str, now: datetime) -> dict[str, Any]:
-    moment, old = now.replace(microsecond=0), _condition(reservation, SCHEDULED_CONDITION)
+    old = _condition(reservation, SCHEDULED_CONDITION)
+    if old is not None and old.status == _TRUE:
+        new = msgspec.structs.replace(old, last_probe_time=now.replace(microsecond=0))
+        return {"conditions": to_document(_replaced(reservation, new))}
+    return {"conditions": _is_false(reservation, SCHEDULED_CONDITION, REASON_UNSCHEDULABLE, now, message)}
+
+
+def _is_false(reservation: Reservation, type_: str, reason: str, now: datetime, message: str = "") -> Any:
+    """All conditions, with this one False: since now, or since it has been."""
+    moment, old = now.replace(microsecond=0), _condition(reservation, type_)
     new = ReservationCondition(
-        type=SCHEDULED_CONDITION,
+        type=type_,
         status=_FALSE,
-        reason=REASON_UNSCHEDULABLE,
+        reason=reason,
         message=message,
         last_probe_time=moment,
         last_transition_time=old.last_transition_time if old is not None and old.status == _FALSE else moment,
     )
-    if old is not None and old.status == _TRUE:
-        new = msgspec.structs.replace(old, last_probe_time=moment)
-    return {"conditions": to_document(_replaced(reservation, new))}
-
-
-def _not_ready(reservation: Reservation, reason: str, now: datetime) -> list[ReservationCondition]:
-    moment, old = now.replace(microsecond=0), _condition(reservation, READY_CONDITION)
-    was_ready = old is None or old.status == _TRUE
-    changed = old.last_transition_time if old is not None and not was_ready else moment
-    new = ReservationCondition(
-        type=READY_CONDITION, status=_FALSE, reason=reason, last_probe_time=moment, last_transition_time=changed
-    )
-    return _replaced(reservation, new)
+    return to_document(_replaced(reservation, new))
 
 
 def _condition(reservation: Reservation, type_: str) -> ReservationCondition | None:
