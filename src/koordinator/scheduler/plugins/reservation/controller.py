@@ -217,7 +217,7 @@ class ReservationController:
 
     def reconcile_all(self) -> None:
         """Reconcile all Reservations once."""
-        found = [each for each in self._view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
+        found = list(self._view.objects_of(RESERVATIONS).values())
         there = {each.metadata.uid for each in found}
         self._checked = {uid: checked for uid, checked in self._checked.items() if uid in there}
         self._failing = {uid: text for uid, text in self._failing.items() if uid in there}
@@ -231,7 +231,7 @@ class ReservationController:
         for uid in [*self._cache.changed]:
             booking = self._cache.bookings.get(uid)
             found = self._view.objects_of(RESERVATIONS).get(booking.reservation.metadata.name) if booking else None
-            if isinstance(found, Reservation) and found.metadata.uid == uid:
+            if found is not None and found.metadata.uid == uid:
                 self._attempt(found, None)
             else:
                 # That of a pod in operating mode, which has no status.

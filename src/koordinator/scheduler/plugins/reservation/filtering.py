@@ -83,7 +83,7 @@ class ReservationPart(Plugin):
         """The Reservation of a reserve pod; None if it is gone."""
         name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
         found = self.view.objects_of(RESERVATIONS).get(name)
-        return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
+        return found if found is not None and found.metadata.uid == pod.uid else None
 
 
 @dataclass(slots=True)
@@ -202,7 +202,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         if owner.requirements.ignored:
             return FEASIBLE
         there = self._cache.open_on(name, owner.match)
-        return owner.codes.of(*self._nominator.why_not(pod, owner.requirements, row, there))
+        reasons = self._nominator.why_not(pod, owner.requirements, row, there)
+        return owner.codes.of(*reasons) if reasons else FEASIBLE
 
     def _filter_reserve_pod(self, pod: PodInfo, state: ReservePod, row: int) -> int:
         name = self.view.columns.names[row]

@@ -220,14 +220,12 @@ class ReservationPlugin(
         }
 
     def collectors(self) -> Sequence[Collector]:
-        return (*reservation_gauges(self._reservations), self._cache.selector_index.metrics)
-
-    def _reservations(self) -> list[Reservation]:
-        return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
+        gauges = reservation_gauges(lambda: self.view.objects_of(RESERVATIONS).values())
+        return *gauges, self._cache.selector_index.metrics
 
     def _explanation(self, parameters: Mapping[str, str]) -> Any:
         found = self.view.objects_of(RESERVATIONS).get(parameters["name"])
-        if not isinstance(found, Reservation):
+        if found is None:
             raise ServiceError(404, f"cannot find reservation {parameters['name']}")
         return explain_reservation(self._cache, found, self._nominator.refusal)
 
