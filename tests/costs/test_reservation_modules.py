@@ -1,4 +1,4 @@
-"""In how many modules beside the engine a Reservation runs code on its way to a node, and an owner on its way into it: as
+"""In how many modules of its plugin a Reservation runs code on its way to a node, and an owner on its way into it: as
 many as a reader has to open to follow it."""
 
 from __future__ import annotations
