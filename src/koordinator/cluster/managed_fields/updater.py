@@ -267,12 +267,16 @@ def zero_object(api_version: str, kind: str) -> Document:
 
 _NOTHING: Final = of_fields()
 STATUS: Final = of_fields("status")
+_OF_PODS: Final = ("resize", "ephemeralcontainers")
+"""Whoever sends a field through these is its manager, even where the pod stays as it was: so says the real server."""
 
 
 def reset_fields(resource: Resource, subresource: str) -> FieldSet:
     """By the rules of the kind's strategy."""
     if subresource in ("status", "approval"):
         return _kept(resource.api_version, resource.kind)
+    if subresource in _OF_PODS:
+        return _NOTHING
     return STATUS if "status" in resource.subresources else _NOTHING
 
 

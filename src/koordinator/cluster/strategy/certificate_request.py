@@ -64,6 +64,12 @@ class CertificateRequestStrategy(ObjectStrategy):
         super().prepare_status_update(obj, old, context)
         _set_times(obj, old, context.now)
 
+    def approve(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """Takes over the conditions, and nothing else in the status."""
+        conditions = obj["status"].get("conditions")
+        obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
+        self.prepare_status_update(obj, old, context)
+
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         return [required(f"spec.{name}") for name in ("request", "usages", "signerName") if not obj["spec"].get(name)]
 

@@ -97,8 +97,11 @@ class NoWebhooks(NoAdmission):
 class Quotas(Protocol):
     """Tracks the usage of the quotas."""
 
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
-        """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
+    def taken(
+        self, target: Target, obj: Document, *, dry_run: bool, old: Document | None = None
+    ) -> AbstractContextManager[None]:
+        """Holds what ``obj`` counts more than ``old`` while it is stored. Entering raises ApiError 403 when a quota has
+        not enough."""
         ...
 
 
@@ -111,7 +114,9 @@ class TokenIssuer(Protocol):
 class NoQuotas:
     """Of a server that enforces none."""
 
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+    def taken(
+        self, target: Target, obj: Document, *, dry_run: bool, old: Document | None = None
+    ) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -16,7 +16,7 @@ from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, keep_times, untracked
 from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
-from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
+from koordinator.cluster.resource import Cause, Resource, View
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import go_quoted
@@ -47,7 +47,8 @@ Change = Callable[[Document], Document]
 """From the current object to the wanted one; must leave its argument alone. May be called several times."""
 Attempt = Callable[[Stored, Document], Awaitable[Stored]]
 """From the stored state, as bytes and decoded, to what was stored; may let RevisionMismatch pass."""
-Prepare = Callable[[Document, Document, RequestContext], None]
+_COUNTED: Final = frozenset({("pods", "resize"), ("persistentvolumeclaims", ""), ("services", "")})
+"""Plural and subresource of the updates that may make an object count more in a quota."""
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -65,7 +66,7 @@ async def modify(
     ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it.
     ``applied``: by server-side apply, where the change says who manages which field."""
     options = options or WriteOptions()
-    prepare = _preparation(target)
+    view = _view(target)
     fields = environment.field_manager(target.resource, options, target.subresource)
 
     async def replace(stored: Stored, old: Document) -> Stored:
@@ -80,39 +81,20 @@ async def modify(
         context = environment.context(options.warnings)
         attributes = Attributes("UPDATE", target, obj, old, context, options)
         with environment.addresses.holding(target) as allocate:
-            await _admit(environment, attributes, prepare, allocate)
-            return await store(environment, target, stored, obj, dry_run=options.dry_run)
+            await _admit(environment, attributes, view, allocate)
+            if (target.resource.plural, target.subresource) not in _COUNTED:
+                return await store(environment, target, stored, obj, dry_run=options.dry_run)
+            with environment.quotas.taken(target, obj, dry_run=options.dry_run, old=old):
+                return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
 
 
-def _preparation(target: Target) -> Prepare:
-    strategy = target.resource.strategy
+def _view(target: Target) -> View:
+    resource, strategy = target.resource, target.resource.strategy
     if target.subresource == "status":
-        return strategy.prepare_status_update
-    if target.subresource == "approval":
-        return _approving(strategy)
-    return _finalizing(strategy) if target.subresource == "finalize" else strategy.prepare_update
-
-
-def _finalizing(strategy: Strategy) -> Prepare:
-    """An update that takes over ``spec.finalizers`` of a namespace, too, which is all that its spec has."""
-
-    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
-
-    return prepare
-
-
-def _approving(strategy: Strategy) -> Prepare:
-    """An update of the conditions of a certificate request, and of nothing else in its status."""
-
-    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        conditions = obj["status"].get("conditions")
-        obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
-        strategy.prepare_status_update(obj, old, context)
-
-    return prepare
+        return View(strategy.prepare_status_update, strategy.validate_status)
+    return resource.views.get(target.subresource) or View(strategy.prepare_update)
 
 
 async def retry(environment: Environment, target: Target, attempt: Attempt) -> Stored:
@@ -168,7 +150,7 @@ def _check_identity(target: Target, obj: Document, old: Document, *, compares_ui
         raise conflict(target.resource, target.name, why)
 
 
-async def _admit(environment: Environment, attributes: Attributes, prepare: Prepare, allocate: Allocate) -> None:
+async def _admit(environment: Environment, attributes: Attributes, view: View, allocate: Allocate) -> None:
     obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
     assert obj is not None
     assert old is not None
@@ -181,11 +163,11 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
         strategy.decode(obj)
         keep_readable(obj, managers, attributes.request.warnings)
     keep_times(obj, old)
-    prepare(obj, old, attributes.context)
-    status = attributes.target.subresource == "status"
+    view.prepare(obj, old, attributes.context)
+    rules = view.validate or strategy.validate
 
     def validate(new: Document, _: Document | None) -> list[Cause]:
-        return strategy.validate_status(new, old) if status else strategy.validate(new, old)
+        return rules(new, old)
 
     await check(resource, attributes.target.name, validate, obj, old, attributes.context.warnings)
     allocate(obj)
