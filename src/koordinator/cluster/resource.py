@@ -130,7 +130,7 @@ class ScalePaths:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A subresource that shows the whole object, and through which a part of it is changed: all but status and scale."""
+    """A subresource that shows the whole object and changes a part of it; status and scale are none of these."""
 
     prepare: Callable[[Document, Document, RequestContext], None]
     """(new, old, context): takes over from the new object what may change, as ``Strategy.prepare_update`` does."""

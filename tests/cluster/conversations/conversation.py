@@ -135,7 +135,7 @@ def _filled(value: Any, known: dict[str, str]) -> Any:
 def _comparable(response: HttpResponse, namespace: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"code": response.code, "body": _steady(response.body, namespace)}
     if response.warnings:
-        shown["warnings"] = response.warnings
+        shown["warnings"] = [_steady(text, namespace) for text in response.warnings]
     return shown
 
 

@@ -17,6 +17,7 @@ ORDER: Final = (
     "LimitRanger",
     "ServiceAccount",
     "TaintNodesByCondition",
+    "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
     "DefaultStorageClass",

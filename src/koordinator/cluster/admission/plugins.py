@@ -9,6 +9,7 @@ from koordinator.cluster.admission.ingress_class import DefaultIngressClass
 from koordinator.cluster.admission.limit_ranger import LimitRanger
 from koordinator.cluster.admission.namespace_lifecycle import NamespaceLifecycle
 from koordinator.cluster.admission.nodes import PodTopologyLabels, TaintNodesByCondition
+from koordinator.cluster.admission.pod_security.plugin import PodSecurity
 from koordinator.cluster.admission.priority import Priority
 from koordinator.cluster.admission.runtime_class import RuntimeClass
 from koordinator.cluster.admission.storage import (
@@ -20,6 +21,7 @@ from koordinator.cluster.admission.tolerations import DefaultTolerationSeconds
 
 OF_OBJECTS: Final[tuple[Plugin, ...]] = (
     LimitRanger(),
+    PodSecurity(),
     Priority(),
     DefaultTolerationSeconds(),
     DefaultStorageClass(),

@@ -40,7 +40,9 @@ def check_template(template: Document, field: str, volumes: tuple[str, ...] = ()
     spec = template.get("spec") or {}
     causes += check_pod_spec(spec, f"{field}.spec", metadata.get("labels") or {}, volumes)
     if spec.get("ephemeralContainers"):
-        causes.append(forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
+        causes.append(
+            forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+        )
     return causes
 
 
