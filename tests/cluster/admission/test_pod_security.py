@@ -3,6 +3,7 @@ such pods for other reasons first."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from koordinator.cluster.admission.pod_security.standards import findings
 PLAIN = {"name": "c", "image": "i"}
 
 
-def _found(spec: dict[str, Any], minor: int = 35, **annotations: str) -> list[tuple[str, str]]:
+def _found(spec: dict[str, Any], minor: int = 35, /, **annotations: str) -> Sequence[tuple[str, str]]:
     keys = {key.replace("_", "/"): value for key, value in annotations.items()}
-    return [tuple(each) for each in findings("baseline", minor, keys, {"containers": [PLAIN], **spec})]
+    return list(findings("baseline", minor, keys, {"containers": [PLAIN], **spec}))
 
 
 def _context(**context: Any) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def test_annotations_with_which_pods_once_chose_profiles() -> None:
 
 
 def test_an_annotation_with_an_app_armor_profile() -> None:
-    found = _found({}, **{"container.apparmor.security.beta.kubernetes.io_c": "unconfined"})
+    found = _found({}, 35, **{"container.apparmor.security.beta.kubernetes.io_c": "unconfined"})
     key = 'container.apparmor.security.beta.kubernetes.io/c="unconfined"'
     assert found == [("forbidden AppArmor profile", f'annotation must not set AppArmor profile type to "{key}"')]
 

@@ -24,6 +24,8 @@ ORDER: Final = (
     "StorageObjectInUseProtection",
     "PersistentVolumeClaimResize",
     "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "PodTopologyLabels",

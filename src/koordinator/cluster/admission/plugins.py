@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.cluster.admission.certificates import CertificateSubjectRestriction
 from koordinator.cluster.admission.chain import AdmissionChain, Plugin
 from koordinator.cluster.admission.ingress_class import DefaultIngressClass
 from koordinator.cluster.admission.limit_ranger import LimitRanger
@@ -29,6 +30,7 @@ OF_OBJECTS: Final[tuple[Plugin, ...]] = (
     RuntimeClass(),
     DefaultIngressClass(),
     PodTopologyLabels(),
+    CertificateSubjectRestriction(),
 )
 """Need nothing but the objects that are stored."""
 WITH_CONTROLLERS: Final[tuple[Plugin, ...]] = (TaintNodesByCondition(), StorageObjectInUseProtection())

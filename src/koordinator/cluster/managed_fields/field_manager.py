@@ -35,7 +35,6 @@ from koordinator.cluster.managed_fields.managers import (
 from koordinator.cluster.managed_fields.schema import Atom
 from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
 from koordinator.cluster.managed_fields.updater import (
-    STATUS,
     Conflicts,
     ServedVersions,
     Updater,
@@ -43,6 +42,7 @@ from koordinator.cluster.managed_fields.updater import (
     conflicting_paths,
     empty_object,
     reset_fields,
+    reset_names,
     zero_object,
 )
 from koordinator.cluster.resource import Registry, Resource
@@ -88,7 +88,7 @@ class FieldManager:
     def _updater(self) -> Updater:
         resource = self.resource
         versions = ServedVersions(self.registry, resource)
-        reset = reset_fields(resource, self.subresource)
+        reset = reset_fields(*reset_names(resource, self.subresource))
         return Updater(versions, resource.api_version, reset, resource.schema is None)
 
     def _identity(self, operation: str, manager: str = "") -> Identity:
@@ -136,9 +136,7 @@ class FieldManager:
         content = _encode({**obj, "metadata": metadata})
         resource = self.resource
         find = _fields_of_new if len(content) <= _LONGEST_TEMPLATE else _fields_of_new.__wrapped__
-        fields = find(
-            atom_of(resource), resource.api_version, resource.kind, "status" in resource.subresources, content
-        )
+        fields = find(atom_of(resource), resource.api_version, resource.kind, reset_names(resource, ""), content)
         if not fields:
             return []
         return [entry_of(self._identity(UPDATE), resource.api_version, self.now, fields)]
@@ -264,11 +262,10 @@ class FieldManager:
 
 
 @lru_cache(_TEMPLATES)
-def _fields_of_new(atom: Atom, api_version: str, kind: str, has_status: bool, content: bytes) -> FieldSet:
+def _fields_of_new(atom: Atom, api_version: str, kind: str, reset: tuple[str, ...], content: bytes) -> FieldSet:
     """The fields of a new object, written as FieldsV1. Raises TypedError."""
     found = compare(atom, zero_object(api_version, kind), _decode(content)).changed
-    reset = STATUS if has_status else EMPTY
-    fields: FieldSet = encoded(difference(recursive_difference(found, reset), _OWNED_BY_NOBODY))
+    fields: FieldSet = encoded(difference(recursive_difference(found, reset_fields(*reset)), _OWNED_BY_NOBODY))
     return fields
 
 

@@ -265,21 +265,25 @@ def zero_object(api_version: str, kind: str) -> Document:
 # Fields that a write through one path does not change, whatever it sends, and hence does not own.
 
 
-_NOTHING: Final = of_fields()
-STATUS: Final = of_fields("status")
-_OF_PODS: Final = ("resize", "ephemeralcontainers")
-"""Whoever sends a field through these is its manager, even where the pod stays as it was: so says the real server."""
+_BY_NAME: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("CertificateSigningRequest", ""): ("spec", "status"),
+    ("CertificateSigningRequest", "status"): ("spec", "status.conditions"),
+    ("CertificateSigningRequest", "approval"): ("spec", "status.certificate"),
+    # Whoever sends a field through these is its manager, even where the pod stays as it was: so says the real server.
+    ("Pod", "resize"): (),
+    ("Pod", "ephemeralcontainers"): (),
+}
 
 
-def reset_fields(resource: Resource, subresource: str) -> FieldSet:
-    """By the rules of the kind's strategy."""
-    if subresource in ("status", "approval"):
-        return _kept(resource.api_version, resource.kind)
-    if subresource in _OF_PODS:
-        return _NOTHING
-    return STATUS if "status" in resource.subresources else _NOTHING
+def reset_names(resource: Resource, subresource: str) -> tuple[str, ...]:
+    """By the rules of the kind's strategy, as ``metadata.labels``."""
+    found = _BY_NAME.get((resource.kind, subresource)) if resource.schema is None else None
+    if found is not None:
+        return found
+    if subresource == "status":
+        return kept_by_status(resource.api_version, resource.kind)
+    return ("status",) if "status" in resource.subresources else ()
 
 
-@cache
-def _kept(api_version: str, kind: str) -> FieldSet:
-    return of_fields(*kept_by_status(api_version, kind))
+reset_fields = cache(of_fields)
+"""The set of these names."""
