@@ -322,7 +322,10 @@ def explained(content_type: str, body: bytes, resource: Resource) -> Iterator[Ca
     def change(old: Document) -> Document:
         nonlocal original
         original = old
-        return apply_patch(content_type, old, body, resource)
+        new = apply_patch(content_type, old, body, resource)
+        if resource.schema is not None:
+            _check_named(new)
+        return new
 
     try:
         yield change
@@ -335,6 +338,16 @@ def explained(content_type: str, body: bytes, resource: Resource) -> Iterator[Ca
             raise _not_decodable(go_text(msgspec.json.decode(body)), why) from error
         patched = apply_patch(content_type, original, body, resource)
         raise _not_decodable(msgspec.json.encode(patched, order="sorted").decode(), str(error.__cause__)) from error
+
+
+def _check_named(obj: Document) -> None:
+    """A custom resource has no other type than that which it names."""
+    if not obj.get("kind"):
+        shown = msgspec.json.encode(obj, order="sorted").decode()
+        raise _not_decodable(shown, f"Object 'Kind' is missing in '{shown}'")
+    if not obj.get("apiVersion"):
+        why = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
+        raise ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def _not_decodable(shown: str, why: str) -> ApiError:
