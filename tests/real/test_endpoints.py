@@ -44,7 +44,7 @@ _SERVICES: Final[dict[str, Document]] = {
     "outside": {"type": "ExternalName", "externalName": "a.example", "selector": _SELECTOR},
 }
 
-_LISTS: Final = {"web": 3, "published": 2, "headless": 2, "empty": 2, "dns": 2, "manual": 5, "outside": 0}
+_LISTS: Final = {"web": 3, "published": 2, "headless": 2, "empty": 2, "dns": 2, "manual": 4, "outside": 0}
 """So many Endpoints and EndpointSlices each Service has: one slice for all pods whose ports are the same."""
 _MANUAL: Final[Document] = {
     "metadata": {
