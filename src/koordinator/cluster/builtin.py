@@ -248,6 +248,10 @@ def _storage_and_devices() -> list[Resource]:
         generation=True,
         table=tables.RESOURCE_SLICE,
         check=device_rules.resource_slice,
+        field_labels={
+            "spec.nodeName": lambda obj: obj["spec"].get("nodeName") or "",
+            "spec.driver": lambda obj: obj["spec"].get("driver") or "",
+        },
     )
     return [
         built_in(storage, "storageclasses", "StorageClass", "sc", strategy=classes, namespaced=False),

@@ -16,6 +16,7 @@ ORDER: Final = (
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
+    "NodeRestriction",
     "TaintNodesByCondition",
     "PodSecurity",
     "Priority",
