@@ -53,6 +53,8 @@ def servers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
                     code, made = server.request("POST", path, body)
                     assert code == 201, (path, made)
             yield found
+            for server in found:
+                server.close()
     finally:
         plane.stop()
 
