@@ -32,6 +32,7 @@ from koordinator.cluster.access.bootstrap import create_bootstrap_objects
 from koordinator.cluster.access.escalation import EscalationCheck
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.access.tracking import followed_policy
+from koordinator.cluster.admission.certificates import CertificateApproval, CertificateSigning
 from koordinator.cluster.admission.chain import Plugin
 from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
 from koordinator.cluster.admission.service_account import ServiceAccount
@@ -239,7 +240,8 @@ class EmbeddedApi:
             return AlwaysAllow(), ()
         policy = followed_policy(storage, registry)
         authorizer = RoleBased(policy)
-        return authorizer, (EscalationCheck(authorizer, policy),)
+        signers = (CertificateApproval(authorizer), CertificateSigning(authorizer))
+        return authorizer, (EscalationCheck(authorizer, policy), *signers)
 
     def _authenticator(self, environment: Environment, tokens: AccountTokens) -> Authenticator:
         users = {**self._options.users, self._token: ADMIN}
