@@ -10,19 +10,18 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.document import Document, same
+from koordinator.api.document import Document, repeated_fields, same
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
+from koordinator.api.kubernetes_types.unknown_fields import Unknown, find_unknown
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
-from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, keep_times, untracked
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_times, untracked
 from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
 from koordinator.cluster.resource import Cause, Resource, View
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import go_quoted
-from koordinator.cluster.strategy.field_validation import Unknown, find_unknown, repeated_fields
-from koordinator.cluster.verbs.converted import shown_one, storable
-from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment
+from koordinator.cluster.verbs.environment import Attributes, Environment, accept, holding, mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
     Target,
@@ -32,8 +31,9 @@ from koordinator.cluster.verbs.target import (
     check_namespace,
     decode,
     encode_within_limit,
+    shown_one,
+    storable,
 )
-from koordinator.cluster.verbs.validation import check
 from koordinator.model.patch.merge_list import go_text
 
 # The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
@@ -67,6 +67,7 @@ async def modify(
     ``applied``: by server-side apply, where the change says who manages which field."""
     options = options or WriteOptions()
     view = _view(target)
+    validate = view.validate or target.resource.strategy.validate
     fields = environment.field_manager(target.resource, options, target.subresource)
 
     async def replace(stored: Stored, old: Document) -> Stored:
@@ -80,9 +81,13 @@ async def modify(
             untracked(obj)
         context = environment.context(options.warnings)
         attributes = Attributes("UPDATE", target, obj, old, context, options)
-        with environment.addresses.holding(target) as allocate:
-            await _admit(environment, attributes, view, allocate)
-            if (target.resource.plural, target.subresource) not in _COUNTED:
+        with holding(environment, target) as allocate:
+            await mutate(environment, attributes)
+            keep_times(obj, old)
+            view.prepare(obj, old, context)
+            await accept(environment, attributes, validate, allocate)
+            counted = (target.resource.plural, target.subresource) in _COUNTED
+            if not counted or target.namespace not in environment.quotas.limited:
                 return await store(environment, target, stored, obj, dry_run=options.dry_run)
             with environment.quotas.taken(target, obj, dry_run=options.dry_run, old=old):
                 return await store(environment, target, stored, obj, dry_run=options.dry_run)
@@ -148,31 +153,6 @@ def _check_identity(target: Target, obj: Document, old: Document, *, compares_ui
     if compares_uid and metadata.get("uid") and metadata["uid"] != before["uid"]:
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
         raise conflict(target.resource, target.name, why)
-
-
-async def _admit(environment: Environment, attributes: Attributes, view: View, allocate: Allocate) -> None:
-    obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
-    assert obj is not None
-    assert old is not None
-    strategy = resource.strategy
-    await environment.admission.mutate(attributes)
-    if environment.webhooks.mutates(attributes):
-        managers = obj["metadata"].get(MANAGED_FIELDS)
-        await environment.webhooks.mutate(attributes)
-        check_namespace(attributes.target, obj)
-        strategy.decode(obj)
-        keep_readable(obj, managers, attributes.request.warnings)
-    keep_times(obj, old)
-    view.prepare(obj, old, attributes.context)
-    rules = view.validate or strategy.validate
-
-    def validate(new: Document, _: Document | None) -> list[Cause]:
-        return rules(new, old)
-
-    await check(resource, attributes.target.name, validate, obj, old, attributes.context.warnings)
-    allocate(obj)
-    await environment.admission.validate(attributes)
-    await environment.webhooks.validate(attributes)
 
 
 def _same(value: bytes, stored: bytes) -> bool:

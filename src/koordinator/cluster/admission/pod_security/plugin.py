@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from koordinator.api.document import Document
@@ -11,7 +11,7 @@ from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.admission.pod_security.policy import Policy, Standard, policy_of
 from koordinator.cluster.admission.pod_security.standards import PRIVILEGED, Finding
 from koordinator.cluster.errors import invalid
-from koordinator.cluster.verbs.environment import Attributes, GroupResource, Operation
+from koordinator.cluster.verbs.environment import Attributes, Environment, GroupResource, Operation
 
 _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
@@ -28,6 +28,8 @@ _TEMPLATES: Final = {
 """Where kinds have the template of their pods."""
 _MOST_PODS: Final = 3000
 """So many pods of a namespace are checked against a new policy."""
+Lookup = Callable[[str, str, str | None, str], Document | None]
+"""(group, plural, namespace, name) -> object."""
 _AT_ONCE: Final = 100
 """Pods that are checked before other requests get their turn."""
 
@@ -37,9 +39,16 @@ class PodSecurity(Plugin):
     resources = (_NAMESPACES, _PODS, *_TEMPLATES)
     operations = ("CREATE", "UPDATE")
     subresources = ("", "ephemeralcontainers", "resize")
+    idle_by = (_NAMESPACES,)
 
     def concerns(self, resource: GroupResource, subresource: str, operation: Operation) -> bool:
         return super().concerns(resource, subresource, operation) and (resource == _PODS or not subresource)
+
+    def is_idle(self, operation: Operation, namespace: str | None, objects: Environment) -> bool:
+        if namespace is None:
+            return False
+        policy = _policy(objects.lookup, namespace)
+        return policy.enforce.level == policy.warn.level == PRIVILEGED
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises ApiError: 403 for a pod that violates the standard, 422 for labels of a namespace that are none."""
@@ -49,16 +58,16 @@ class PodSecurity(Plugin):
         if kind == _NAMESPACES:
             await _check_namespace(attributes, obj)
             return
-        policy = _policy(attributes)
+        policy = _policy(attributes.context.lookup, attributes.target.namespace or "")
         if kind != _PODS:
             _warn_of_template(attributes, policy, obj, _TEMPLATES[kind])
         elif policy.enforce.level != PRIVILEGED or policy.warn.level != PRIVILEGED:
             _check_pod(attributes, policy, obj)
 
 
-def _policy(attributes: Attributes) -> Policy:
-    namespace = attributes.context.lookup("", "namespaces", None, attributes.target.namespace or "")
-    return policy_of((namespace or {"metadata": {}})["metadata"].get("labels") or {})[0]
+def _policy(lookup: Lookup, namespace: str) -> Policy:
+    found = lookup(*_NAMESPACES, None, namespace)
+    return policy_of((found or {"metadata": {}})["metadata"].get("labels") or {})[0]
 
 
 def _warn(attributes: Attributes, text: str) -> None:
