@@ -29,6 +29,8 @@ def node_of(user: User) -> str | None:
 class NodesAndRoles:
     """Implements ``Authorizer``: kubelets by what belongs to their nodes, and everybody by roles."""
 
+    permits_all = False
+
     def __init__(self, graph: NodeGraph, roles: Authorizer) -> None:
         self._graph = graph
         self._roles = roles

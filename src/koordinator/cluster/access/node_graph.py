@@ -156,9 +156,9 @@ def followed_graph(storage: Storage, registry: Registry) -> NodeGraph:
     """What is decided by it holds for the request that comes after a write."""
     graph = NodeGraph()
     resources = {
-        resource.storage_prefix(): resource
+        resource.prefix: resource
         for plural, group in _FOLLOWED.items()
-        if (resource := registry.stored(group, plural)) is not None
+        if (resource := registry.stored[group, plural]) is not None
     }
     for prefix, resource in resources.items():
         for stored in storage.list(prefix).items:

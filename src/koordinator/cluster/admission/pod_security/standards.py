@@ -73,6 +73,12 @@ def _setters(spec: Document, is_bad: Callable[[Document], object]) -> list[str]:
     return [*setters, _listed(names)] if names else setters
 
 
+def _used(spec: Document, values: Callable[[Document], Iterable[str]]) -> tuple[list[str], list[str]]:
+    """The containers that have some of the values, and these."""
+    found = {container["name"]: {*values(container)} for container in _containers(spec)}
+    return [name for name, some in found.items() if some], sorted(set().union(*found.values()))
+
+
 def _in_user_namespace(spec: Document) -> bool:
     return spec.get("hostUsers") is False
 
@@ -126,11 +132,7 @@ _CAPABILITIES: Final = frozenset(
 
 def _added(spec: Document, allowed: Collection[str]) -> tuple[list[str], list[str]]:
     """The containers that add other capabilities, and these."""
-    added = {
-        container["name"]: {*((_security(container).get("capabilities") or {}).get("add") or ())} - {*allowed}
-        for container in _containers(spec)
-    }
-    return [name for name, bad in added.items() if bad], sorted({each for bad in added.values() for each in bad})
+    return _used(spec, lambda each: {*((_security(each).get("capabilities") or {}).get("add") or ())} - {*allowed})
 
 
 def _capabilities(annotations: Document, spec: Document) -> Finding | None:
@@ -152,42 +154,27 @@ def _host_paths(annotations: Document, spec: Document) -> Finding | None:
 
 
 def _host_ports(annotations: Document, spec: Document) -> Finding | None:
-    used = {
-        container["name"]: [str(port["hostPort"]) for port in container.get("ports") or () if port.get("hostPort")]
-        for container in _containers(spec)
-    }
-    names, ports = (
-        [name for name, found in used.items() if found],
-        sorted({p for found in used.values() for p in found}),
+    names, ports = _used(
+        spec, lambda each: (str(port["hostPort"]) for port in each.get("ports") or () if port.get("hostPort"))
     )
-    if not names:
-        return None
     uses = f"{_plural('uses', names, 'use')} {_plural('hostPort', ports)} {', '.join(ports)}"
-    return Finding("hostPort", f"{_listed(names)} {uses}")
+    return Finding("hostPort", f"{_listed(names)} {uses}") if names else None
 
 
-def _handlers(container: Document) -> Iterator[Document]:
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        yield container.get(name) or {}
-    for name in ("postStart", "preStop"):
-        yield (container.get("lifecycle") or {}).get(name) or {}
+def _hosts(container: Document) -> Iterator[str]:
+    handlers = [container.get(name) or {} for name in ("livenessProbe", "readinessProbe", "startupProbe")]
+    handlers += [(container.get("lifecycle") or {}).get(name) or {} for name in ("postStart", "preStop")]
+    for handler in handlers:
+        for action in ("httpGet", "tcpSocket"):
+            if host := (handler.get(action) or {}).get("host"):
+                yield host
 
 
 def _probed_hosts(annotations: Document, spec: Document) -> Finding | None:
-    used = {
-        container["name"]: {
-            host
-            for handler in _handlers(container)
-            for action in ("httpGet", "tcpSocket")
-            if (host := (handler.get(action) or {}).get("host"))
-        }
-        for container in _containers(spec)
-    }
-    names, hosts = sorted(name for name, found in used.items() if found), sorted(set().union(*used.values()))
-    if not names:
-        return None
+    found, hosts = _used(spec, _hosts)
+    names = sorted(found)
     uses = f"{_plural('uses', names, 'use')} {_plural('probe or lifecycle host', hosts)} {_quoted(hosts)}"
-    return Finding("probe or lifecycle host", f"{_listed(names)} {uses}")
+    return Finding("probe or lifecycle host", f"{_listed(names)} {uses}") if names else None
 
 
 def _privileged(annotations: Document, spec: Document) -> Finding | None:
@@ -197,12 +184,9 @@ def _privileged(annotations: Document, spec: Document) -> Finding | None:
 
 
 def _proc_mount(annotations: Document, spec: Document) -> Finding | None:
-    kinds = {each["name"]: _security(each).get("procMount") for each in _containers(spec)}
-    bad = {name: kind for name, kind in kinds.items() if kind not in (None, "Default")}
-    if not bad:
-        return None
-    detail = f"{_listed(bad)} must not set securityContext.procMount to {_quoted(sorted(set(bad.values())))}"
-    return Finding("procMount", detail)
+    names, kinds = _used(spec, lambda each: {_security(each).get("procMount") or "Default"} - {"Default"})
+    detail = f"{_listed(names)} must not set securityContext.procMount to {_quoted(kinds)}"
+    return Finding("procMount", detail) if names else None
 
 
 _SELINUX_TYPES: Final = ("", "container_t", "container_init_t", "container_kvm_t")
@@ -267,16 +251,22 @@ def _is_confined(profile: Document | None) -> bool:
     return profile is not None and profile.get("type") in ("RuntimeDefault", "Localhost")
 
 
-_SYSCTLS: Final = (
-    "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start",
-)  # fmt: skip
-_SYSCTLS_27: Final = (*_SYSCTLS, "net.ipv4.ip_local_reserved_ports")
-_SYSCTLS_29: Final = (
-    *_SYSCTLS_27, "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-)  # fmt: skip
-_SYSCTLS_32: Final = (*_SYSCTLS_29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
+_SINCE: Final = {
+    0: (
+        "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies",
+        "net.ipv4.ping_group_range", "net.ipv4.ip_unprivileged_port_start",
+    ),
+    27: ("net.ipv4.ip_local_reserved_ports",),
+    29: (
+        "net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+    ),
+    32: ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
+}  # fmt: skip
+_SYSCTLS: Final = {
+    minor: frozenset(name for since, names in _SINCE.items() if since <= minor for name in names) for minor in _SINCE
+}
+"""Minor version -> what is safe from that version on."""
 
 
 def _sysctls(annotations: Document, spec: Document, *, safe: Collection[str]) -> Finding | None:
@@ -372,12 +362,7 @@ _BASELINE: Final[dict[str, dict[int, Check]]] = {
         31: partial(_selinux, types=(*_SELINUX_TYPES, "container_engine_t")),
     },
     "seccompProfile": {0: _seccomp_annotations, 19: _seccomp},
-    "sysctls": {
-        0: partial(_sysctls, safe=_SYSCTLS),
-        27: partial(_sysctls, safe=_SYSCTLS_27),
-        29: partial(_sysctls, safe=_SYSCTLS_29),
-        32: partial(_sysctls, safe=_SYSCTLS_32),
-    },
+    "sysctls": {minor: partial(_sysctls, safe=safe) for minor, safe in _SYSCTLS.items()},
     "windowsHostProcess": {0: _windows_host},
 }
 """Name of a check -> minor version -> the check from that version on."""
