@@ -148,8 +148,11 @@ class Quotas(Protocol):
         """The namespaces that have a quota."""
         ...
 
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
-        """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
+    def taken(
+        self, target: Target, obj: Document, *, dry_run: bool, old: Document | None = None
+    ) -> AbstractContextManager[None]:
+        """Holds what ``obj`` counts more than ``old`` while it is stored. Entering raises ApiError 403 when a quota has
+        not enough."""
         ...
 
 
@@ -164,7 +167,9 @@ class NoQuotas:
 
     limited: Collection[str] = ()
 
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+    def taken(
+        self, target: Target, obj: Document, *, dry_run: bool, old: Document | None = None
+    ) -> AbstractContextManager[None]:
         return nullcontext()
 
 
