@@ -23,10 +23,9 @@ from koordinator.cluster.strategy.metadata import (
 from koordinator.cluster.structural_schema.embedded_resource import check, coerce, walker
 from koordinator.cluster.structural_schema.explanation import Correlated, explain
 from koordinator.cluster.structural_schema.failure import NO_FIELD
-from koordinator.cluster.structural_schema.list_types import checker
 from koordinator.cluster.structural_schema.node import Node, read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop, filler, unknown_paths
-from koordinator.cluster.structural_schema.validity import accepts, validators_of
+from koordinator.cluster.structural_schema.validity import accepts, checker, validators_of
 
 if TYPE_CHECKING:
     # What compiles expressions is loaded where a schema has some.

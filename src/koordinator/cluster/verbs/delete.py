@@ -11,7 +11,7 @@ from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, conflict
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.verbs.environment import Attributes, Environment, plugins_validate, timestamp
+from koordinator.cluster.verbs.environment import Attributes, Environment, review, timestamp
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.propagation import finalizers_for
 from koordinator.cluster.verbs.read import ObjectList, list_objects
@@ -78,8 +78,7 @@ async def _store(
 async def _admit(environment: Environment, attributes: Attributes) -> None:
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
-    await plugins_validate(environment.admission, attributes)
-    await environment.webhooks.validate(attributes)
+    await review(environment, attributes)
 
 
 def _is_pending(resource: Resource, old: Document, options: DeleteOptions) -> bool:
