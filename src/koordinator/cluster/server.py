@@ -123,6 +123,7 @@ class EmbeddedApi:
         self._quotas = QuotaController()
         self._metrics = Metrics()
         self._metrics.add_process_metrics()
+        self._metrics.add_build_info("koord up")
         self._port = self._options.port
         self._token = ""
         self._authority = b""
