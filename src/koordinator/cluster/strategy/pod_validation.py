@@ -185,9 +185,6 @@ def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]
         for index, container in enumerate(spec.get(group) or []):
             at = f"{field}.{group}[{index}]"
             causes += _check_container(container, at, bool(spec.get("hostNetwork")))
-            causes += _check_choice(
-                container.get("terminationMessagePolicy"), _TERMINATION, f"{at}.terminationMessagePolicy"
-            )
             if not _SETTINGS.isdisjoint(container):
                 causes += container_settings(container, at, volumes, grace)
             if group == "initContainers":
@@ -299,8 +296,10 @@ def _check_container(container: Document, at: str, host_network: bool) -> list[C
     for index, variable in enumerate(container.get("env") or []):
         named = variable.get("name") or ""
         causes += _variable_name(named, f"{at}.env[{index}].name")
-    resources = container.get("resources")
-    return causes + (check_container_resources(resources, f"{at}.resources") if resources else [])
+    if resources := container.get("resources"):
+        causes += check_container_resources(resources, f"{at}.resources")
+    policy = container.get("terminationMessagePolicy")
+    return causes + _check_choice(policy, _TERMINATION, f"{at}.terminationMessagePolicy")
 
 
 def _check_ports(ports: list[Document], field: str, host_network: bool) -> list[Cause]:
