@@ -38,7 +38,7 @@ from koordinator.cluster.admission.certificates import CertificateApproval, Cert
 from koordinator.cluster.admission.chain import Plugin
 from koordinator.cluster.admission.node_restriction import NodeRestriction
 from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
-from koordinator.cluster.admission.service_account import ServiceAccount
+from koordinator.cluster.admission.pods import ServiceAccount
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.api_service import IpAddresses, create_api_service
 from koordinator.cluster.background import BackgroundLoops, LoopBody

@@ -21,7 +21,7 @@ from koordinator.cluster.resource import Cause, Resource, View
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import go_quoted
-from koordinator.cluster.verbs.environment import Attributes, Environment, accept, holding, mutate
+from koordinator.cluster.verbs.environment import Attributes, Environment, accept, counted, holding, mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
     Target,
@@ -86,10 +86,9 @@ async def modify(
             keep_times(obj, old)
             view.prepare(obj, old, context)
             await accept(environment, attributes, validate, allocate)
-            counted = (target.resource.plural, target.subresource) in _COUNTED
-            if not counted or target.namespace not in environment.quotas.limited:
+            if (target.resource.plural, target.subresource) not in _COUNTED:
                 return await store(environment, target, stored, obj, dry_run=options.dry_run)
-            with environment.quotas.taken(target, obj, dry_run=options.dry_run, old=old):
+            with counted(environment, target, obj, old, dry_run=options.dry_run):
                 return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
@@ -195,13 +194,15 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
     a schema drops those of a custom resource itself. The change raises ApiError for unknown fields in a strict request.
     """
     mode = options.field_validation if options is not None else ""
-    repeated = [] if options is None or mode == "Ignore" else _repeated(body)
+    ignores = options is None or mode == "Ignore"
+    if ignores and resource.schema is not None:
+        return change
+    patch = _decoded(body)
+    repeated = repeated_fields(body, patch) if not ignores and isinstance(patch, dict) else []
     if resource.schema is None:
         object_type = kind_type(resource.api_version, resource.kind)
-        if object_type is None or not (repeated or _may_add_unknown(body, object_type)):
+        if object_type is None or not (repeated or _may_add_unknown(patch, object_type)):
             return change
-    elif options is None or mode == "Ignore":
-        return change
     warnings = options.warnings if options is not None else []
 
     def inspect(old: Document) -> Document:
@@ -223,22 +224,18 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
     return inspect
 
 
-def _repeated(body: bytes) -> list[str]:
+def _decoded(body: bytes) -> Any:
+    """The patch as JSON; None where it is none, and is refused when it is applied."""
     try:
-        patch = msgspec.json.decode(body)
+        return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return []  # is refused when it is applied
-    return repeated_fields(body, patch) if isinstance(patch, dict) else []
+        return None
 
 
-def _may_add_unknown(body: bytes, of: ObjectType) -> bool:
+def _may_add_unknown(patch: Any, of: ObjectType) -> bool:
     """Looks at the patch alone: nearly all know all their fields, and the patched object is a hundred times larger."""
-    try:
-        patch = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return False  # is refused when it is applied
     if not isinstance(patch, dict):
-        return True
+        return patch is not None
     # Directives of a strategic merge patch begin with a dollar sign; null takes a field away.
     return any(
         not found.name.startswith("$") and found.holder[found.name] is not None
