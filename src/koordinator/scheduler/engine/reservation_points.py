@@ -149,7 +149,7 @@ def reservation_of(profile: Profile, pod: PodInfo) -> Reservation:
     """
     name = pod.pod.metadata.annotations.get(RESERVATION_NAME, "")
     found = profile.reservation_pre_bind[0].view.objects_of(RESERVATIONS).get(name)
-    if not isinstance(found, Reservation) or found.metadata.uid != pod.uid:
+    if found is None or found.metadata.uid != pod.uid:
         raise PluginError(f"reservation {name!r}, for which the pod stands, does not exist")
     if found.metadata.deletion_timestamp is not None:
         raise PluginError(f"reservation {name!r} is being deleted")

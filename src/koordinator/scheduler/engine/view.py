@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -16,6 +16,8 @@ from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
+
+T = TypeVar("T", bound=Object)
 
 
 class ReservationInfo(Protocol):
@@ -172,6 +174,7 @@ class ClusterView:
     now: datetime | None = None
     """The time of the decision or the event, set before each one."""
 
-    def objects_of(self, kind: Kind[Any]) -> Mapping[str, Any]:
+    def objects_of(self, kind: Kind[T]) -> Mapping[str, T]:
         """All objects of a kind that some plugin ``watches``, by key."""
-        return self.objects.get(kind.name, {})
+        found: Mapping[str, Any] = self.objects.get(kind.name, {})
+        return found

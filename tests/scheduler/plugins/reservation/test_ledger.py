@@ -19,7 +19,7 @@ from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.life_cycle import Facts, status_change
+from koordinator.scheduler.plugins.reservation.controller import Facts, status_change
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples

@@ -35,11 +35,11 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     amplified,
 )
 from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState, SpecialRows, short_of_cpu
-from koordinator.scheduler.plugins.node_numa_resource.part import READS, UNKNOWN_NODE, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
 )
+from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, UNKNOWN_NODE, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations

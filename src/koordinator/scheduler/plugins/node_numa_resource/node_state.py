@@ -1,4 +1,6 @@
-"""One node's state in the plugin: its topology, its rules, and the allocations on it. Kept current by events."""
+"""One node's state in the plugin: its topology, its rules, and the allocations on it, kept current by events; and
+the rows of nodes that apply a policy to pods without requirements of their own, as arrays, since these may be all
+nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A pod's requirements on CPUs and NUMA nodes, from its labels, annotations and requests."""
+"""A pod's requirements on CPUs and NUMA nodes, from its labels, annotations and requests, and the annotations that
+the plugin reads and writes."""
 
 from __future__ import annotations
 

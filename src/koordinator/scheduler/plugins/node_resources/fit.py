@@ -25,8 +25,7 @@ from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.explain.wording import amount_text
-from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation
-from koordinator.scheduler.plugins.node_resources.strategies import scorer_for
+from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, scorer_for
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 _NOT_WANTED: Final = int(np.iinfo(np.int64).min)

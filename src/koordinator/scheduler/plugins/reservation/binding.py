@@ -21,8 +21,8 @@ from koordinator.scheduler.engine.framework_hooks import ReservationNominator, R
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.filtering import ReservationPart
-from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
+from koordinator.scheduler.plugins.reservation.nomination import NONE_MATCHES
 from koordinator.scheduler.plugins.reservation.pre_allocation import Selection
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,
