@@ -16,7 +16,7 @@ Story = Callable[[ManualClock, asyncio.Event], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """What is frozen stays so: to have the collector traverse the thousands of tests again would cost each later one."""
+    """What is frozen stays so: if the collector traversed the thousands of tests again, each later one would pay."""
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)

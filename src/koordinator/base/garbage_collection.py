@@ -33,8 +33,8 @@ def spare_imports(thresholds: Thresholds = BRIEFLY) -> None:
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """For a part of a program that makes many objects and drops them all at its end: nothing is exempt, or it would stay
-    for the rest of the process."""
+    """For a part of a program that makes many objects and drops them all at its end: nothing is exempt, since that
+    would be for the rest of the process."""
     before = gc.get_threshold()
     gc.set_threshold(*RARELY)
     try:
