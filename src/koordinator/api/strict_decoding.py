@@ -54,7 +54,7 @@ def _check_struct(document: dict[Any, Any], struct: type[msgspec.Struct], path: 
 
 
 def _check_dataclass(document: dict[Any, Any], dataclass: type[Any], path: str) -> None:
-    _check_members(document, *_members_of_dataclass(dataclass), path)
+    _check_members(document, *_members_of_dataclass(dataclass), path)  # type: ignore[arg-type]
 
 
 Members = tuple[Mapping[str, Any], Sequence[str]]
