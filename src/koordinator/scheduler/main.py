@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from koordinator.base import logs
+from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.kube.component_options import client_options, election_config
@@ -107,6 +108,9 @@ def make_lifecycle(
     lifecycle = Lifecycle(process.clock)
     lifecycle.background("events", events.run)
     lifecycle.background("informers", scheduler.watch)
+    lifecycle.background(
+        "garbage-collection", lambda: spare_initial_lists(scheduler.informers.wait_synced, process.clock)
+    )
     lifecycle.work(
         "scheduling",
         lambda: leadership.run(lambda: scheduler.schedule(process.stop), process.stop),
