@@ -105,6 +105,11 @@ class ControlPlane:
         return self._processes["kube-apiserver"].pid
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd is, for what would take an API server too long to write."""
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
     def etcd_process(self) -> int:
         """The process id of etcd, which runs."""
         return self._processes["etcd"].pid

@@ -76,7 +76,7 @@ class NodeResourceController:
         self._nodes = SnapshotLister(
             context.informers,
             self._reconciler.add,
-            namespace=options.namespace,
+            options,
             sync_shared=options.features.enabled(ENABLE_SYNC_GPU_SHARED_RESOURCE),
         )
         source.listen(self._reconciler.add_all)
