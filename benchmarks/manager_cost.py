@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from random import Random
 from statistics import mean
@@ -27,11 +26,10 @@ from typing import Final, cast
 
 import uvloop
 
-from benchmarks import pod_mixes, stored_objects, workload
+from benchmarks.node_reports import Nodes, node_name
 from benchmarks.watched_cluster import Document, WatchedCluster, turns
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
-from koordinator.api.timestamps import format_time
-from koordinator.base.clock import Clock, ManualClock, SystemClock
+from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.client import KubeClient
@@ -64,63 +62,6 @@ class Part:
 
     seconds: float
     writes: dict[str, int]
-
-
-class Nodes:
-    """The cluster's documents."""
-
-    def __init__(self, nodes: int, pods_per_node: int, clock: Clock) -> None:
-        self._nodes = nodes
-        self._pods_per_node = pods_per_node
-        self._clock = clock
-        self._random = Random(7)
-
-    def node(self, number: int) -> Document:
-        return stored_objects.node(workload.node(number), number + 1)
-
-    def pod(self, number: int) -> Document:
-        (document,) = pod_mixes.different(1, first=number)
-        document["spec"]["nodeName"] = workload.node(number % self._nodes)["metadata"]["name"]
-        return stored_objects.running_pod(document, 100_000 + number)
-
-    def node_metric(self, number: int) -> Document:
-        node = workload.node(number)
-        return {**stored_objects.node_metric(node, self.report(number)["status"], 1_000_000 + number), "spec": {}}
-
-    def report(self, number: int) -> Document:
-        """What the agent of a node says now: a load of its own, moved a little."""
-        return {"status": self._status(number, self._clock.now())}
-
-    def _status(self, number: int, now: datetime) -> Document:
-        load = (10 + number * 7 % 31) / 100 * self._random.uniform(0.97, 1.03)
-        share = load / (self._pods_per_node + 5)
-        pods = [
-            {
-                "namespace": "default",
-                "name": f"pod-{number + place * self._nodes:06d}",
-                "priority": "koord-prod",
-                "qos": "LS",
-                "podUsage": {"resources": _amounts(share * self._random.uniform(0.9, 1.1))},
-            }
-            for place in range(self._pods_per_node)
-        ]
-        return {
-            "updateTime": format_time(now),
-            "nodeMetric": {
-                "nodeUsage": {"resources": _amounts(load)},
-                "systemUsage": {"resources": _amounts(share * 5)},
-            },
-            "podsMetric": pods,
-            "prodReclaimableMetric": {"resource": {"resources": _amounts(load / 10)}},
-        }
-
-
-def node_name(number: int) -> str:
-    return str(workload.node(number)["metadata"]["name"])
-
-
-def _amounts(share: float) -> Document:
-    return {"cpu": f"{int(32_000 * share)}m", "memory": str(int(128 * 2**30 * share))}
 
 
 class Measurement:
@@ -195,7 +136,7 @@ class Measurement:
     def _report(self, first: Part, steady: Sequence[Part], held: int) -> Document:
         a_minute = mean(part.seconds for part in steady)
         return {
-            "benchmark": "manager_scale",
+            "benchmark": "manager_cost",
             "nodes": self._count,
             "pods": self._pods,
             "first_sync": {"seconds": round(first.seconds, 2), "writes": first.writes},
