@@ -92,7 +92,7 @@ class Comparison:
             async with self._clusters.started_from(stored) as (plane, client):
                 figures[name] = await self._run(plane, client, command, self._folder / name)
             sys.stderr.write(f"{name}: {json.dumps(figures[name])}\n")
-        if len(figures) == len(self._commands):
+        if not self._given.only:
             figures["ratios"] = {name: round(figures["original"][name] / figures["ours"][name], 2) for name in _RATIOS}
         return figures
 

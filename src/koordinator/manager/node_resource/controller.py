@@ -134,12 +134,17 @@ class NodeResourceController:
 
     async def _write(self, stored: StoredNode, diff: PlanDiff, record: _Record, now: datetime) -> None:
         """Each part on its own, whatever becomes of the others. Raises the first error."""
+        if stored.topology is None or not diff.zones.operations:
+            # Nearly always: two tasks would take longer than to find out that nothing has to be written.
+            await self._write_zones(None, diff.zones, record, now)
+            return await self._write_node(stored, diff, record, now)
         parts = self._write_zones(stored.topology, diff.zones, record, now), self._write_node(stored, diff, record, now)
         failures = [each for each in await asyncio.gather(*parts, return_exceptions=True) if each is not None]
         for failure in failures[1:]:
             logger.warning("node %s: %s; trying again", stored.node.metadata.name, failure)
         if failures:
             raise failures[0]
+        return None
 
     async def _write_zones(
         self, topology: NodeResourceTopology | None, diff: ZoneDiff, record: _Record, now: datetime
