@@ -25,6 +25,8 @@ from tests.real.control_plane import ControlPlane
 RUNNING_NAMESPACE = "running"
 _BATCH_PRIORITY = 5000
 _DATA = "etcd-data"
+_READY_SECONDS = 600.0
+"""For an API server that finds a hundred thousand objects on a busy machine."""
 Fill = Callable[[ControlPlane, Client], Awaitable[None]]
 
 
@@ -93,7 +95,7 @@ class StoredClusters:
 
     @asynccontextmanager
     async def _plane(self, folder: Path) -> AsyncIterator[tuple[ControlPlane, Client]]:
-        plane = ControlPlane(self._programs, folder)
+        plane = ControlPlane(self._programs, folder, ready_seconds=_READY_SECONDS)
         async with started(plane) as client:
             yield plane, client
 
