@@ -32,7 +32,7 @@ import uvloop
 
 from benchmarks.node_reports import CONFIGURATION, Nodes, node_name, report, report_once
 from benchmarks.pod_mixes import Document
-from benchmarks.process_usage import OtherLoad, Usage, until_quiet, usage_of
+from benchmarks.process_usage import OtherLoad, cpu_clock, until_quiet, usage_of
 from benchmarks.stored_clusters import StoredClusters
 from benchmarks.workload import create, together
 from koordinator.api.kinds import CONFIG_MAPS, NODES
@@ -125,18 +125,20 @@ class Comparison:
         started, load = time.perf_counter(), OtherLoad()
         with manager(command, plane.kubeconfig, folder, arguments=arguments) as running:
             await _unless_ended(running, _until_all_lend(client, version, given.nodes), _SYNC_SECONDS)
-            synced, first = time.perf_counter() - started, usage_of(running.process.pid)
+            synced, first = time.perf_counter() - started, cpu_clock(running.process.pid)
             await until_quiet(running.process.pid, _REST_SECONDS)
-            rest = usage_of(running.process.pid)
+            rest = cpu_clock(running.process.pid)
             reporting = max(1, round(given.nodes * given.share))
             seconds = given.minutes * _MINUTE
             reports = await report(client, nodes, reporting, reporting / _MINUTE, seconds)
-            end, other_cores = usage_of(running.process.pid), load.cores()
-        return _figures(synced, (first, rest, end), reports, seconds) | {"other_cores": round(other_cores, 2)}
+            end, other_cores = cpu_clock(running.process.pid), load.cores()
+            peak = usage_of(running.process.pid).peak_bytes
+        return _figures(synced, (first, rest, end), reports, seconds, peak) | {"other_cores": round(other_cores, 2)}
 
 
-def _figures(synced: float, used: tuple[Usage, Usage, Usage], reports: int, seconds: float) -> Document:
-    first, rest, end = (usage.cpu_seconds for usage in used)
+def _figures(synced: float, used: tuple[float, float, float], reports: int, seconds: float, peak: int) -> Document:
+    """``used`` is CPU since the program's start: when nodes lend, when it rests, at the end."""
+    first, rest, end = used
     return {
         "first_sync_seconds": round(synced, 1),
         "first_sync_cpu_seconds": round(first, 2),
@@ -144,7 +146,7 @@ def _figures(synced: float, used: tuple[Usage, Usage, Usage], reports: int, seco
         "reports": reports,
         "report_cpu_ms": round((end - rest) / reports * 1000, 3),
         "report_percent_of_a_core": round((end - rest) / seconds * 100, 2),
-        "peak_mebibytes": round(used[-1].peak_bytes / 2**20, 1),
+        "peak_mebibytes": round(peak / 2**20, 1),
     }
 
 

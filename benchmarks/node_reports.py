@@ -172,12 +172,13 @@ async def _created(request: Coroutine[Any, Any, object]) -> None:
 
 
 async def report(client: Client, nodes: Nodes, count: int, rate: float, seconds: float = math.inf) -> int:
-    """Nodes report in turn, so many of them a second; how many have."""
+    """Nodes report in turn, so many of them a second, for some time; how many have."""
     start, number = time.perf_counter(), 0
     while number < rate * seconds:
         await asyncio.sleep(max(0.0, start + number / rate - time.perf_counter()))
         await report_once(client, nodes, number % count)
         number += 1
+    await asyncio.sleep(max(0.0, start + seconds - time.perf_counter()))
     return number
 
 
