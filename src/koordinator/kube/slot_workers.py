@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Generic, TypeVar
 
 from koordinator.kube.errors import UnsentError
@@ -35,7 +34,7 @@ class SlotWorkers(Generic[T]):
         self._unsent = unsent
         self._name = name
         self._tasks: asyncio.TaskGroup | None = None
-        self._ready: deque[tuple[T, Ticket]] = deque()
+        self._ready: deque[Ticket] = deque()
         self._resting: list[asyncio.Future[None]] = []
         """The tasks that wait for the next item: to make one for each costs more than all else here."""
         self._comes_back = False
@@ -43,7 +42,7 @@ class SlotWorkers(Generic[T]):
 
     def submit(self, group: str, item: T) -> None:
         """Do the work of ``item`` in its turn among those of all groups."""
-        self._slots.ask(group, partial(self._on_turn, item))
+        self._slots.ask(group, self._on_turn, item)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -57,11 +56,11 @@ class SlotWorkers(Generic[T]):
                 self._tasks = None
                 self._resting.clear()
 
-    def _on_turn(self, item: T, ticket: Ticket, error: UnsentError | None) -> None:
+    def _on_turn(self, ticket: Ticket, error: UnsentError | None) -> None:
         if error is not None:
-            self._unsent(item, error)
+            self._unsent(ticket.item, error)
             return
-        self._ready.append((item, ticket))
+        self._ready.append(ticket)
         if self._comes_back:
             self._comes_back = False
         else:
@@ -74,17 +73,18 @@ class SlotWorkers(Generic[T]):
             self._tasks.create_task(self._work(), name=self._name)
 
     async def _work(self) -> None:
+        ready, slots, loop = self._ready, self._slots, asyncio.get_running_loop()
         while True:
-            while self._ready:
-                item, ticket = self._ready.popleft()
-                self._slots.begin(ticket)
+            while ready:
+                ticket = ready.popleft()
+                slots.begin(ticket)
                 answered = True
                 try:
-                    answered = await self._do(item, ticket)
+                    answered = await self._do(ticket.item, ticket)
                     self._comes_back = True
                 finally:
-                    self._slots.give_back(ticket, answered=answered)
+                    slots.give_back(ticket, answered=answered)
                     self._comes_back = False
-            rest = asyncio.get_running_loop().create_future()
+            rest = loop.create_future()
             self._resting.append(rest)
             await rest

@@ -23,7 +23,7 @@ def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> Quota
         return None
     quota, limit = accounts.object(name), limit_of(accounts, node, NOTHING, rules)
     waiting = sorted(
-        (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.priority, pod.key)
+        (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.kind.priority, pod.key)
     )
     assigned = sum(1 for pod in accounts.pods_of(name) if pod.is_assigned)
     return QuotaExplanation(
@@ -98,14 +98,14 @@ def _next(accounts: Accounts, node: QuotaNode, waiting: Iterable[CountedPod], ru
 def _waiting(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> WaitingPod:
     return WaitingPod(
         pod=pod.key,
-        priority=pod.priority,
-        request=_list(masked(pod.request, node.specification.max)),
+        priority=pod.kind.priority,
+        request=_list(masked(pod.kind.request, node.specification.max)),
         reason=_refusal(accounts, node, pod, rules) or "",
     )
 
 
 def _refusal(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> str | None:
-    return why_not(accounts, node, pod.request, is_non_preemptible=pod.is_non_preemptible, is_counted=True, rules=rules)
+    return why_not(accounts, node, pod.kind.request, is_non_preemptible=pod.kind.is_non_preemptible, is_counted=True, rules=rules)
 
 
 def _shown(key: str, amount: int) -> str:

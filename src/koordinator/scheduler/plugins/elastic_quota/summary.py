@@ -117,7 +117,7 @@ def document_of(node: QuotaNode, summary: QuotaSummary, pods: Iterable[CountedPo
         "selfRequest": summary.self_request,
         "selfNonPreemptibleRequest": summary.self_non_preemptible_request,
     }
-    shown = {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.request)} for each in pods}
+    shown = {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.kind.request)} for each in pods}
     return {
         "name": summary.name,
         "parentName": summary.parent_name,
