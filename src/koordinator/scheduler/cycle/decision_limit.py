@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.profile import Profile
 
 _OURS: Final = __name__.partition(".")[0]
 _NOTING: Final = frozenset(
-    {EventDispatcher.call_each.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
+    {EventDispatcher.notify.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
 )
 """Within these functions a plugin updates its state from the cluster, so they are not interrupted."""
 _FINALIZING: Final = frozenset({"_weakrefset", "weakref"})

@@ -142,7 +142,7 @@ class ClusterState:
             self.view.labels.remove(row, uid)
             self._allocations.detach(row, pod)
             if self._placed[uid].assumed:
-                self.event_handlers.notify_about(pod, "on_pod_removed", row, pod)
+                self.event_handlers.notify("on_pod_removed", row, pod, about=pod)
         self.event_handlers.notify("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:
@@ -212,13 +212,13 @@ class ClusterState:
         known = self._shown.get(pod.uid)
         self._shown[pod.uid] = pod, node_name
         if known is None or known[1] != node_name or not _is_unchanged(known[0], pod):
-            self.event_handlers.notify_about(pod, "on_pod", pod, node_name)
+            self.event_handlers.notify("on_pod", pod, node_name, about=pod)
 
     def hide_pod(self, uid: str) -> None:
         """The API does not have the pod any more, or it has finished."""
         shown = self._shown.pop(uid, None)
         if shown is not None:
-            self.event_handlers.notify_about(shown[0], "on_pod_gone", shown[0])
+            self.event_handlers.notify("on_pod_gone", shown[0], about=shown[0])
 
     def shown_pod(self, uid: str) -> tuple[PodInfo, str] | None:
         """The pod with the name of its node, as the API last had it."""
@@ -299,7 +299,7 @@ class ClusterState:
         self.view.pods_on[row][pod.uid] = pod
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
-        self.event_handlers.notify_about(pod, "on_pod_assigned", row, pod, placed.assumed)
+        self.event_handlers.notify("on_pod_assigned", row, pod, placed.assumed, about=pod)
         if self._allocations.has_plugins:
             self._allocations.attach(row, pod)
             if not placed.assumed:
@@ -332,7 +332,7 @@ class ClusterState:
             self.event_handlers.notify("on_pod_resized", placed.row, old, pod)
         else:
             point = STATUS if is_alike else "on_pod_assigned"
-            self.event_handlers.notify_about(pod, point, placed.row, pod, assumed)
+            self.event_handlers.notify(point, placed.row, pod, assumed, about=pod)
         if not is_alike and not assumed and self._allocations.has_plugins:
             self.restore(pod.uid)
 
@@ -358,7 +358,7 @@ class ClusterState:
         self._count(placed.row, pod.request, -1)
         if self._allocations.has_plugins:
             self._allocations.detach(placed.row, pod)
-        self.event_handlers.notify_about(pod, "on_pod_removed", placed.row, pod)
+        self.event_handlers.notify("on_pod_removed", placed.row, pod, about=pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:
         self._columns.add_request(row, request.counted, request.non_zero, sign)

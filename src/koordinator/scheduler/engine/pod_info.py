@@ -40,8 +40,7 @@ class PodRequest:
         object.__setattr__(self, "counted", {**self.amounts, PODS: 1})
 
 
-@dataclass(slots=True)
-class PodInfo:
+class PodInfo(msgspec.Struct):
     """A pod with all that is derived from it once."""
 
     pod: Pod
@@ -50,7 +49,7 @@ class PodInfo:
     """``namespace/name``."""
     uid: str
     priority: int
-    memo: dict[str, Any] = field(default_factory=dict)
+    memo: dict[str, Any] = msgspec.field(default_factory=dict)
     """What plugins have derived from the pod, by keys that they choose. It is kept as long as spec (but for the node's
     name), labels, annotations and owners stay the same, so through assuming and binding."""
 
@@ -109,12 +108,11 @@ class PodFacts:
         """The PodInfo of ``pod``; ``known`` is that of its previous state."""
         if known is None or known.uid != pod.metadata.uid:
             return self._of_new(pod)
-        same_spec = _same_but_for_node(known.pod.spec, pod.spec)
-        if not _same_grants(known.pod.status, pod.status) or not (
-            same_spec or _same_resources(known.pod.spec, pod.spec)
-        ):
+        before = known.pod
+        same_spec = _same_but_for_node(before.spec, pod.spec)
+        if not _same_grants(before.status, pod.status) or not (same_spec or _same_resources(before.spec, pod.spec)):
             return self._make_pod(pod)
-        memo = known.memo if same_spec and _same_metadata(known.pod.metadata, pod.metadata) else {}
+        memo = known.memo if same_spec and _same_metadata(before.metadata, pod.metadata) else {}
         return PodInfo(pod, known.request, known.key, known.uid, known.priority, memo)
 
     def _of_new(self, pod: Pod) -> PodInfo:

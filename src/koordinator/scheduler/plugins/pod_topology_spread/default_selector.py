@@ -45,6 +45,7 @@ class DefaultSelectors:
         known = new or old
         assert known is not None
         self._versions[known.metadata.namespace] = self.changes = next(_VERSIONS)
+        self._view.concerns_version += 1
         if kind is SERVICES:
             for service, present in ((old, False), (new, True)):
                 if isinstance(service, Service) and service.spec.selector:
