@@ -143,10 +143,7 @@ def _have_identical_spec(one: Pod, other: Pod) -> bool:
     """Whether the pods are equal in everything that plugins read of a pending pod but its name and uid."""
     first, second = one.metadata, other.metadata
     return (
-        # Where pods that have the same key differ, if they do.
-        one.spec.affinity == other.spec.affinity
-        and one.spec.topology_spread_constraints == other.spec.topology_spread_constraints
-        and one.spec == other.spec
+        one.spec == other.spec
         and first.labels == second.labels
         and first.annotations == second.annotations
         and first.owner_references == second.owner_references
