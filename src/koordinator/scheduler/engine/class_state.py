@@ -133,8 +133,12 @@ class ClassState:
         best_nodes = self._best_nodes
         enough = len(excluded) + count
         if best_nodes.size >= enough:
-            return [row for row in best_nodes[:enough] if row not in excluded][:count]
-        found: list[int] = []
+            found = best_nodes[:enough]
+            for row in excluded:
+                if row in found:
+                    found.remove(row)
+            return found[:count]
+        found = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
             row = int(self.totals[: self._columns.size].argmax())
@@ -151,7 +155,7 @@ class ClassState:
         for row in rows:
             if row not in known:
                 known[row] = self._read_scores(row)
-        return tuple([known[row] for row in rows])
+        return tuple(map(known.__getitem__, rows))
 
     def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:

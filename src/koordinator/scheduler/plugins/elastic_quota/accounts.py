@@ -8,7 +8,7 @@ trees are rebuilt once, at the next read, however many quotas have changed; they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -113,6 +113,8 @@ class Accounts:
 
     def __init__(self, settings: AccountSettings) -> None:
         self.settings = settings
+        self.on_rules: Callable[[], None] = lambda: None
+        """Called when the result of ``admits_all`` may have changed."""
         self.clear()
 
     def clear(self) -> None:
@@ -152,7 +154,7 @@ class Accounts:
             return False
         self._specifications[key] = specification
         self._tree.put(shape)
-        self._forest = None
+        self._forget_trees()
         return True
 
     def remove_quota(self, key: str) -> None:
@@ -161,7 +163,7 @@ class Accounts:
         if self._objects.pop(key, None) is not None:
             del self._specifications[key]
             self._tree.discard(key)
-            self._forest = None
+            self._forget_trees()
 
     def set_node(self, name: str, allocatable: Mapping[str, int]) -> bool:
         """A node was added or updated. Return whether its allocatable differs."""
@@ -268,7 +270,12 @@ class Accounts:
             self._settle()
         if self._forest is None:
             self._forest = self._built()
+            self.on_rules()
         return self._forest
+
+    def _forget_trees(self) -> None:
+        self._forest = None
+        self.on_rules()
 
     def _built(self) -> Forest:
         settings = self.settings

@@ -43,12 +43,14 @@ class QuotaEventHandlers(EventHandler):
 
     def __init__(self, view: ClusterView, settings: AccountSettings) -> None:
         self.accounts = Accounts(settings)
+        self.accounts.on_rules = self._on_rules
         self.on_relief: Callable[[], None] | None = None
         self._view = view
         self.on_reset()
 
     def on_reset(self) -> None:
         self.accounts.clear()
+        self._on_rules()
         self._memo = f"ElasticQuota/{next(_numbers)}"
         """The key of what is counted of a pod: no other accounts have it."""
         self._leaving = Expirations[str]()
@@ -158,6 +160,9 @@ class QuotaEventHandlers(EventHandler):
         kind = PodKind(group_of(metadata), request_of(pod, self._view), pod.priority, is_non_preemptible(pod.pod))
         pod.memo[self._memo] = kind
         return kind
+
+    def _on_rules(self) -> None:
+        self._view.concerns_version += 1
 
     def _relieve(self) -> None:
         if self.on_relief is not None:

@@ -107,10 +107,9 @@ class LoadRules:
         columns, settings = self._columns, self._settings
         free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
         total, lowest = 0, _NO_RESOURCE
-        for index, weight in enumerate(settings.weights):
-            whole = capacity[index]
+        for weight, whole, left, amount in zip(settings.weights, capacity, free, expected.amounts, strict=True):
             if whole > 0:
-                left = free[index] - expected.amounts[index]
+                left -= amount
                 share = left * MAX_NODE_SCORE // whole if left > 0 else 0
                 total += share * weight
                 if share < lowest:
