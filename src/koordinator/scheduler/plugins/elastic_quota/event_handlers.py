@@ -77,21 +77,21 @@ class QuotaEventHandlers(EventHandler):
             self._relieve()
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
-        if pod.uid in self._view.pseudo_pods:
+        uid = pod.uid
+        if uid in self._view.pseudo_pods:
             return
-        self._unknown.discard(pod.uid)
+        self._unknown.discard(uid)
+        known = self.accounts.pods.get(uid)
         if pod.pod.metadata.deletion_timestamp is not None:
             until = counts_until(pod.pod, self._view.gates)
             if self._is_over(until):
-                self._leaving.discard(pod.uid)
-                if self.accounts.remove_pod(pod.uid) is not None:
+                self._leaving.discard(uid)
+                if self.accounts.remove_pod(uid) is not None:
                     self._relieve()
                 return
             if until is not None:
-                self._leaving.set(pod.uid, until)
-        known = self.accounts.pods.get(pod.uid)
-        is_assigned = node_name != "" or (known is not None and known.is_assigned)
-        if self._count(pod, known, is_assigned):
+                self._leaving.set(uid, until)
+        if self._count(pod, known, node_name != "" or (known is not None and known.is_assigned)):
             self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:
