@@ -20,7 +20,10 @@ UPSTREAM: dict[str, tuple[set[str], Callable[[SchedulerMetrics], object]]] = {
         lambda m: m.failed("p", "Unschedulable", 1.0),
     ),
     "scheduler_scheduling_algorithm_duration_seconds_count": (set(), lambda m: m.algorithm(1.0)),
-    "scheduler_pod_scheduling_sli_duration_seconds_count": ({"attempts"}, lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
+    "scheduler_pod_scheduling_sli_duration_seconds_count": (
+        {"attempts"},
+        lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3),
+    ),
     "scheduler_pod_scheduling_attempts_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
     "scheduler_pod_scheduling_evaluated_nodes_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
     "scheduler_pod_scheduling_feasible_nodes_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),

@@ -7,7 +7,6 @@ piece.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -34,11 +33,14 @@ class SlotWorkers(Generic[T]):
         self._unsent = unsent
         self._name = name
         self._tasks: asyncio.TaskGroup | None = None
-        self._ready: deque[Ticket] = deque()
-        self._resting: list[asyncio.Future[None]] = []
+        self._early: list[Ticket] = []
+        """The tickets whose turn it was before ``run``."""
+        self._resting: list[asyncio.Future[Ticket]] = []
         """The tasks that wait for the next item: to make one for each costs more than all else here."""
         self._comes_back = False
         """Whether the task that runs takes the next item at once."""
+        self._next: Ticket | None = None
+        """The one that it takes."""
 
     def submit(self, group: str, item: T) -> None:
         """Do the work of ``item`` in its turn among those of all groups."""
@@ -47,8 +49,9 @@ class SlotWorkers(Generic[T]):
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            for _ in self._ready:
-                self._wake()
+            for ticket in self._early:
+                self._on_turn(ticket, None)
+            self._early.clear()
             try:
                 await self._slots.run()
             finally:
@@ -59,32 +62,30 @@ class SlotWorkers(Generic[T]):
     def _on_turn(self, ticket: Ticket, error: UnsentError | None) -> None:
         if error is not None:
             self._unsent(ticket.item, error)
-            return
-        self._ready.append(ticket)
-        if self._comes_back:
+        elif self._comes_back:
             self._comes_back = False
-        else:
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._resting:
-            self._resting.pop().set_result(None)
+            self._next = ticket
+        elif self._resting:
+            self._resting.pop().set_result(ticket)
         elif self._tasks is not None:
-            self._tasks.create_task(self._work(), name=self._name)
+            self._tasks.create_task(self._work(ticket), name=self._name)
+        else:
+            self._early.append(ticket)
 
-    async def _work(self) -> None:
-        ready, slots, loop = self._ready, self._slots, asyncio.get_running_loop()
+    async def _work(self, ticket: Ticket) -> None:
+        slots, loop = self._slots, asyncio.get_running_loop()
         while True:
-            while ready:
-                ticket = ready.popleft()
-                slots.begin(ticket)
-                answered = True
-                try:
-                    answered = await self._do(ticket.item, ticket)
-                    self._comes_back = True
-                finally:
-                    slots.give_back(ticket, answered=answered)
-                    self._comes_back = False
+            slots.begin(ticket)
+            answered = True
+            try:
+                answered = await self._do(ticket.item, ticket)
+                self._comes_back = True
+            finally:
+                slots.give_back(ticket, answered=answered)
+                self._comes_back = False
+            if self._next is not None:
+                ticket, self._next = self._next, None
+                continue
             rest = loop.create_future()
             self._resting.append(rest)
-            await rest
+            ticket = await rest

@@ -193,8 +193,8 @@ class NodeColumns:
         return self._alive_rows
 
     def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
-        """Row -> bit mask (``1 << aspect``) of what changed after ``version``, and maybe before; None when that is too long ago or more
-        than ``at_most`` changes, for which ``touched_since`` is faster."""
+        """Row -> bit mask (``1 << aspect``) of what changed after ``version``, and of some rows a little before; None
+        when that is too long ago or more than ``at_most`` changes, for which ``touched_since`` is faster."""
         first = bisect_right(self._changed_at, version)
         if version < self._changes_after or len(self._changed_at) - first > at_most:
             return None

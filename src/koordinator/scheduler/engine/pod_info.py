@@ -103,6 +103,8 @@ class PodFacts:
         self._by_identical_spec: dict[_SpecKey, deque[PodInfo]] = {}
         """The last pods of each workload, and of each size where pods have no owner; no two of them have an identical
         spec."""
+        self._last: PodInfo | None = None
+        """The one that the last pod was like: mostly, pods of one workload come one after the other."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The PodInfo of ``pod``; ``known`` is that of its previous state."""
@@ -118,10 +120,17 @@ class PodFacts:
     def _of_new(self, pod: Pod) -> PodInfo:
         if pod.spec.node_name or not self._alike(pod.spec.scheduler_name):
             return self._make_pod(pod)
-        metadata, key = pod.metadata, _spec_key(pod)
-        for identical in self._by_identical_spec.get(key, ()):
+        last, metadata = self._last, pod.metadata
+        if last is None or not _have_identical_spec(last.pod, pod):
+            last = self._last = self._identical(pod)
+        return PodInfo(pod, last.request, metadata.key, metadata.uid, last.priority, last.memo)
+
+    def _identical(self, pod: Pod) -> PodInfo:
+        """A pod of an identical spec: this one if there is no other."""
+        kept = self._by_identical_spec.get(key := _spec_key(pod))
+        for identical in kept or ():
             if _have_identical_spec(identical.pod, pod):
-                return PodInfo(pod, identical.request, metadata.key, metadata.uid, identical.priority, identical.memo)
+                return identical
         if len(self._by_identical_spec) >= _SPECS_KEPT:
             self._by_identical_spec.clear()
         info = self._make_pod(pod)
@@ -144,6 +153,7 @@ def _have_identical_spec(one: Pod, other: Pod) -> bool:
     first, second = one.metadata, other.metadata
     return (
         one.spec == other.spec
+        and first.namespace == second.namespace
         and first.labels == second.labels
         and first.annotations == second.annotations
         and first.owner_references == second.owner_references

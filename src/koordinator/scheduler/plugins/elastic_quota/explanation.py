@@ -105,7 +105,9 @@ def _waiting(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: Admiss
 
 
 def _refusal(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> str | None:
-    return why_not(accounts, node, pod.kind.request, is_non_preemptible=pod.kind.is_non_preemptible, is_counted=True, rules=rules)
+    return why_not(
+        accounts, node, pod.kind.request, is_non_preemptible=pod.kind.is_non_preemptible, is_counted=True, rules=rules
+    )
 
 
 def _shown(key: str, amount: int) -> str:
