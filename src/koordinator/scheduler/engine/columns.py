@@ -201,9 +201,10 @@ class NodeColumns:
         changed: defaultdict[int, int] = defaultdict(int)
         for row, aspect in self._changes[first:]:
             changed[row] |= aspect
-        for row, number in [touched for simulation in self.simulations for touched in simulation]:
-            if self._versions[number, row] > version:
-                changed[row] |= 1 << number
+        for simulation in self.simulations:
+            for row, number in simulation:
+                if self._versions[number, row] > version:
+                    changed[row] |= 1 << number
         return changed
 
     def count_since(self, version: int) -> int:

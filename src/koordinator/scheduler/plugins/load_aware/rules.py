@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from operator import lt
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -62,6 +63,8 @@ class LoadRules:
         remaining: Any
         if is_one := isinstance(rows, int):
             remaining, codes = columns.remaining_of[rows][prod], FEASIBLE
+            if not any(map(lt, remaining, expected.amounts)):
+                return codes
         else:
             columns.ensure(rows.item(-1) if rows.size else 0)
             remaining, codes = _at(columns.remaining[int(prod)], rows), zeros(rows)
