@@ -31,7 +31,6 @@ from koordinator.base.metrics import Metrics
 from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.client import KubeClient
 from koordinator.kube.events import EventBroadcaster
-from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
 from koordinator.kube.transport import Stream
@@ -47,6 +46,8 @@ _PER_READ: Final = 4
 """How many events of pods arrive together."""
 _MOST_TURNS: Final = 100_000
 _BATCH_PRIORITY: Final = 5000
+_FINISHED: Final = "phase%21%3DRunning"
+"""In the field selector of the watch of pods that have finished."""
 
 _LOOP: Final = "event loop"
 _NOT_COUNTED: Final = "the benchmark itself"
@@ -140,7 +141,6 @@ class Answers(Responses):
             self.release(kind)
         self.bound = 0
         self._pods: dict[str, Any] = {}
-        self._of_pods: ResponseStream
         self._version = 5_000_000
 
     async def create(self, documents: Sequence[Any]) -> None:
@@ -152,12 +152,10 @@ class Answers(Responses):
             await self.send(PODS, lines, _PER_READ)
 
     async def stream(self, request: Request) -> Stream:
-        stream = await super().stream(request)
-        if "phase%21%3DSucceeded" in request.target:
-            self._of_pods = cast("ResponseStream", stream)
-        if urlsplit(request.target).path == PODS.path() and hasattr(self, "_of_pods"):
-            # The watch of finished pods, which there are none of, has the same path.
-            self._streams[PODS.path()] = self._of_pods
+        of_pods, stream = self._streams.get(PODS.path()), await super().stream(request)
+        if of_pods is not None and _FINISHED in request.target:
+            # That of pods that have finished, which there are none of, has the same path.
+            self._streams[PODS.path()] = of_pods
         return stream
 
     async def call(self, request: Request) -> bytes:
