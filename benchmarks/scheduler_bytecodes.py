@@ -22,6 +22,8 @@ from types import FrameType
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+import uvloop
+
 from benchmarks import pod_mixes, stored_objects, workload
 from benchmarks.intake_cost import Responses
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
@@ -264,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_mixed = options.pods == "mixed"
     nodes = options.nodes or (1000 if is_mixed else 500)
     warm_up = options.warm_up if options.warm_up is not None else 1000 if is_mixed else 200
-    counts = asyncio.run(count(options.pods, nodes, warm_up, options.measured))
+    counts = uvloop.run(count(options.pods, nodes, warm_up, options.measured))
     document = report(counts, options.measured, options.functions)
     print(json.dumps({"benchmark": "scheduler_bytecodes", "pods": options.pods, "per_pod": document}))
     return 0
