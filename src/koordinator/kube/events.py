@@ -123,7 +123,7 @@ class EventBroadcaster:
         self._lack = Lack("events")
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
-        self._is_busy: Callable[[], bool] = _never
+        self._is_busy: Callable[[], bool] = lambda: False
         self._hurries = False
         self._slots = RequestSlots(
             self._options.writers, clock, overdue=OverdueRequests(self._options.overdue), backlog=client.backlog
@@ -385,10 +385,6 @@ class EventBroadcaster:
                 if entry.written_count != entry.count and (ended or now - entry.refreshed > refresh):
                     entry.refreshed = now
                     self._enqueue(entry)
-
-
-def _never() -> bool:
-    return False
 
 
 def _spam_key(key: EventKey) -> tuple[str, ...]:
