@@ -32,6 +32,8 @@ class Bench:
             self.cluster.put(NODES, {"metadata": {"name": name}, "spec": dict(node) if name == "node-1" else {}})
         self.start()
         self.has_capacity = True
+        self.reserved_cpu = "1"
+        """What the Reservations hold; "" where the pods request nothing, so that their successors use none."""
         self.is_scaled_down = False
         """Whether nobody makes evicted pods anew."""
 
@@ -77,7 +79,7 @@ class Bench:
             name = made["metadata"]["name"]
             if not made.get("status", {}).get("nodeName"):
                 if self.has_capacity:
-                    scene.schedule(self.cluster, name)
+                    scene.schedule(self.cluster, name, cpu=self.reserved_cpu)
                 else:
                     scene.find_no_node(self.cluster, name)
         for key, pod in list(self.cluster.documents(PODS).items()):
@@ -90,7 +92,7 @@ class Bench:
             return
         successor = scene.pod(self.cluster, f"{pod['metadata']['name']}-2", "node-2")
         available = [made for made in self.cluster.reservations() if made["status"]["phase"] == "Available"]
-        if available:
+        if available and self.reserved_cpu:
             scene.bind(self.cluster, min(available, key=_order)["metadata"]["name"], successor)
 
     def status(self, name: str = "drain") -> Document:
@@ -235,6 +237,15 @@ def test_a_pod_that_is_not_made_anew_is_waited_for_as_long_as_its_reservation_la
     bench.cluster.change(RESERVATIONS, made["metadata"]["name"], phase="Failed", conditions=expired)
     bench.play(4)
     assert bench.status()["phase"] == "Complete"
+
+
+def test_the_reservation_of_a_pod_that_requests_nothing_does_not_outlive_its_job() -> None:
+    bench = Bench()
+    bench.reserved_cpu = ""
+    bench.create(confirmState="Confirmed")
+    bench.play()
+    assert bench.status()["phase"] == "Complete"
+    assert list(bench.cluster.reservations()) == []
 
 
 def test_force_evicts_what_nobody_makes_anew() -> None:

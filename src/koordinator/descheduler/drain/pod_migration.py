@@ -26,7 +26,7 @@ from koordinator.descheduler.drain.plan import (
     ReservePlace,
 )
 from koordinator.descheduler.drain.pod_rules import PodRules
-from koordinator.descheduler.migration.job_facts import EVICTED_POD
+from koordinator.descheduler.migration.job_facts import EVICTED_POD, holds_nothing
 
 RETRY: Final = timedelta(minutes=1)
 TRIES: Final = 3
@@ -111,7 +111,9 @@ class PodStep:
             return None, ()
         phase = job.status.phase if job is not None else entry.pod_migration_job_phase
         gone = replace(self._at(drains.POD_SUCCEED), pod_migration_job_phase=phase)
-        return gone, (DeleteOwned(found),) if found is not None and not entry.pod_migration_job_name else ()
+        # The replacement uses the Reservation of a pod that was moved, unless there is nothing in it to use.
+        is_unused = found is not None and (not entry.pod_migration_job_name or holds_nothing(found))
+        return gone, (DeleteOwned(found),) if found is not None and is_unused else ()
 
     def _wait(self, pod: Pod) -> PodMigration:
         policy, is_own = self.rules.policy(pod)

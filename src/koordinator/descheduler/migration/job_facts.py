@@ -40,6 +40,12 @@ def is_own_reservation(found: Reservation) -> bool:
     return found.metadata.labels.get(labels.CREATED_BY) == CREATED_BY
 
 
+def holds_nothing(found: Reservation) -> bool:
+    """Whether a Reservation is on a node for a pod that requests nothing: its replacement will not use it."""
+    status = found.status
+    return bool(status.node_name) and not status.current_owners and not any(status.allocatable.values())
+
+
 def trigger_and_reason(job: PodMigrationJob) -> tuple[str, str]:
     """Who requested the eviction, and why."""
     trigger = job.metadata.annotations.get(annotation_keys.EVICT_TRIGGER, "")

@@ -32,6 +32,7 @@ from koordinator.descheduler.migration.job_facts import (
     delete_options,
     eviction_policy,
     has_passed_arbitration,
+    holds_nothing,
     is_own_reservation,
     is_ready,
     is_unschedulable,
@@ -301,7 +302,7 @@ def _evicted_directly(job: PodMigrationJob) -> JobPlan:
 def _unneeded(job: PodMigrationJob, found: Reservation) -> JobPlan | None:
     """The end of a job whose pod requests nothing: its replacement takes nothing of a Reservation, so that it would be
     waited for in vain."""
-    if found.status.current_owners or any(found.status.allocatable.values()):
+    if not holds_nothing(found):
         return None
     ended = _evicted_directly(job)
     if not is_own_reservation(found):
