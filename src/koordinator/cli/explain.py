@@ -273,8 +273,6 @@ def sources_of(options: argparse.Namespace) -> Sources:
 
 def _document(result: Explained, cluster: Cluster | None) -> FreeForm:
     """All that is known, for programs."""
-    if not isinstance(result.document, Explanation):
-        return {**result.document, **({"cluster": cluster.document} if cluster is not None else {})}
     incomplete = str(result.incomplete) if result.incomplete is not None else None
     where = cluster.document if cluster is not None else None
     found: FreeForm = to_document(replace(result.document, cluster=where, scheduler_not_queried=incomplete))
@@ -296,10 +294,10 @@ _PRINTERS: Final[Mapping[TargetKind, Callable[[Any, Console], None]]] = {
 def _text(result: Explained, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document = terminal.readable(result.document)
-    if isinstance(document, Explanation) and document.api is not None and not _has_more(document):
+    if document.api is not None and not _has_more(document):
         print_api(document.api, console)
     else:
-        if isinstance(document, Explanation) and document.api is not None:
+        if document.api is not None:
             print_state(document.api, console)
             console.print()
         _PRINTERS[result.kind](document, console)
@@ -320,19 +318,18 @@ def _has_more(document: Explanation) -> bool:
     return isinstance(document, PodExplanation) and document.attempts is not None
 
 
-def _queried(document: Explanation | FreeForm, kind: TargetKind, cluster: Cluster | None) -> Iterator[str]:
+def _queried(document: Explanation, kind: TargetKind, cluster: Cluster | None) -> Iterator[str]:
     """What was guessed, what was missing, and which programs were queried."""
-    if isinstance(document, Explanation):
-        if document.taken_for:
-            other = "node" if kind == "pod" else "pod"
-            name = getattr(document, kind).rpartition("/")[2]
-            yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
-        for sentence in document.left_out or ():
-            yield f"{sentence[0].upper()}{sentence[1:]}."
-        if document.left_out:
-            yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
-        if document.api_not_queried:
-            yield f"The API could not be queried: {document.api_not_queried}"
+    if document.taken_for:
+        other = "node" if kind == "pod" else "pod"
+        name = getattr(document, kind).rpartition("/")[2]
+        yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
+    for sentence in document.left_out or ():
+        yield f"{sentence[0].upper()}{sentence[1:]}."
+    if document.left_out:
+        yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
+    if document.api_not_queried:
+        yield f"The API could not be queried: {document.api_not_queried}"
     if cluster is not None:
         yield f"Queried: {cluster.name}"
 

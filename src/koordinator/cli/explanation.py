@@ -22,8 +22,9 @@ from koordinator.api.explanations import (
     WorkloadExplanation,
 )
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import NodeExplanation, OvercommitExplanation
+from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.spelling import meant
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import (
@@ -67,7 +68,7 @@ class Explained:
     """``document`` is what there is to say about an object of ``kind``; ``incomplete`` says why the scheduler's part of
     it is missing."""
 
-    document: Explanation | FreeForm
+    document: Explanation
     incomplete: ExplainError | None = None
     kind: TargetKind = "pod"
 
@@ -108,7 +109,9 @@ class _Explainer:
             case "interference":
                 return Explained(await self._interference(target.name), kind=target.kind)
             case "rebalance":
-                return Explained(await self._rebalance(), kind=target.kind)
+                descheduler = self._sources.descheduler
+                document = await self._fetch(descheduler, "/explain/rebalance", RebalanceExplanation, REBALANCE)
+                return Explained(document, kind=target.kind)
             case "migration":
                 return Explained(await self._migration(target.name), kind=target.kind)
             case "workload":
@@ -125,13 +128,6 @@ class _Explainer:
             return convert(document, expected)
         except DecodeError as error:
             raise _no_explanation(endpoint, kind) from error
-
-    async def _rebalance(self) -> FreeForm:
-        endpoint = self._sources.descheduler
-        document = await fetch(self._session, endpoint, "/explain/rebalance")
-        if not isinstance(document, dict) or REBALANCE not in document:
-            raise _no_explanation(endpoint, REBALANCE)
-        return document
 
     async def _of_plugin(self, target: Target, namespace: str) -> Explained:
         expected, path = _OF_PLUGINS[target.kind]

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS, RESERVATIONS
 from koordinator.api.pod import Pod
+from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.deadline import unless
 from koordinator.base.logs import fields
@@ -163,7 +164,7 @@ class Descheduler:
                 logger.info("In dry run mode: %s", sentence)
         self._intentions = frozenset(found)
 
-    async def explain_rebalance(self) -> dict[str, Any]:
+    async def explain_rebalance(self) -> RebalanceExplanation:
         """What a cycle that began now would do, and why."""
         return await explain(self._cycle)
 

@@ -18,6 +18,7 @@ from koordinator.api.codec import decode, encode
 from koordinator.api.kinds import PODS, REPLICA_SETS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import FAILED, SUCCEEDED, PodMigrationJob
+from koordinator.api.rebalance_explanation import RebalanceExplanation, StayingPods
 from koordinator.cli.demo.hot_node import (
     CRAWLER,
     HOT,
@@ -101,8 +102,9 @@ def test_two_pods_away_at_once_fail_the_claim(ready: list[tuple[float, int]]) ->
 
 
 def test_a_pod_that_stays_for_no_reason_fails_the_claim() -> None:
-    stays = [{"why": "", "pods": 1, "examples": ["a"]}, {"why": "bare", "pods": 82, "examples": ["b"]}]
-    assert not staying_claim(replace(a_cooled_node(), rebalance={"pods": 83, "evictions": [], "stays": stays})).holds
+    stays = [StayingPods(pods=1, examples=["a"]), StayingPods(why="bare", pods=82, examples=["b"])]
+    rebalance = RebalanceExplanation(rebalance="p", pods=83, stays=stays)
+    assert not staying_claim(replace(a_cooled_node(), rebalance=rebalance)).holds
 
 
 def test_somebody_else_who_is_moved_fails_the_claim() -> None:
