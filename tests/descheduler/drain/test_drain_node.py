@@ -22,6 +22,9 @@ _PLANNING = "drain.descheduler.koordinator.sh/node-planning"
 class Bench:
     """node-1 with three pods of a Deployment, whose successors find free capacity on node-2."""
 
+    reserved_cpu = "1"
+    """What the Reservations hold; "" where the pods request nothing, so that their successors use none."""
+
     def __init__(self, **node: Any) -> None:
         self.cluster = SimulatedCluster()
         scene.deployment(self.cluster, 6)
@@ -32,8 +35,6 @@ class Bench:
             self.cluster.put(NODES, {"metadata": {"name": name}, "spec": dict(node) if name == "node-1" else {}})
         self.start()
         self.has_capacity = True
-        self.reserved_cpu = "1"
-        """What the Reservations hold; "" where the pods request nothing, so that their successors use none."""
         self.is_scaled_down = False
         """Whether nobody makes evicted pods anew."""
 

@@ -13,7 +13,7 @@ from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.pod_migration_job import DeleteOptions, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.descheduler.migration.arguments import EVICTION_POLICIES, MigrationControllerArgs
-from koordinator.descheduler.migration.job_status import FALSE, TRUE
+from koordinator.descheduler.migration.job_status import FALSE, TRUE, is_terminal
 
 CREATED_BY: Final = "koord-descheduler"
 EVICTED_POD: Final = "descheduler.koordinator.sh/evicted-pod"
@@ -27,6 +27,12 @@ def has_passed_arbitration(job: PodMigrationJob) -> bool:
     return (
         job.status.phase == jobs.RUNNING or job.metadata.annotations.get(annotation_keys.PASSED_ARBITRATION) == "true"
     )
+
+
+def waits(job: PodMigrationJob) -> bool:
+    """Whether the job is one for arbitration: not let through, not ended, neither held back nor being deleted."""
+    held = job.spec.paused or job.metadata.deletion_timestamp is not None
+    return not (held or is_terminal(job) or has_passed_arbitration(job))
 
 
 def is_of_drain_node(job: PodMigrationJob) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final
 
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api.meta import controller_of
@@ -13,10 +15,17 @@ from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration import arguments as gates
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs, workload_limit
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
-from koordinator.descheduler.migration.ledger import CLUSTER, Counting, of_namespace, of_node, of_owner
+from koordinator.descheduler.migration.ledger import CLUSTER, Counting, Scope, of_namespace, of_node, of_owner
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.descheduler.pod_predicates import is_evictable_by_annotation
+
+_JOBS: Final = attrgetter("jobs")
+_PODS: Final = attrgetter("pods")
+
+
+def _cluster(pod: Pod) -> Scope:
+    return CLUSTER
 
 
 class MigrationPolicies:
@@ -37,6 +46,21 @@ class MigrationPolicies:
         self._cluster = cluster
         self._counting = counting
         self._workloads = workloads
+        self._of_places = [
+            (name, most, scope_of, counted)
+            for name, gate, most, scope_of, counted in (
+                ("maxMigratingGlobally", gates.MAX_MIGRATING_GLOBALLY, args.max_migrating_globally, _cluster, _JOBS),
+                ("maxMigratingPerNode", gates.MAX_MIGRATING_PER_NODE, args.max_migrating_per_node, of_node, _PODS),
+                (
+                    "maxMigratingPerNamespace",
+                    gates.MAX_MIGRATING_PER_NAMESPACE,
+                    args.max_migrating_per_namespace,
+                    of_namespace,
+                    _JOBS,
+                ),
+            )
+            if most and not args.skips(gate)
+        ]
         self.for_good = EvictionPipeline(rules.refusals, self._expected_replicas)
         self.for_new_job = EvictionPipeline(self._without_job, self.for_good.evaluate, self.limits)
 
@@ -77,16 +101,11 @@ class MigrationPolicies:
         return [f"expectedReplicas: the workload is to have {replicas} replicas, of which {what}"]
 
     def _by_place(self, pod: Pod, arbitrating: bool) -> Iterator[str]:
-        args, namespace, node = self._args, pod.metadata.namespace, pod.spec.node_name
-        most = 0 if args.skips(gates.MAX_MIGRATING_GLOBALLY) else args.max_migrating_globally
-        if most and (count := self._counting.counts(CLUSTER, pod, arbitrating=arbitrating).jobs) >= most:
-            yield f"maxMigratingGlobally: {count} pods migrate, {most} may"
-        most = 0 if args.skips(gates.MAX_MIGRATING_PER_NODE) or not node else args.max_migrating_per_node
-        if most and (count := self._counting.counts(of_node(pod), pod, arbitrating=arbitrating).pods) >= most:
-            yield f"maxMigratingPerNode: {count} pods of {node} migrate, {most} may"
-        most = 0 if args.skips(gates.MAX_MIGRATING_PER_NAMESPACE) else args.max_migrating_per_namespace
-        if most and (count := self._counting.counts(of_namespace(pod), pod, arbitrating=arbitrating).jobs) >= most:
-            yield f"maxMigratingPerNamespace: {count} pods of {namespace} migrate, {most} may"
+        for name, most, scope_of, counted in self._of_places:
+            scope = scope_of(pod)
+            count = counted(self._counting.counts(scope, pod, arbitrating=arbitrating))
+            if count >= most and (scope[1] or scope == CLUSTER):
+                yield f"{name}: {count} pods{f' of {scope[1]}' if scope[1] else ''} migrate, {most} may"
 
     def _of_workload(self, pod: Pod, arbitrating: bool) -> Iterator[str]:
         args, controller = self._args, controller_of(pod.metadata)

@@ -32,13 +32,14 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
-from koordinator.descheduler.migration.arbitration import ArbitrationStatus, waits
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus
 from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.cool_down import CoolDown
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor
+from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
 from koordinator.descheduler.migration.limits import MigrationPolicies
