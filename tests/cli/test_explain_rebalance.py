@@ -101,6 +101,13 @@ def test_for_programs(answered: list[tuple[str, str]], capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == DOCUMENT
 
 
+def test_the_names_are_of_the_pods_that_would_leave(
+    answered: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*REQUESTING, "-o", "name"]) == EXPLAINED
+    assert capsys.readouterr().out == "pod/shop/web-1\n"
+
+
 def test_another_program_on_that_port_is_told_apart(
     answered: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

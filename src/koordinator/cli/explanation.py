@@ -50,7 +50,7 @@ from koordinator.cli.explain_state import (
 )
 from koordinator.cli.explain_target import LISTED, REBALANCE, Target, TargetKind
 from koordinator.cli.explain_workload import workload_state
-from koordinator.cli.session import Session, open_session
+from koordinator.cli.session import Session
 from koordinator.cli.timeline import event_record, timeline_of
 
 E = TypeVar("E", bound=Explanation)
@@ -85,10 +85,9 @@ class Sources:
     cluster_is_sure: bool = True
 
 
-async def explain(target: Target, sources: Sources) -> Explained:
+async def explain(target: Target, sources: Sources, session: Session) -> Explained:
     """Everything about the target. Raises ExplainError when nothing at all is to be had."""
-    async with open_session() as session:
-        return await _Explainer(session, sources).explain(target)
+    return await _Explainer(session, sources).explain(target)
 
 
 class _Explainer:
