@@ -36,7 +36,7 @@ from koordinator.descheduler.framework import (
 )
 from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.node_fit import TargetNodes
-from koordinator.descheduler.pod_predicates import (
+from koordinator.descheduler.pod_facts import (
     SYSTEM_CRITICAL_PRIORITY,
     has_claim,
     has_local_storage,

@@ -52,6 +52,42 @@ class PatchObject:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateObject:
+    """Create another object; ``about`` goes on with the sentence."""
+
+    kind: Kind[Any]
+    document: Document
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"create {self.kind.name} {self.document['metadata']['name']}{self.about}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchOther:
+    """Merge this into another object, but for its status; ``what`` says so in a sentence without a subject."""
+
+    what: str
+    kind: Kind[Any]
+    name: str
+    patch: Document
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Delete this very object."""
+
+    kind: Kind[Any]
+    obj: Object
+
+    def __str__(self) -> str:
+        return f"delete {self.kind.name} {self.obj.metadata.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectPlan:
     """Actions in this order, each of which may be repeated; then the status, if it is another one; then the events.
 
@@ -130,9 +166,9 @@ class PlanController(ABC, Generic[O]):
     def _decide(self, found: O) -> tuple[O, ObjectPlan]:
         """The object as the decision sees it, and the plan."""
 
-    @abstractmethod
     async def _do(self, action: Any, obj: O) -> None:
-        """Carry an action out that is not about the object itself."""
+        """Carry an action out that only this controller has."""
+        raise NotImplementedError(action)
 
     @abstractmethod
     def _due(self, obj: O, plan: ObjectPlan) -> float | None:
@@ -152,11 +188,18 @@ class PlanController(ABC, Generic[O]):
 
     async def _take(self, action: Any, obj: O) -> None:
         try:
-            if isinstance(action, PatchObject):
-                body = for_version(obj, action.patch)
-                await self._client.patch(self._kind, obj.metadata.name, body, PatchType.MERGE)
-            else:
-                await self._do(action, obj)
+            match action:
+                case PatchObject(patch):
+                    body = for_version(obj, patch)
+                    await self._client.patch(self._kind, obj.metadata.name, body, PatchType.MERGE)
+                case CreateObject(kind, document):
+                    await self._client.create(kind, document)
+                case PatchOther(_, kind, name, patch):
+                    await self._client.patch(kind, name, patch, PatchType.MERGE)
+                case DeleteObject(kind, other):
+                    await self._client.delete(kind, other.metadata.name, uid=other.metadata.uid)
+                case _:
+                    await self._do(action, obj)
         except ApiStatusError as error:
             # It was done before, by a look at the object that did not come to its end; or what it is about is gone.
             if not (error.is_already_exists or error.is_not_found):

@@ -11,25 +11,19 @@ from koordinator.api import drain_node as drains
 from koordinator.api.codec import DecodeError, decode, decode_any
 from koordinator.api.document import Document
 from koordinator.api.drain_node import CordonPolicy, DrainNode
-from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koordinator.api.kinds import DRAIN_NODES, NODES, PODS, RESERVATIONS
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
-from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
-from koordinator.descheduler.drain.cordon import cordon_patch, uncordon_patch
 from koordinator.descheduler.drain.decision import decide
-from koordinator.descheduler.drain.objects import reservation_for
+from koordinator.descheduler.drain.objects import cordon_patch, reservation_for, uncordon_patch
 from koordinator.descheduler.drain.plan import (
     CORDONED_BY,
     DRAIN_NODE,
     DRAINED_NODE,
     Cordon,
-    CreateJob,
-    DeleteDrainNode,
-    DeleteOwned,
     DrainFacts,
-    ExtendReservation,
     ReservePlace,
 )
 from koordinator.descheduler.drain.pod_rules import MakePolicy, PodRules
@@ -171,21 +165,11 @@ class DrainController(PlanController[DrainNode]):
             self._results.labels(phase).inc()
 
     async def _do(self, action: Any, drain: DrainNode) -> None:
-        client = self._client
         match action:
             case Cordon(wanted):
                 await self._cordon(drain, wanted=wanted)
-            case DeleteDrainNode():
-                await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
             case ReservePlace(pod, name):
                 await self._reserve(drain, pod, name)
-            case ExtendReservation(name, ttl):
-                await client.patch(RESERVATIONS, name, {"spec": {"ttl": f"{int(ttl)}s"}}, PatchType.MERGE)
-            case CreateJob(document):
-                await client.create(POD_MIGRATION_JOBS, document)
-            case DeleteOwned(owned):
-                kind: Kind[Any] = RESERVATIONS if isinstance(owned, Reservation) else POD_MIGRATION_JOBS
-                await client.delete(kind, owned.metadata.name, uid=owned.metadata.uid)
 
     async def _cordon(self, drain: DrainNode, *, wanted: bool) -> None:
         name = drain.spec.node_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api import drain_node as drains
 from koordinator.api import drain_node_group as groups
@@ -14,22 +14,19 @@ from koordinator.api.meta import controller_of
 from koordinator.base.clock import Clock
 from koordinator.descheduler.drain.plan import NODE_GROUP
 from koordinator.descheduler.drain_group.decision import decide
-from koordinator.descheduler.drain_group.plan import (
-    CreateDrainNode,
-    DeleteDrainNode,
+from koordinator.descheduler.drain_group.planning import (
     GroupFacts,
-    LabelNode,
     NodeCapacity,
-    PatchDrainNode,
+    Stage,
+    capacity_of,
+    stage_of,
 )
-from koordinator.descheduler.drain_group.planning import capacity_of
-from koordinator.descheduler.drain_group.stages import Stage, stage_of
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, age_order, for_version
+from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, age_order
 from koordinator.descheduler.requests import reservations_by_node
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import Client
 from koordinator.kube.reconciler import Reconcilers
 
 _PERIOD: Final = 3.0
@@ -110,18 +107,6 @@ class DrainGroupController(PlanController[DrainNodeGroup]):
         unfinished = [each for each in self._objects.list() if each.status.phase not in groups.FINISHED]
         oldest = min([*unfinished, group], key=age_order)
         return oldest.metadata.name if oldest.metadata.name != group.metadata.name else ""
-
-    async def _do(self, action: Any, group: DrainNodeGroup) -> None:
-        client = self._client
-        match action:
-            case LabelNode(node, name):
-                await client.patch(NODES, node, {"metadata": {"labels": {NODE_GROUP: name}}}, PatchType.MERGE)
-            case CreateDrainNode(document):
-                await client.create(DRAIN_NODES, document)
-            case PatchDrainNode(drain, patch):
-                await client.patch(DRAIN_NODES, drain.metadata.name, for_version(drain, patch), PatchType.MERGE)
-            case DeleteDrainNode(drain):
-                await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
 
 
 def _group_uid(drain: DrainNode) -> Iterable[str]:

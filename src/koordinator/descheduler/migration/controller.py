@@ -25,7 +25,6 @@ from koordinator.base.clock import Clock
 from koordinator.base.durations import has_passed
 from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
-from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD_CONTROLLER,
@@ -36,7 +35,6 @@ from koordinator.descheduler.migration.job_facts import (
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.migration.object_limiter import EvictedPod, ObjectLimiter
 from koordinator.descheduler.migration.plan import (
     CreateReservation,
     DeleteReservation,
@@ -48,6 +46,7 @@ from koordinator.descheduler.migration.plan import (
     Step,
     WriteStatus,
 )
+from koordinator.descheduler.migration.recent_evictions import CoolDown, EvictedPod, ObjectLimiter, under_way_since
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
 from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError

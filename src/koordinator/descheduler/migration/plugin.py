@@ -32,19 +32,16 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
-from koordinator.descheduler.migration.arbitration import ArbitrationStatus
-from koordinator.descheduler.migration.arbitrator import Arbitrator
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus, Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
-from koordinator.descheduler.migration.cool_down import CoolDown
-from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor
 from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
-from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.migration.object_limiter import ObjectLimiter
+from koordinator.descheduler.migration.policies import EvictionRules, MigrationPolicies
+from koordinator.descheduler.migration.recent_evictions import CoolDown, ObjectLimiter
 from koordinator.descheduler.migration.scavenger import Scavenger
 from koordinator.descheduler.migration.workloads import FRESH, Workloads
 from koordinator.kube.errors import KubeError

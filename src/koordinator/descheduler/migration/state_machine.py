@@ -39,15 +39,6 @@ from koordinator.descheduler.migration.job_facts import (
     pod_condition,
     trigger_and_reason,
 )
-from koordinator.descheduler.migration.job_plans import (
-    Migration,
-    completed,
-    failed,
-    missing_pod,
-    moved,
-    new_condition,
-    pod_key,
-)
 from koordinator.descheduler.migration.job_status import (
     COMPLETE,
     FALSE,
@@ -65,9 +56,16 @@ from koordinator.descheduler.migration.plan import (
     EvictPod,
     JobFacts,
     JobPlan,
+    Migration,
     OrderReservation,
     PatchJob,
     WriteStatus,
+    completed,
+    failed,
+    missing_pod,
+    moved,
+    new_condition,
+    pod_key,
 )
 from koordinator.descheduler.migration.reservation_template import template_problem
 from koordinator.descheduler.plan_controller import PlannedEvent

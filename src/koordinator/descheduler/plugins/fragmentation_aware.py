@@ -22,7 +22,7 @@ from koordinator.descheduler.configuration.arguments import (
 )
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes
-from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.pod_facts import is_leaving
 from koordinator.descheduler.requests import amount, requests_of
 
 

@@ -20,7 +20,7 @@ from koordinator.descheduler.framework import Eviction, Evictor, Plan, Remark, S
 from koordinator.descheduler.node_fit import TargetNodes
 from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
 from koordinator.descheduler.plugins.low_node_load.thresholds import Groups, Mask, Percentages, Thresholds
-from koordinator.descheduler.pod_order import eviction_order
+from koordinator.descheduler.pod_facts import eviction_order
 from koordinator.descheduler.requests import amount
 from koordinator.model.pod_requests import pod_requests
 

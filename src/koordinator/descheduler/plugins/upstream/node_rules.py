@@ -12,8 +12,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Handle, Plan, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes, selects_node
 from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
-from koordinator.descheduler.pod_order import kubernetes_order
-from koordinator.descheduler.pod_predicates import is_terminating
+from koordinator.descheduler.pod_facts import is_terminating, kubernetes_order
 from koordinator.model.label_selector import SelectorError, compile_selector
 from koordinator.model.node_selector import preferred_score
 from koordinator.model.tolerations import NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated

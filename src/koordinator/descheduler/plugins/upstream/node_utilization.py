@@ -14,8 +14,7 @@ from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.configuration.arguments import Arguments, Namespaces, ResourceThresholds
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Evictor, Handle, Plan, Remark, Snapshot
-from koordinator.descheduler.pod_order import kubernetes_order
-from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.pod_facts import is_leaving, kubernetes_order
 from koordinator.descheduler.requests import amount, requests_of
 from koordinator.model.tolerations import tolerated
 

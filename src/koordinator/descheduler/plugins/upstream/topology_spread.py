@@ -16,7 +16,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes, selects_node, tolerates_node
 from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
-from koordinator.descheduler.pod_predicates import is_terminating
+from koordinator.descheduler.pod_facts import is_terminating
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 
 _DO_NOT_SCHEDULE: Final = "DoNotSchedule"
