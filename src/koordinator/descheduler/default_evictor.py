@@ -117,10 +117,8 @@ class DefaultEvictorArgs(Arguments):
             parse_selector(self.node_selector)
         except SelectorError as error:
             raise ConfigurationError(f"{path}.nodeSelector", self.node_selector, str(error)) from error
-        threshold = self.priority_threshold
-        if threshold is not None and threshold.value is not None and threshold.name:
-            allowed = "only one of priorityThreshold fields can be set"
-            raise ConfigurationError(f"{path}.priorityThreshold", to_document(threshold), allowed)
+        if self.priority_threshold is not None:
+            self.priority_threshold.check(f"{path}.priorityThreshold")
         if self.min_replicas < 0:
             raise ConfigurationError(f"{path}.minReplicas", self.min_replicas, "at least 0")
         if self.no_eviction_policy not in ("", "Preferred", _MANDATORY):
@@ -135,6 +133,11 @@ class DefaultEvictorArgs(Arguments):
         if given.extra_enabled or given.default_disabled:
             kept = [name for name in _DEFAULT_PROTECTIONS if name not in given.default_disabled]
             return [*kept, *given.extra_enabled]
+        return self._switched
+
+    @property
+    def _switched(self) -> Sequence[str]:
+        """By the booleans."""
         switches = {
             LOCAL_STORAGE: not self.evict_local_storage_pods,
             DAEMON_SETS: not self.evict_daemon_set_pods,
@@ -154,15 +157,7 @@ class DefaultEvictorArgs(Arguments):
 
     def _check_protections(self, path: str) -> None:
         given = self.pod_protections
-        old = (
-            self.evict_local_storage_pods
-            or self.evict_daemon_set_pods
-            or self.evict_system_critical_pods
-            or self.ignore_pvc_pods
-            or self.ignore_pods_without_pdb
-            or self.evict_failed_bare_pods
-        )
-        if old and (given.extra_enabled or given.default_disabled):
+        if self._switched != DefaultEvictorArgs()._switched and (given.extra_enabled or given.default_disabled):
             allowed = (
                 "cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled"
             )

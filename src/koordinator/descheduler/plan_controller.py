@@ -18,13 +18,11 @@ from koordinator.api.codec import convert, to_document
 from koordinator.api.document import Document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
-from koordinator.base.clock import Clock
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.events import EventRecorder
-from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import PatchType
 from koordinator.kube.reconciler import Reconcilers
 from koordinator.model.patch.strategic import apply_strategic_patch
 
@@ -101,21 +99,10 @@ class ObjectPlan:
 class PlanController(ABC, Generic[O]):
     """Works while ``run`` runs."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind[O],
-        client: Client,
-        informers: InformerSet,
-        recorder: EventRecorder,
-        reconcilers: Reconcilers,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, name: str, kind: Kind[O], handle: Handle, reconcilers: Reconcilers) -> None:
         self._kind = kind
-        self._client = client
-        self._recorder = recorder
-        self._clock = clock
-        self._objects = informers.informer(kind, absent_is_empty=True)
+        self._client, self._recorder, self._clock = handle.client, handle.recorder, handle.clock
+        self._objects = handle.informers.informer(kind, absent_is_empty=True)
         self._reconciler = reconcilers.make(name, self.reconcile, self._names, deadline=_DEADLINE)
 
     async def run(self) -> None:

@@ -16,8 +16,8 @@ from koordinator.base.deadline import unless
 from koordinator.base.logs import fields
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.program import Process
-from koordinator.descheduler.configuration import Configuration, ProfileConfiguration
 from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.configuration.loading import Configuration, ProfileConfiguration
 from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
 from koordinator.descheduler.eviction_pipeline import EvictionLimiter
 from koordinator.descheduler.executors import DryRun, Live

@@ -35,7 +35,7 @@ from koordinator.cli.demo.hot_node import (
 from koordinator.cli.demo.observation import Day
 from koordinator.cli.demo.report import print_report
 from koordinator.descheduler.catalogue import Catalogue
-from koordinator.descheduler.configuration import load_configuration
+from koordinator.descheduler.configuration.loading import load_configuration
 from koordinator.descheduler.main import BUILT_IN
 from koordinator.kube.interface import Client
 from tests.cli.demo.cooled_node import a_cooled_node

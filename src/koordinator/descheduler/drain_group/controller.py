@@ -11,7 +11,6 @@ from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import DrainNodeGroup
 from koordinator.api.kinds import DRAIN_NODE_GROUPS, DRAIN_NODES, NODES
 from koordinator.api.meta import controller_of
-from koordinator.base.clock import Clock
 from koordinator.descheduler.drain.plan import NODE_GROUP
 from koordinator.descheduler.drain_group.decision import decide
 from koordinator.descheduler.drain_group.planning import (
@@ -21,12 +20,10 @@ from koordinator.descheduler.drain_group.planning import (
     capacity_of,
     stage_of,
 )
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, age_order
 from koordinator.descheduler.requests import reservations_by_node
-from koordinator.kube.events import EventRecorder
-from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client
 from koordinator.kube.reconciler import Reconcilers
 
 _PERIOD: Final = 3.0
@@ -38,21 +35,12 @@ _BY_GROUP: Final = "uid of the drain node group"
 class DrainGroupController(PlanController[DrainNodeGroup]):
     """Decides about one group after the other."""
 
-    def __init__(
-        self,
-        client: Client,
-        informers: InformerSet,
-        cluster: MigrationLister,
-        recorder: EventRecorder,
-        reconcilers: Reconcilers,
-        *,
-        clock: Clock,
-    ) -> None:
-        super().__init__("drain groups", DRAIN_NODE_GROUPS, client, informers, recorder, reconcilers, clock)
+    def __init__(self, handle: Handle, reconcilers: Reconcilers, cluster: MigrationLister) -> None:
+        super().__init__("drain groups", DRAIN_NODE_GROUPS, handle, reconcilers)
         self._cluster = cluster
-        self._drains = informers.informer(DRAIN_NODES, absent_is_empty=True)
+        self._drains = handle.informers.informer(DRAIN_NODES, absent_is_empty=True)
         self._drains.add_index(_BY_GROUP, _group_uid)
-        self._nodes = informers.informer(NODES)
+        self._nodes = handle.informers.informer(NODES)
         self._add_handlers()
 
     def _due(self, group: DrainNodeGroup, plan: ObjectPlan) -> float | None:

@@ -21,9 +21,10 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
-from koordinator.base.clock import Clock
 from koordinator.base.durations import has_passed
 from koordinator.base.errors import KoordinatorError
+from koordinator.descheduler.features import DISABLE_PVC_RESERVATION
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
 from koordinator.descheduler.migration.job_facts import (
@@ -52,7 +53,7 @@ from koordinator.descheduler.migration.state_machine import after_failed_creatio
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.descheduler.plan_controller import intentions_for, merged
 from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import PatchType
 from koordinator.kube.reconciler import Reconcilers
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ class JobController:
 
     def __init__(
         self,
-        client: Client,
+        handle: Handle,
+        reconcilers: Reconcilers,
         cluster: MigrationLister,
         writer: JobWriter,
         evictor: PodEvictor,
@@ -84,13 +86,8 @@ class JobController:
         limiter: ObjectLimiter,
         cool_down: CoolDown,
         args: MigrationControllerArgs,
-        reconcilers: Reconcilers,
-        *,
-        clock: Clock,
-        reserve_claims: bool = True,
     ) -> None:
-        """``reserve_claims``: whether Reservations include the volumes of their pods."""
-        self._client = client
+        self._client, self._clock = handle.client, handle.clock
         self._cluster = cluster
         self._writer = writer
         self._evictor = evictor
@@ -98,8 +95,7 @@ class JobController:
         self._limiter = limiter
         self._cool_down = cool_down
         self._args = args
-        self._clock = clock
-        self._reserve_claims = reserve_claims
+        self._without_claims = DISABLE_PVC_RESERVATION in handle.gates
         self._orphaned: dict[str, PodMigrationJob] = {}
         self._reconciler = reconcilers.make(
             "migration jobs",
@@ -290,7 +286,7 @@ class JobController:
             # The next look at the job finds that out too.
             return job
         now = self._clock.now()
-        body = reservation_for(job, pod, document, now, without_claims=not self._reserve_claims)
+        body = reservation_for(job, pod, document, now, without_claims=self._without_claims)
         try:
             await self._client.create(RESERVATIONS, body)
         except ApiStatusError as error:

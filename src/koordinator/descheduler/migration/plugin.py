@@ -23,7 +23,7 @@ from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvict
 from koordinator.descheduler.drain.controller import DrainController
 from koordinator.descheduler.drain_group.controller import DrainGroupController
 from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
-from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
+from koordinator.descheduler.features import NODE_DRAIN
 from koordinator.descheduler.framework import (
     EvictionResult,
     EvictPlugin,
@@ -76,22 +76,21 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._reconcilers = Reconcilers(clock, metrics, "koordinator_descheduler_reconcile_total")
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
         self.controller = JobController(
-            client,
+            handle,
+            self._reconcilers,
             self._cluster,
             self._writer,
-            PodEvictor(client, handle.recorder, bucket, clock=clock, metrics=metrics),
+            PodEvictor(handle, bucket),
             self._workloads,
             self._limiter,
             self._cool_down,
             args,
-            self._reconcilers,
-            clock=clock,
-            reserve_claims=DISABLE_PVC_RESERVATION not in handle.gates,
         )
+        policies = MigrationPolicies(args, self._rules, self._cluster, self._ledger, self._workloads)
         self.arbitrator = Arbitrator(
             self._cluster,
             self._writer,
-            MigrationPolicies(args, self._rules, self._cluster, self._ledger, self._workloads),
+            policies,
             self._workloads,
             args.arbitration_args,
             clock,
@@ -104,7 +103,11 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self.drain: DrainController | None = None
         self.drain_groups: DrainGroupController | None = None
         if NODE_DRAIN in handle.gates:
-            self._make_drain_controllers()
+            names = args.scheduler_names
+            self.drain = DrainController(
+                handle, self._reconcilers, self._cluster, self._workloads, self._drain_policy, names
+            )
+            self.drain_groups = DrainGroupController(handle, self._reconcilers, self._cluster)
 
     async def run(self) -> None:
         """Carry jobs out while this process leads."""
@@ -224,24 +227,6 @@ class MigrationController(FilterPlugin, EvictPlugin):
             },
             "spec": spec,
         }
-
-    def _make_drain_controllers(self) -> None:
-        handle, clock = self.handle, self.handle.clock
-        self.drain = DrainController(
-            handle.client,
-            handle.informers,
-            self._cluster,
-            self._workloads,
-            self._drain_policy,
-            self.args.scheduler_names,
-            handle.recorder,
-            self._reconcilers,
-            clock=clock,
-            metrics=handle.metrics,
-        )
-        self.drain_groups = DrainGroupController(
-            handle.client, handle.informers, self._cluster, handle.recorder, self._reconcilers, clock=clock
-        )
 
     def _drain_policy(self, spec: DrainNodeSpec) -> Policy:
         """Why no waiting would let a pod be moved, where a DrainNode does not say otherwise."""

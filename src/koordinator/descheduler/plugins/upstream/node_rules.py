@@ -9,9 +9,9 @@ from typing import Final, Self
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import NodeAffinity, Pod, PodAffinityTerm
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Handle, Plan, Snapshot
+from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Plan, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes, selects_node
-from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
+from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
 from koordinator.descheduler.pod_facts import is_terminating, kubernetes_order
 from koordinator.model.label_selector import SelectorError, compile_selector
 from koordinator.model.node_selector import preferred_score
@@ -34,16 +34,12 @@ class RemovePodsViolatingNodeAffinityArgs(StrategyArguments):
         return self
 
 
-class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
+class RemovePodsViolatingNodeAffinity(Strategy, DeschedulePlugin):
     """Evicts pods whose node affinity another node would suit, or suit better."""
 
     name = "RemovePodsViolatingNodeAffinity"
     args_type = RemovePodsViolatingNodeAffinityArgs
-
-    def __init__(self, args: RemovePodsViolatingNodeAffinityArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemovePodsViolatingNodeAffinityArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         targets: TargetNodes | None = None
@@ -54,12 +50,12 @@ class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
                 targets.book(pod, int(fits.argmax()))
 
     def _misplaced(self, snapshot: Snapshot) -> Iterable[tuple[Pod, str]]:
-        for kind in self._args.node_affinity_type:
+        for kind in self.args.node_affinity_type:
             for node in snapshot.nodes:
                 for pod in snapshot.pods_on(node.metadata.name):
                     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
                     reason = _why_misplaced(kind, affinity, pod, node, snapshot.nodes) if affinity else ""
-                    if reason and self._candidates.allows(pod, self.handle.evictor):
+                    if reason and self._allows(pod):
                         yield pod, reason
 
 
@@ -90,49 +86,41 @@ class RemovePodsViolatingNodeTaintsArgs(StrategyArguments):
         return self
 
 
-class RemovePodsViolatingNodeTaints(DeschedulePlugin):
+class RemovePodsViolatingNodeTaints(Strategy, DeschedulePlugin):
     name = "RemovePodsViolatingNodeTaints"
     args_type = RemovePodsViolatingNodeTaintsArgs
-
-    def __init__(self, args: RemovePodsViolatingNodeTaintsArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemovePodsViolatingNodeTaintsArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             taints = [taint for taint in node.spec.taints if self._counts(taint)]
             for pod in snapshot.pods_on(node.metadata.name) if taints else ():
                 bad = [taint_text(taint) for taint in taints if not tolerated(pod.spec.tolerations, taint)]
-                if bad and self._candidates.allows(pod, self.handle.evictor):
+                if bad and self._allows(pod):
                     yield Eviction(pod, f"pod does not tolerate {', '.join(bad)} of node {node.metadata.name}")
 
     def _counts(self, taint: Taint) -> bool:
-        effects = (NO_SCHEDULE, PREFER_NO_SCHEDULE) if self._args.include_prefer_no_schedule else (NO_SCHEDULE,)
+        effects = (NO_SCHEDULE, PREFER_NO_SCHEDULE) if self.args.include_prefer_no_schedule else (NO_SCHEDULE,)
         names = {taint.key, f"{taint.key}={taint.value}"} if taint.value else {taint.key}
-        if taint.effect not in effects or not names.isdisjoint(self._args.excluded_taints):
+        if taint.effect not in effects or not names.isdisjoint(self.args.excluded_taints):
             return False
-        return not self._args.included_taints or not names.isdisjoint(self._args.included_taints)
+        return not self.args.included_taints or not names.isdisjoint(self.args.included_taints)
 
 
-class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
+class RemovePodsViolatingInterPodAntiAffinity(Strategy, DeschedulePlugin):
     """The least important pods of each node first; a pod that was evicted or is terminating no longer conflicts."""
 
     name = "RemovePodsViolatingInterPodAntiAffinity"
     args_type = StrategyArguments
 
-    def __init__(self, args: StrategyArguments, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._candidates = Candidates(args)
-
     def deschedule(self, snapshot: Snapshot) -> Plan:
         nodes = {node.metadata.name: node for node in snapshot.nodes}
-        by_node = {name: [pod for pod in snapshot.pods_on(name) if self._candidates.selects(pod)] for name in nodes}
+        by_node = {name: [pod for pod in snapshot.pods_on(name) if self._selects(pod)] for name in nodes}
         left = {pod.metadata.uid: pod for pods in by_node.values() for pod in pods if not is_terminating(pod)}
         for pods in by_node.values():
             for pod in sorted(pods, key=kubernetes_order):
                 rival = _rival(pod, left.values(), nodes)
-                if rival is None or not self._candidates.allows(pod, self.handle.evictor):
+                if rival is None or not self._allows(pod):
                     continue
                 if (yield Eviction(pod, f"pod's anti-affinity matches pod {rival.metadata.key}")):
                     left.pop(pod.metadata.uid, None)
