@@ -18,7 +18,7 @@ from koordinator.api.kinds import (
     PRIORITY_CLASSES,
 )
 from koordinator.api.meta import LabelSelector
-from koordinator.api.pod import Pod, is_mirror, is_static
+from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.volume import PersistentVolumeClaim
 from koordinator.api.workload import PodDisruptionBudget
@@ -44,6 +44,7 @@ from koordinator.descheduler.pod_facts import (
     is_of_daemon_set,
     is_system_critical,
     is_terminating,
+    never_evicted,
     prefers_no_eviction,
 )
 from koordinator.kube.errors import ApiStatusError, KubeError
@@ -192,9 +193,6 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         if args.namespace_label_selector is not None:
             self._namespaces = handle.informers.informer(NAMESPACES)
         self._checks: list[_Check] = [
-            lambda pod: "pod is a mirror pod" if is_mirror(pod) else "",
-            lambda pod: "pod is a static pod" if is_static(pod) else "",
-            lambda pod: "pod is terminating" if is_terminating(pod) else "",
             *self._protections(),
             *self._restrictions(),
         ]
@@ -227,7 +225,7 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
             return NOTHING_REFUSED
         if self._args.no_eviction_policy == _MANDATORY and prefers_no_eviction(pod):
             return ["pod would rather not be evicted, and noEvictionPolicy is Mandatory"]
-        return [text for check in self._checks if (text := check(pod))]
+        return [*never_evicted(pod, daemon_sets=False), *(text for check in self._checks if (text := check(pod)))]
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         refusals = []

@@ -22,11 +22,12 @@ from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.interface import PatchType
+from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.reconciler import Reconcilers
 from koordinator.model.patch.strategic import apply_strategic_patch
 
 O = TypeVar("O", bound=Object)  # noqa: E741
+T = TypeVar("T")
 
 _DEADLINE: Final = 120.0
 _ROUNDS: Final = 32
@@ -206,6 +207,25 @@ async def intentions_for(obj: O, decide: Callable[[O], Awaitable[tuple[O, Sequen
             break
         obj = changed
     return list(found)
+
+
+async def if_there(request: Awaitable[T]) -> T | None:
+    """What the API server responds; None where it has no such object."""
+    try:
+        return await request
+    except ApiStatusError as error:
+        if not error.is_not_found:
+            raise
+        return None
+
+
+async def delete_if_there(client: Client, kind: Kind[Any], name: str, uid: str) -> None:
+    """Delete this very object; that it is gone, or another one by now, is as good."""
+    try:
+        await client.delete(kind, name, uid=uid)
+    except ApiStatusError as error:
+        if not error.is_not_found and not error.is_conflict:
+            raise
 
 
 def merged(obj: O, patch: Document) -> O:

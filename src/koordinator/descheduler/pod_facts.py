@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, is_mirror, is_static
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_with_default
 
@@ -43,6 +43,21 @@ def has_local_storage(pod: Pod) -> bool:
 
 def has_claim(pod: Pod) -> bool:
     return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
+
+
+_NEVER: Final = (
+    (is_of_daemon_set, "pod is a DaemonSet pod"),
+    (is_mirror, "pod is a mirror pod"),
+    (is_static, "pod is a static pod"),
+    (is_terminating, "pod is terminating"),
+)
+
+
+def never_evicted(pod: Pod, *, daemon_sets: bool) -> Iterator[str]:
+    """Why no arguments let the pod be evicted; ``daemon_sets``: that it is of a DaemonSet is a reason, too."""
+    for is_so, text in _NEVER[not daemon_sets :]:
+        if is_so(pod):
+            yield text
 
 
 def is_evictable_by_annotation(pod: Pod) -> bool:

@@ -51,7 +51,7 @@ from koordinator.descheduler.migration.recent_evictions import CoolDown, Evicted
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
 from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
-from koordinator.descheduler.plan_controller import intentions_for, merged
+from koordinator.descheduler.plan_controller import delete_if_there, if_there, intentions_for, merged
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from koordinator.kube.reconciler import Reconcilers
@@ -132,7 +132,7 @@ class JobController:
                 job = await self._carry_out(plan, job)
             except ApiStatusError as error:
                 # Another client may have written the job, or deleted it.
-                found = await self._read_again(name)
+                found = await if_there(self._writer.read(name))
                 if found is None:
                     return None
                 if not error.is_conflict:
@@ -208,7 +208,7 @@ class JobController:
         if job is not None:
             found = await self._reservation(_referred(job) or job.metadata.uid)
             if found is not None and is_own_reservation(found):
-                await self._delete_reservation(found.metadata.name, found.metadata.uid)
+                await delete_if_there(self._client, RESERVATIONS, found.metadata.name, found.metadata.uid)
             del self._orphaned[name]
 
     async def _facts(self, job: PodMigrationJob) -> JobFacts:
@@ -225,14 +225,7 @@ class JobController:
         if namespace in _NO_NAMES or name in _NO_NAMES:
             return None
         cached = self._cluster.pod(namespace, name)
-        if cached is not None:
-            return cached
-        try:
-            return await self._client.get(PODS, name, namespace)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
+        return cached if cached is not None else await if_there(self._client.get(PODS, name, namespace))
 
     def _reservation_of(self, job: PodMigrationJob) -> str:
         """The name of the Reservation that the job refers to; else of that which is created for it."""
@@ -247,12 +240,7 @@ class JobController:
         cached = self._cluster.reservations.get(name)
         if name in _NO_NAMES or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
             return cached
-        try:
-            return await self._client.get(RESERVATIONS, name)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
+        return await if_there(self._client.get(RESERVATIONS, name))
 
     async def _carry_out(self, plan: JobPlan, job: PodMigrationJob) -> PodMigrationJob:
         for step in plan.steps:
@@ -272,7 +260,7 @@ class JobController:
             case OrderReservation(name, order):
                 await self._order(name, order)
             case DeleteReservation(name, uid):
-                await self._delete_reservation(name, uid)
+                await delete_if_there(self._client, RESERVATIONS, name, uid)
             case EvictPod(pod, policy):
                 await self._evict(job, pod, policy)
         return job
@@ -297,29 +285,12 @@ class JobController:
         return job
 
     async def _pod_document(self, namespace: str, name: str) -> Document | None:
-        try:
-            document: Document = decode_any(await self._client.raw("GET", PODS.path(namespace, name)))
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
-        return document
+        found = await if_there(self._client.raw("GET", PODS.path(namespace, name)))
+        return decode_any(found) if found is not None else None
 
     async def _order(self, name: str, order: str) -> None:
         patch = {"metadata": {"labels": {labels.RESERVATION_ORDER: order}}}
-        try:
-            await self._client.patch(RESERVATIONS, name, patch, PatchType.MERGE)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-
-    async def _delete_reservation(self, name: str, uid: str) -> None:
-        try:
-            await self._client.delete(RESERVATIONS, name, uid=uid)
-        except ApiStatusError as error:
-            # A conflict is another Reservation of that name.
-            if not error.is_not_found and not error.is_conflict:
-                raise
+        await if_there(self._client.patch(RESERVATIONS, name, patch, PatchType.MERGE))
 
     async def _evict(self, job: PodMigrationJob, pod: Pod, policy: str) -> None:
         trigger, reason = trigger_and_reason(job)
@@ -371,14 +342,6 @@ class JobController:
                 others = self._cluster.pods_owned_by(controller)
                 evicted = EvictedPod(namespace, controller, self._replicas(others[0]) if others else None)
                 self._limiter.track(evicted, monotonic - max((now - at).total_seconds(), 0.0))
-
-    async def _read_again(self, name: str) -> PodMigrationJob | None:
-        try:
-            return await self._writer.read(name)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
 
 
 def _referred(job: PodMigrationJob) -> str:

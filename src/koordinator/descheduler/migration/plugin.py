@@ -129,21 +129,16 @@ class MigrationController(FilterPlugin, EvictPlugin):
         ]
 
     async def _job_intentions(self) -> list[str]:
-        found = []
+        found, goes_on = [], []
         for job, result in await self.arbitrator.results():
             what = f"{result.status.value}: {'; '.join(result.reasons)}" if result.reasons else result.status.value
             found.append(f"PodMigrationJob {job.metadata.name}: {what}")
             if result.status is ArbitrationStatus.PASSED:
                 annotations = {**job.metadata.annotations, annotation_keys.PASSED_ARBITRATION: "true"}
-                job = replace(job, metadata=replace(job.metadata, annotations=annotations))
-                found += [
-                    f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)
-                ]
-        for job in self._cluster.jobs():
-            if not waits(job) and job.metadata.deletion_timestamp is None:
-                found += [
-                    f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)
-                ]
+                goes_on.append(replace(job, metadata=replace(job.metadata, annotations=annotations)))
+        goes_on += [job for job in self._cluster.jobs() if not waits(job) and job.metadata.deletion_timestamp is None]
+        for job in goes_on:
+            found += [f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)]
         return found
 
     async def prepare(self, snapshot: Snapshot) -> None:

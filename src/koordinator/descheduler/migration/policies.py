@@ -9,7 +9,7 @@ from typing import Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api.meta import controller_of
-from koordinator.api.pod import Pod, is_mirror, is_static
+from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import RESERVATION_FIRST
 from koordinator.descheduler.eviction_pipeline import EvictionPipeline
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
@@ -23,9 +23,8 @@ from koordinator.descheduler.pod_facts import (
     has_claim,
     has_local_storage,
     is_evictable_by_annotation,
-    is_of_daemon_set,
     is_system_critical,
-    is_terminating,
+    never_evicted,
 )
 from koordinator.model.label_selector import compile_selector
 
@@ -54,7 +53,12 @@ class EvictionRules:
         """Why the pod must not be evicted; nothing keeps one that is forced."""
         if is_evictable_by_annotation(pod):
             return NOTHING_REFUSED
-        return [*self._outside(pod), *self._never(pod), *self._protected(pod), *self._of_nobody(pod)]
+        return [
+            *self._outside(pod),
+            *never_evicted(pod, daemon_sets=True),
+            *self._protected(pod),
+            *self._of_nobody(pod),
+        ]
 
     def _outside(self, pod: Pod) -> Iterator[str]:
         namespaces, namespace = self._namespaces, pod.metadata.namespace
@@ -64,16 +68,6 @@ class EvictionRules:
             yield f"excludedNamespaces: {namespace} is one of them"
         if cost(pod, annotation_keys.EVICTION_COST) == _NEVER:
             yield f"podWithMaxEvictionCost: its annotation {annotation_keys.EVICTION_COST} is {_NEVER}"
-
-    def _never(self, pod: Pod) -> Iterator[str]:
-        if is_of_daemon_set(pod):
-            yield "pod is a DaemonSet pod"
-        if is_mirror(pod):
-            yield "pod is a mirror pod"
-        if is_static(pod):
-            yield "pod is a static pod"
-        if is_terminating(pod):
-            yield "pod is terminating"
 
     def _of_nobody(self, pod: Pod) -> Iterator[str]:
         if self._all_bare_pods or pod.metadata.owner_references:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from koordinator.api.node import Node, Taint
-from koordinator.api.pod import NodeAffinity, Pod, PodAffinityTerm
+from koordinator.api.pod import NodeAffinity, Pod
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Plan, Snapshot
-from koordinator.descheduler.node_fit import TargetNodes, selects_node
+from koordinator.descheduler.node_fit import TargetNodes, anti_affinity, selects_node
 from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
 from koordinator.descheduler.pod_facts import is_terminating, kubernetes_order
-from koordinator.model.label_selector import SelectorError, compile_selector
 from koordinator.model.node_selector import preferred_score
 from koordinator.model.tolerations import NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
 
@@ -128,27 +127,13 @@ class RemovePodsViolatingInterPodAntiAffinity(Strategy, DeschedulePlugin):
 
 def _rival(pod: Pod, others: Iterable[Pod], nodes: Mapping[str, Node]) -> Pod | None:
     """Another pod that one of the required terms wants to be away from, in the same place by the term's topology."""
-    affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
-    for term in affinity.required_during_scheduling_ignored_during_execution if affinity else ():
-        found = _matching(pod, term, others, nodes)
-        if found is not None:
-            return found
-    return None
-
-
-def _matching(pod: Pod, term: PodAffinityTerm, others: Iterable[Pod], nodes: Mapping[str, Node]) -> Pod | None:
-    try:
-        selector = compile_selector(term.label_selector)
-    except SelectorError:
-        return None
-    namespaces = term.namespaces or (pod.metadata.namespace,)
     here = nodes[pod.spec.node_name].metadata
-    for other in others:
-        if other.metadata.name == pod.metadata.name or other.metadata.namespace not in namespaces:
-            continue
-        there = nodes[other.spec.node_name].metadata
-        domain = here.labels.get(term.topology_key)
-        is_near = here.name == there.name or (domain is not None and domain == there.labels.get(term.topology_key))
-        if is_near and selector.matches(other.metadata.labels):
-            return other
+    for selector, namespaces, key in anti_affinity(pod):
+        for other in others:
+            if other.metadata.name == pod.metadata.name or other.metadata.namespace not in namespaces:
+                continue
+            there, domain = nodes[other.spec.node_name].metadata, here.labels.get(key)
+            is_near = here.name == there.name or (domain is not None and domain == there.labels.get(key))
+            if is_near and selector.matches(other.metadata.labels):
+                return other
     return None
