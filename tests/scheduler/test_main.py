@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.main import main
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -46,7 +46,7 @@ def test_a_written_configuration_means_the_same(configuration: Path, tmp_path: P
     assert main([f"--config={configuration}", f"--write-config-to={written}"]) == 0
     before, after = load_configuration(configuration), load_configuration(written)
     assert [profile.order for profile in after.profiles] == [profile.order for profile in before.profiles]
-    assert after.leader_election == before.leader_election
+    assert after.document.leader_election == before.document.leader_election
 
 
 def test_a_flag_switches_profiles_off_where_no_file_does(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.plugin_forms import SomeRows
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.topologies import grown
 
 HOST_NAME: Final = "kubernetes.io/hostname"
 _NAME: Final = "LabelRows"
@@ -85,11 +86,8 @@ class LabelRows(EventHandler):
 
     def fit(self, size: int) -> None:
         """Have a version for at least so many rows."""
-        known = self.versions.shape[0]
-        if known < size:
-            larger = np.zeros(max(64, 2 * known, size), dtype=np.int32)
-            larger[:known] = self.versions
-            self.versions = larger
+        if self.versions.shape[0] < size:
+            self.versions = grown(self.versions, size)
 
 
 class NodeResults:

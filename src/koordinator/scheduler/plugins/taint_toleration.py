@@ -34,6 +34,7 @@ from koordinator.scheduler.engine.plugin_forms import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.topologies import grown
 
 _TaintSet = tuple[tuple[str, str, str], ...]
 
@@ -60,9 +61,7 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
 
     def on_node(self, row: int, node: Node) -> None:
         if row >= self._set_of_row.shape[0]:
-            larger = np.zeros(max(64, 2 * row), dtype=np.int64)
-            larger[: self._set_of_row.shape[0]] = self._set_of_row
-            self._set_of_row = larger
+            self._set_of_row = grown(self._set_of_row, row + 1)
         self._set_of_row[row] = self._number(node.spec.taints)
 
     def on_node_removed(self, row: int, name: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from koordinator.api.explanations import NetworkPlace
 from koordinator.api.timestamps import format_time
 from koordinator.base.services import Service, ServiceError
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIED, STRICT
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
@@ -16,7 +17,6 @@ from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member,
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
 from koordinator.scheduler.plugins.preemption import Plan
-from koordinator.scheduler.services.provider import ServiceProvider
 
 _NEVER: Final = "0001-01-01T00:00:00Z"
 """Go's time of nothing."""
