@@ -32,7 +32,8 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
-from koordinator.descheduler.migration.arbitration import ArbitrationStatus, Arbitrator
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus
+from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.evictors import PodEvictor

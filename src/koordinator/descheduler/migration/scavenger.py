@@ -100,7 +100,7 @@ class Scavenger:
         ]
 
     async def _attempt(self, what: str, *objects: tuple[Kind[Any], Object]) -> None:
-        """Delete them in this order. One that cannot be deleted keeps none of the others from that."""
+        """Delete them in this order. What cannot be deleted keeps nothing else from being scavenged."""
         try:
             for kind, obj in objects:
                 await delete_if_there(self._client, kind, obj.metadata.name, obj.metadata.uid)
