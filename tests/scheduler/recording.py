@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
@@ -19,7 +20,6 @@ from koordinator.scheduler.engine.binding_points import (
     Wait,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.framework_hooks import FailureHandler, PodPatcher
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -15,6 +15,7 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
@@ -23,7 +24,6 @@ from koordinator.scheduler.engine.binding_points import (
     PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo

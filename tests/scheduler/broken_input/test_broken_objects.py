@@ -18,7 +18,7 @@ from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIE
 from koordinator.scheduler.configuration import SchedulerConfiguration, parse_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles

@@ -12,6 +12,7 @@ import pytest
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
@@ -24,7 +25,6 @@ from koordinator.scheduler.engine.binding_points import (
     Wait,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
     EventHandler,

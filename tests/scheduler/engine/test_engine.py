@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from koordinator.api.node import Node
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import ReservePlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation

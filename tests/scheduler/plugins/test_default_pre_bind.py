@@ -10,6 +10,7 @@ import pytest
 
 from koordinator.api.pod import Pod
 from koordinator.kube.errors import ApiStatusError
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
@@ -18,7 +19,6 @@ from koordinator.scheduler.engine.binding_points import (
     PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeColumns, NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile

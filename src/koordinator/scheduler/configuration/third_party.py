@@ -24,6 +24,7 @@ import msgspec
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
+from koordinator.scheduler.engine.attempt import CyclePreFilterPlugin, PostFilterPlugin
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -33,7 +34,6 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Plugin,
@@ -48,7 +48,6 @@ from koordinator.scheduler.engine.framework_hooks import (
     PreFilterTransformer,
     ScoreTransformer,
 )
-from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 _PROTOCOLS: Final[dict[str, tuple[type[Plugin], ...]]] = {
     "preEnqueue": (PreEnqueuePlugin,),

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectMeta
 from koordinator.scheduler.engine.allocations import Allocation, Nothing, Unknown
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import EventHandler, Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 

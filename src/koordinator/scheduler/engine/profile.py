@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 
+from koordinator.scheduler.engine.attempt import CyclePreFilterPlugin, PostFilterPlugin
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -18,7 +19,6 @@ from koordinator.scheduler.engine.binding_points import (
     PreBindPlugin,
     ReservePlugin,
 )
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
 from koordinator.scheduler.engine.framework import (
     MAX_NODE_SCORE,
     EventHandler,
@@ -44,7 +44,6 @@ from koordinator.scheduler.engine.framework_hooks import (
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 
 class PointTimes(Protocol):

@@ -17,12 +17,11 @@ from koordinator.api.node_explanation import (
 from koordinator.model.tolerations import taint_text
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import PODS
+from koordinator.scheduler.engine.row_amounts import PODS
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.explainer import Explainer
+from koordinator.scheduler.explain.explainer import Explainer, amount_text
 from koordinator.scheduler.explain.filter_results import filter_nodes
 from koordinator.scheduler.explain.sources import Sources
-from koordinator.scheduler.explain.wording import amount_text
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20

@@ -22,10 +22,7 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.model.label_selector import compile_selector
-from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
-from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import (
+from koordinator.scheduler.engine.attempt import (
     NO_PLAN,
     FailedAttempt,
     NodeStatus,
@@ -33,6 +30,9 @@ from koordinator.scheduler.engine.post_filter import (
     PostFilterResult,
     is_preempted,
 )
+from koordinator.scheduler.engine.decision import NO_VICTIMS, preemption_error
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 T = TypeVar("T")

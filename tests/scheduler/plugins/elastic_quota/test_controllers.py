@@ -16,7 +16,7 @@ from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.plugins.elastic_quota.gates import MULTI_QUOTA_TREE
-from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController, to_revoke
+from koordinator.scheduler.plugins.elastic_quota.preemption import RevokeController, to_revoke
 from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
 from koordinator.scheduler.plugins.elastic_quota.status import patch_of
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, QuotaSummary, summarize

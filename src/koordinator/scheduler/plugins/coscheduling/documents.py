@@ -11,10 +11,9 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIED, STRICT
-from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
+from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang, explain_network
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
-from koordinator.scheduler.plugins.coscheduling.network_topology.explanation import explain_network
 from koordinator.scheduler.plugins.preemption import Plan
 from koordinator.scheduler.services.provider import ServiceProvider
 

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from koordinator.api.device_share import device_quantity
-from koordinator.scheduler.engine.closures import closed_by
+from koordinator.scheduler.engine.allocations import closed_by
 from koordinator.scheduler.plugins.device_share.allocation import ByType, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT
 from koordinator.scheduler.plugins.device_share.node_devices import WHATEVER_IS_FREE, NodeDevices

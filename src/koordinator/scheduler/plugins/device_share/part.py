@@ -46,7 +46,7 @@ from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
 from koordinator.scheduler.plugins.device_share.templates import Templates, matching_templates, templates_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
-from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
+from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)

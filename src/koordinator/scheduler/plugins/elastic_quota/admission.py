@@ -1,12 +1,17 @@
-"""Whether a quota admits another pod, and if not why. The messages are the original's, so that searches of events
-match."""
+"""Whether a quota admits another pod, and if not why; and what ``koord explain quota`` shows: the source of each number
+of a quota, which siblings lend and borrow, and which pod is admitted next.
+
+The messages of admission are the original's, so that searches of events match.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
+from koordinator.api.explanations import QuotaExplanation, QuotaPods, QuotaResource, Sibling, WaitingPod
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.amounts import (
     NOTHING,
     Amounts,
@@ -16,7 +21,7 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import (
     printed,
     to_wire,
 )
-from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
+from koordinator.scheduler.plugins.elastic_quota.forest import Forest, QuotaNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +109,107 @@ def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
     total = dict(right)
     add(total, left)
     return total
+
+
+_WAITING_SHOWN: Final = 10
+
+
+def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> QuotaExplanation | None:
+    """The explanation; None for an unknown quota."""
+    forest = accounts.forest
+    node = forest.nodes.get(name)
+    if node is None:
+        return None
+    quota, limit = accounts.object(name), limit_of(accounts, node, NOTHING, rules)
+    waiting = sorted(
+        (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.priority, pod.key)
+    )
+    assigned = sum(1 for pod in accounts.pods_of(name) if pod.is_assigned)
+    return QuotaExplanation(
+        quota=name,
+        parents=[each.name for each in node.ancestors()],
+        faults=list(accounts.faults(quota)) if quota is not None else [],
+        resources=[_resource(forest, node, limit, key) for key in sorted({*limit, *node.total.used})],
+        siblings=_siblings(forest, node),
+        pods=QuotaPods(assigned=assigned, waiting=len(waiting)),
+        next=_next(accounts, node, waiting, rules),
+        waiting=[_waiting(accounts, node, pod, rules) for pod in waiting[:_WAITING_SHOWN]],
+    )
+
+
+def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: str) -> QuotaResource:
+    used, allowed = node.total.used.get(key, 0), limit.get(key)
+    amounts: dict[str, int | None] = {
+        "min": node.specification.min.get(key, 0),
+        "max": node.specification.max.get(key),
+        "request": node.request.get(key, 0),
+        "used": used,
+        "runtime": allowed,
+        "free": None if allowed is None else max(allowed - used, 0),
+    }
+    shown = {name: _shown(key, amount) if amount is not None else "unlimited" for name, amount in amounts.items()}
+    return QuotaResource(name=key, **shown, why=_why(forest, node, key))
+
+
+def _why(forest: Forest, node: QuotaNode, key: str) -> str:
+    """The explanation of the quota's current share of a resource, as a sentence."""
+    if node.detached:
+        return f"no pod is admitted: {node.detached}"
+    parent = node.parent
+    if node.is_outside or parent is None or key not in parent.keys:
+        return "its max: it shares this with nobody"
+    share, floor = forest.runtime(node).get(key, 0), forest.floor(node).get(key, 0)
+    request, least = node.limited_request.get(key, 0), node.specification.min.get(key, 0)
+    available = forest.runtime(parent).get(key, 0)
+    of_parent = f"the {_shown(key, available)} that {parent.name} has"
+    scaled = f"its min of {_shown(key, least)}, scaled to {_shown(key, floor)} as {parent.name} has too little"
+    kept = "its min" if floor == least else scaled
+    if request <= floor:
+        if forest.lends(node) and share < floor:
+            return f"all that it requests; {_shown(key, floor - share)} of {kept} is lent"
+        return f"{kept}, of {of_parent}"
+    borrowed = f"{kept} and {_shown(key, share - floor)} more by its weight" if share > floor else f"{kept} and no more"
+    return f"{borrowed}, of {of_parent}; it requests {_shown(key, request)}"
+
+
+def _siblings(forest: Forest, node: QuotaNode) -> list[Sibling]:
+    """What each child of the quota's parent lends, and borrows beyond its min."""
+    if node.parent is None or node.is_outside:
+        return []
+    found = []
+    for each in node.parent.children:
+        share, floor = forest.runtime(each), forest.floor(each)
+        keys = [key for key in sorted(share) if key in each.specification.max]
+        lent = {key: floor[key] - share[key] for key in keys if share[key] < floor.get(key, 0)}
+        borrowed = {key: share[key] - floor.get(key, 0) for key in keys if share[key] > floor.get(key, 0)}
+        found.append(Sibling(quota=each.name, lends=_list(lent), borrows=_list(borrowed)))
+    return found
+
+
+def _next(accounts: Accounts, node: QuotaNode, waiting: Iterable[CountedPod], rules: AdmissionRules) -> str:
+    """The key of the first pod in ``waiting`` that the quota would admit now; empty if none."""
+    for pod in waiting:
+        if _refusal(accounts, node, pod, rules) is None:
+            return pod.key
+    return ""
+
+
+def _waiting(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> WaitingPod:
+    return WaitingPod(
+        pod=pod.key,
+        priority=pod.priority,
+        request=_list(masked(pod.request, node.specification.max)),
+        reason=_refusal(accounts, node, pod, rules) or "",
+    )
+
+
+def _refusal(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> str | None:
+    return why_not(accounts, node, pod.request, is_non_preemptible=pod.is_non_preemptible, is_counted=True, rules=rules)
+
+
+def _shown(key: str, amount: int) -> str:
+    return str(to_wire({key: amount})[key])
+
+
+def _list(amounts: Mapping[str, int]) -> str:
+    return printed(to_wire(amounts)) if amounts else ""

@@ -17,8 +17,15 @@ from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.services import Service, ServiceError
+from koordinator.scheduler.engine.attempt import (
+    NO_PLAN,
+    CyclePreFilterPlugin,
+    CycleState,
+    FailedAttempt,
+    PostFilterPlugin,
+    PostFilterResult,
+)
 from koordinator.scheduler.engine.binding_points import ControllerWriter
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.framework_hooks import (
@@ -30,17 +37,15 @@ from koordinator.scheduler.engine.framework_hooks import (
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
-from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
+from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, explain_quota, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     QuotaEventHandlers,
     is_non_preemptible,
     request_of,
 )
-from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
 from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
 from koordinator.scheduler.plugins.elastic_quota.gates import (
     DISABLE_DEFAULT_QUOTA,
@@ -48,8 +53,7 @@ from koordinator.scheduler.plugins.elastic_quota.gates import (
     IGNORE_OVERDUE,
     MULTI_QUOTA_TREE,
 )
-from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy
-from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
+from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy, RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, document_of, summarize
 from koordinator.scheduler.plugins.preemption import PreemptionPlanner

@@ -29,8 +29,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
-from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
-from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
+from koordinator.scheduler.plugins.inter_pod_affinity.rejected_pods import Explanation, Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
 from koordinator.scheduler.plugins.topologies import Topologies

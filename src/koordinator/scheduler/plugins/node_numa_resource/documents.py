@@ -16,8 +16,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.api.resource_status import ResourceStatus
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import cpu_mask, cpus_of
-from koordinator.scheduler.engine.allocations import Unknown
-from koordinator.scheduler.engine.closures import unusable_annotation
+from koordinator.scheduler.engine.allocations import Unknown, unusable_annotation
 from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation
 
 

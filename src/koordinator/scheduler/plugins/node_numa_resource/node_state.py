@@ -12,7 +12,7 @@ from koordinator.api.node import Node
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
 from koordinator.model.numa_topology.hints import NUMANodeState
-from koordinator.scheduler.engine.closures import Closure, Closures
+from koordinator.scheduler.engine.allocations import Closure, Closures
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState, short_of_cpu
 

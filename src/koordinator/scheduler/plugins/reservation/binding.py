@@ -8,6 +8,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import NOTHING, Nothing
+from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     ClusterWriter,
@@ -15,7 +16,6 @@ from koordinator.scheduler.engine.binding_points import (
     PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationNominator, ReservationPreBindPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -14,7 +14,7 @@ from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.reservation import RESTRICTED, Reservation
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import whole_amounts
+from koordinator.scheduler.engine.row_amounts import whole_amounts
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
 from koordinator.scheduler.plugins.reservation.operating_pod import current_owner, is_operating
 from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, is_available

@@ -12,7 +12,7 @@ from koordinator.api.reservation import PENDING, SCHEDULED_CONDITION, Reservatio
 from koordinator.api.resource_names import CPU, PODS
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.explain.wording import amount_of, amount_text
+from koordinator.scheduler.explain.explainer import amount_of, amount_text
 from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.faults import faults

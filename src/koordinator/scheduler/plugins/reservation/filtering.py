@@ -15,11 +15,11 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.node import Node
 from koordinator.api.reservation import ALIGNED, Reservation
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack

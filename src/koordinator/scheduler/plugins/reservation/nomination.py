@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView

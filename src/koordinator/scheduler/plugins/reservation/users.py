@@ -10,7 +10,7 @@ from typing import Final
 
 from koordinator.api.resource_names import PODS
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY
+from koordinator.scheduler.engine.row_amounts import CPU, MEMORY
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import NO_CREDIT, Amounts, Booking
 

@@ -9,8 +9,7 @@ import numpy as np
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
 from koordinator.api.volume import PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm, class_of_claim
-from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.wording import amount_text, some
+from koordinator.scheduler.explain.explainer import Lack, amount_text, some
 from koordinator.scheduler.plugins.unmet_selector import nearest_unmet
 from koordinator.scheduler.plugins.volumes.claims import is_fully_bound, read_claims
 from koordinator.scheduler.plugins.volumes.finder import (

@@ -25,9 +25,8 @@ from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, csi_of_claim, limits_of
 from koordinator.scheduler.plugins.volumes.binding import uses
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.index import CSI_NODE
+from koordinator.scheduler.plugins.volumes.index import CSI_NODE, VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
 
 _TOO_MANY: Final = 1

@@ -19,7 +19,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
 from koordinator.scheduler.plugins.volumes.explaining import disk_lacks, sharing_lacks
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
+from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes, volumes_of
 
 _DISK: Final = 1

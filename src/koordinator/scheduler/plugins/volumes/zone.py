@@ -22,8 +22,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.node_results import NodeResults
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
+from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)

@@ -6,9 +6,12 @@ import pytest
 
 from koordinator.api.cluster_network_topology import NetworkTopologySpec
 from koordinator.api.node import Node
-from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
-from koordinator.scheduler.plugins.coscheduling.network_topology.status import detail_status, status_document
-from koordinator.scheduler.plugins.coscheduling.network_topology.tree import TopologyError, Tree, layers_of
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import (
+    ClusterTopology,
+    detail_status,
+    status_document,
+)
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyError, Tree, layers_of
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.network_topology.networks import (
     SPEC,

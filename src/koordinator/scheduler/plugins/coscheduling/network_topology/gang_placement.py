@@ -15,6 +15,7 @@ from koordinator.scheduler.engine.framework_hooks import FindOneNodePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
+from koordinator.scheduler.plugins.coscheduling.declaration import TopologySpec
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job
@@ -27,7 +28,6 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.planner import 
     TopologyPlan,
     in_turn,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
 from koordinator.scheduler.plugins.preemption import Placements
 
 _TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)

@@ -10,21 +10,21 @@ from typing import Final
 import numpy as np
 
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
-from koordinator.scheduler.engine.fit_error import fit_error
+from koordinator.scheduler.engine.attempt import NodeStatus
+from koordinator.scheduler.engine.decision import fit_error
 from koordinator.scheduler.engine.framework_hooks import JobDiagnosis
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.slots import Slots
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
+from koordinator.scheduler.plugins.coscheduling.declaration import TopologySpec
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
     Demand,
     Distribution,
     NodeSlots,
+    Tree,
     demand_of,
     distribute,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
 
 NO_PLANNED_PODS: Final = "no planned pods"
 NO_PENDING_PODS: Final = "no pending pods"
