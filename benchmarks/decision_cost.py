@@ -33,7 +33,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.scheduler.configuration import parse_configuration
-from koordinator.scheduler.engine.attempt import CycleState
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement

@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
-from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
     ClusterWriter,
+    CycleState,
     PermitPlugin,
     PodChanges,
     PostBindPlugin,

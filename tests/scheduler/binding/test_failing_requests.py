@@ -17,8 +17,7 @@ from koordinator.api.kinds import PODS
 from koordinator.kube.errors import TransportError
 from koordinator.scheduler.binding.binder import DEADLINE
 from koordinator.scheduler.binding.binding_cycle import pod_binding
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo

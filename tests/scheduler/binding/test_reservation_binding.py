@@ -15,11 +15,11 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
     ClusterWriter,
+    CycleState,
     PodChanges,
     PreBindPlugin,
 )

@@ -12,11 +12,11 @@ import pytest
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
     ClusterWriter,
+    CycleState,
     PermitPlugin,
     PodChanges,
     PostBindPlugin,

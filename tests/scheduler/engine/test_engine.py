@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import ReservePlugin
+from koordinator.scheduler.engine.binding_points import CycleState, ReservePlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.decision import Placement, Rejection

@@ -6,7 +6,6 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from koordinator.scheduler.engine.attempt import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -23,6 +22,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 )
 from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.row_amounts import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile

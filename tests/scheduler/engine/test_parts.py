@@ -10,7 +10,7 @@ import numpy as np
 from koordinator.api.kinds import POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.scheduler.configuration.third_party import implemented_points
-from koordinator.scheduler.engine.attempt import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Rows
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind

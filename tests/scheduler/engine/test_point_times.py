@@ -6,9 +6,9 @@ from typing import NoReturn
 
 import pytest
 
-from koordinator.scheduler.engine.attempt import PostFilterPlugin
 from koordinator.scheduler.engine.binding_points import BindPlugin, PermitPlugin, PreBindPlugin, ReservePlugin
 from koordinator.scheduler.engine.framework import PreFilterPlugin, ScorePlugin
+from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import make_pod

@@ -7,18 +7,12 @@ from collections.abc import Hashable
 from typing import Any
 
 from koordinator.api.resource_names import CPU
-from koordinator.scheduler.engine.attempt import (
-    CyclePreFilterPlugin,
-    CycleState,
-    FailedAttempt,
-    Nomination,
-    PostFilterPlugin,
-    PostFilterResult,
-)
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 
 

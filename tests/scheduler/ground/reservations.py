@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState
 from koordinator.scheduler.engine.columns import NodeReference, Rows
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import FailureHandler, FilterTransformer

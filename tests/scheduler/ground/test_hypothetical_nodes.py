@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU
-from koordinator.scheduler.engine.attempt import CycleState
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.attempt import Nomination
 from koordinator.scheduler.engine.decision import Placement, Rejection
+from koordinator.scheduler.engine.post_filter import Nomination
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
 from tests.scheduler.ground.quotas import Quotas

@@ -10,11 +10,11 @@ import pytest
 
 from koordinator.api.pod import Pod
 from koordinator.kube.errors import ApiStatusError
-from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
     ClusterWriter,
+    CycleState,
     PodChanges,
     PreBindPlugin,
 )

@@ -24,9 +24,9 @@ from koordinator.kube.interface import Client
 from koordinator.kube.pod_eviction import PodDeleter
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots
 from koordinator.scheduler.binding.binding_cycle import pod_binding
-from koordinator.scheduler.engine.attempt import BY_SCHEDULER
 from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import BY_SCHEDULER
 from koordinator.scheduler.engine.view import ClusterView
 
 logger = logging.getLogger(__name__)

@@ -24,10 +24,10 @@ import msgspec
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
-from koordinator.scheduler.engine.attempt import CyclePreFilterPlugin, PostFilterPlugin
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
+    CyclePreFilterPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
@@ -48,6 +48,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     PreFilterTransformer,
     ScoreTransformer,
 )
+from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 _PROTOCOLS: Final[dict[str, tuple[type[Plugin], ...]]] = {
     "preEnqueue": (PreEnqueuePlugin,),

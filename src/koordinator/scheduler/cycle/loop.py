@@ -23,7 +23,6 @@ from koordinator.scheduler.cycle.monitor import SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import PluginServices
 from koordinator.scheduler.cycle.rejected_pods import RejectedPods
 from koordinator.scheduler.debug_output import DebugOutput
-from koordinator.scheduler.engine.attempt import NO_PLAN
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
@@ -31,6 +30,7 @@ from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView

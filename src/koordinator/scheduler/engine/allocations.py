@@ -113,7 +113,7 @@ NOTHING: Final = Nothing.NOTHING
 
 class Unknown(NamedTuple):
     """What ``AllocatorPlugin.restore`` returns for a pod that holds something by a record that cannot be read. The
-    plugin closes what it may hold (see ``closures``) as long as that counts on a row."""
+    plugin closes what it may hold (see ``Closures``) as long as that counts on a row."""
 
     fault: str
     """The field, its value, and what is allowed."""

@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
-from koordinator.scheduler.engine.attempt import NO_PLAN, CycleState, PostFilterResult
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
 from koordinator.scheduler.engine.profile import Profile
 
 NO_NODES: Final = "no nodes available to schedule pods"

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from koordinator.scheduler.engine.attempt import CycleState, NodeStatus
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -17,6 +17,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Request, total
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation, nominated_allocations, nominated_before
 

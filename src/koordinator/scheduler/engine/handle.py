@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol, TypeVar
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.attempt import FailedAttempt
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import ClusterEvent
@@ -20,6 +19,7 @@ from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.numa_topology import NUMATopologyManager
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, count_slots

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 
-from koordinator.scheduler.engine.attempt import CyclePreFilterPlugin, PostFilterPlugin
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
+    CyclePreFilterPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
@@ -44,6 +44,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 
 
 class PointTimes(Protocol):

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from koordinator.scheduler.engine.attempt import NodeStatus, Nomination, PostFilterResult
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import (
     NO_NODES,
@@ -22,6 +21,7 @@ from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 
 _EXAMPLES: Final = 3

@@ -14,8 +14,7 @@ from typing import Self
 import numpy as np
 
 from koordinator.scheduler.engine.allocations import Allocation
-from koordinator.scheduler.engine.attempt import CycleState, FailedAttempt
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin, CycleState
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -25,6 +24,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.attempt import NodeStatus
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.simulation import Simulation, nominated_before
 from koordinator.scheduler.engine.view import ClusterView
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
 

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
-from koordinator.scheduler.engine.attempt import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
 

@@ -22,7 +22,10 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.model.label_selector import compile_selector
-from koordinator.scheduler.engine.attempt import (
+from koordinator.scheduler.engine.decision import NO_VICTIMS, preemption_error
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import (
     NO_PLAN,
     FailedAttempt,
     NodeStatus,
@@ -30,9 +33,6 @@ from koordinator.scheduler.engine.attempt import (
     PostFilterResult,
     is_preempted,
 )
-from koordinator.scheduler.engine.decision import NO_VICTIMS, preemption_error
-from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 T = TypeVar("T")

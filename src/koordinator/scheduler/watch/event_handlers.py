@@ -18,12 +18,12 @@ from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Malformed
 from koordinator.model.transformers import PodStep, node_as_seen
-from koordinator.scheduler.engine.attempt import is_preempted
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.framework_hooks import FinishedPodHandler
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, PodRequest, finished_pod_as_seen, pod_as_seen
+from koordinator.scheduler.engine.post_filter import is_preempted
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.unreadable_pods import UnreadablePodHandlers
 

@@ -12,8 +12,7 @@ import pytest
 
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import POD_GROUPS
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile

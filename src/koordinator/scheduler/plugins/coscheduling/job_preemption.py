@@ -14,10 +14,10 @@ from functools import partial
 from typing import ClassVar, Final
 
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
-from koordinator.scheduler.engine.attempt import FailedAttempt, NodeStatus, is_preempted
 from koordinator.scheduler.engine.cached_results import Failure
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, is_preempted
 from koordinator.scheduler.engine.simulation import Simulate, Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.preemption import (

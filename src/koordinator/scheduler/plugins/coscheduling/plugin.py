@@ -17,17 +17,11 @@ from koordinator.api.cluster_network_topology import DEFAULT_NAME
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.attempt import (
-    NO_PLAN,
-    CyclePreFilterPlugin,
-    CycleState,
-    FailedAttempt,
-    PostFilterPlugin,
-    PostFilterResult,
-)
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     ControllerWriter,
+    CyclePreFilterPlugin,
+    CycleState,
     PermitPlugin,
     PodChanges,
     PostBindPlugin,
@@ -51,6 +45,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.documents import GangServices, preemption_document

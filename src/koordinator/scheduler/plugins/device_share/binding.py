@@ -14,8 +14,13 @@ from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import Nothing, Unknown, unusable_annotation
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ResizePodPlugin

@@ -17,15 +17,7 @@ from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.attempt import (
-    NO_PLAN,
-    CyclePreFilterPlugin,
-    CycleState,
-    FailedAttempt,
-    PostFilterPlugin,
-    PostFilterResult,
-)
-from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.engine.binding_points import ControllerWriter, CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.framework_hooks import (
@@ -37,6 +29,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, explain_quota, why_not

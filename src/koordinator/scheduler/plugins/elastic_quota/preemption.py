@@ -9,10 +9,10 @@ from typing import ClassVar, Final
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, SYSTEM_QUOTA
 from koordinator.base.errors import KoordinatorError
-from koordinator.scheduler.engine.attempt import FailedAttempt
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.simulation import Simulate, Simulation
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts

@@ -20,9 +20,14 @@ from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import CPU
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.allocations import Nothing, Unknown
-from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason

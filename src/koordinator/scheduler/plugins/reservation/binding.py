@@ -8,10 +8,10 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import PODS
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import NOTHING, Nothing
-from koordinator.scheduler.engine.attempt import CycleState
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     ClusterWriter,
+    CycleState,
     PodChanges,
     PreBindPlugin,
 )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from koordinator.scheduler.engine.attempt import NodeStatus
+from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.plugins.reservation.booking import Unmatched
 from koordinator.scheduler.plugins.reservation.matching import Mismatch
 

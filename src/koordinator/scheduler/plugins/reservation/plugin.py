@@ -22,7 +22,6 @@ from koordinator.api.labels import DISABLE_PREEMPTIBLE
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.attempt import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import ClusterEvent, object_event
@@ -36,6 +35,7 @@ from koordinator.scheduler.engine.framework_hooks import (
 )
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
 from koordinator.scheduler.plugins.reservation.binding import ReservationBinding

@@ -31,8 +31,7 @@ from koordinator.api.reservation import (
     ReservationCondition,
 )
 from koordinator.model.pod_requests import pod_requests
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, StatusPatch
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState, StatusPatch
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import EventHandler, PluginError
 from koordinator.scheduler.engine.handle import Handle

@@ -38,8 +38,13 @@ from koordinator.api.volume import (
     StorageClass,
     class_of_claim,
 )
-from koordinator.scheduler.engine.attempt import CycleState
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin, ReservePlugin
+from koordinator.scheduler.engine.binding_points import (
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+    ReservePlugin,
+)
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PluginError, PreFilterResult, Reason

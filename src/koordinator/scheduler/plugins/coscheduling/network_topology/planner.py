@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
-from koordinator.scheduler.engine.attempt import NodeStatus
 from koordinator.scheduler.engine.decision import fit_error
 from koordinator.scheduler.engine.framework_hooks import JobDiagnosis
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.slots import Slots
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import TopologySpec
