@@ -32,6 +32,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -43,7 +44,6 @@ from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_in
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 
 _PROFILE: Final = Path(__file__).parent / "scheduler_profile.yaml"
 _SIZES: Final = (1000, 2000, 5000, 10_000, 20_000)

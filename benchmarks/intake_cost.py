@@ -39,13 +39,13 @@ from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
 from koordinator.kube.transport import Stream
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler
 
 _PROFILE: Final = Path(__file__).parent / "scheduler_profile.yaml"

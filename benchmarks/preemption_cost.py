@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -32,7 +33,6 @@ from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 
 T = TypeVar("T")
 

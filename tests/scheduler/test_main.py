@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.main import main
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1

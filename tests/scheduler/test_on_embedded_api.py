@@ -17,6 +17,7 @@ from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import NoWatchdog
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.cycle.failure_report import PodEvents
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -25,7 +26,6 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.main import make_lifecycle
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
 
 

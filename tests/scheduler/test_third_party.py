@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from koordinator.api.codec import to_document
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain import explain_pod
 from koordinator.scheduler.main import main
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 from tests.scheduler.scheduler_api import SchedulerApi

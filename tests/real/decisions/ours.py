@@ -10,6 +10,7 @@ from random import Random
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.api.pod import Pod
 from koordinator.kube.interface import Client
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -19,7 +20,6 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 
 
 @dataclass(frozen=True, slots=True)

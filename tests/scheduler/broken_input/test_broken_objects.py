@@ -15,13 +15,13 @@ import pytest
 
 from koordinator.api import annotations as keys
 from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS, RESERVATIONS, Kind
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import SchedulerConfiguration, parse_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.real_world.broken_documents import device_document, metric_document, topology_document
 from tests.real_world.broken_objects import BROKEN_NODE, BROKEN_OBJECTS, BrokenObject, broken_objects
 from tests.scheduler.fakes import make_node

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import SchedulerConfiguration, parse_configuration, write_configuration
 from koordinator.scheduler.configuration.third_party import InstalledPlugins
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.configuration.offered_plugins import Colour, Limits, PickyArgs
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

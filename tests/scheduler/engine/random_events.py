@@ -13,6 +13,7 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -22,7 +23,6 @@ from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _CONFIGURATION: Final = """

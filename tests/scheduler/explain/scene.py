@@ -17,6 +17,7 @@ from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricSta
 from koordinator.api.pod import Pod
 from koordinator.api.quantity import Quantity
 from koordinator.base.clock import ManualClock
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.scheduler.configuration.loading import parse_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -28,7 +29,6 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain import Sources, explain_node, explain_pod
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import FirstChoice, make_node, make_pod

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, Toleration
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.explain.filter_results import filter_nodes
 from koordinator.scheduler.explain.pod import closest, fitting
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.examples import examples
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 

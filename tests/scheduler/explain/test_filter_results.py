@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 from tests.scheduler.fakes import describe, make_profile
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns
@@ -24,7 +25,6 @@ from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, listed

@@ -15,6 +15,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, ResourceMap
 from koordinator.api.pod import ContainerPort, PersistentVolumeClaimVolumeSource, Pod, Volume
 from koordinator.api.quantity import Quantity
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine import slots as slots_module
 from koordinator.scheduler.engine.cluster_state import ClusterState
@@ -26,7 +27,6 @@ from koordinator.scheduler.engine.slots import Slots
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
 from tests.scheduler.fakes import FirstChoice, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koordinator.api.pod import Pod
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins import reference

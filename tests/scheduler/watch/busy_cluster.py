@@ -30,7 +30,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.explain.explainer import Explainer
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from koordinator.scheduler.plugins.device_share.plugin import DeviceShare
 from koordinator.scheduler.services.provider import ServiceProvider
 from tests.real_world.broken_documents import device_document

@@ -14,13 +14,13 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
+from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.fakes import make_pod
 from tests.scheduler.running_scheduler import RunningScheduler, two_nodes
 

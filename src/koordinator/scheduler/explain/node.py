@@ -20,8 +20,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_amounts import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, amount_text
-from koordinator.scheduler.explain.filter_results import filter_nodes
-from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.explain.sources import Sources, filter_nodes
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20

@@ -31,8 +31,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.explainer import amount_text, event_meaning
-from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
-from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.explain.sources import FilterResults, Objection, Sources, filter_nodes
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod

@@ -47,11 +47,11 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.controllers import GangFaultController, PodGroupController
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.documents import GangServices, preemption_document
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
-from koordinator.scheduler.plugins.coscheduling.gang_faults import GangFaultController
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPolicy
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import (
@@ -60,7 +60,6 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topolog
 )
 from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
 from koordinator.scheduler.plugins.coscheduling.network_topology.scoring import NetworkScore
-from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.plugins.preemption import SUCCESS, Plan, PreemptionPlanner
 
 _ALREADY_TRIED: Final = "preemption already attempted"
@@ -296,15 +295,10 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
         self.gangs.on_finished_gone(pod)
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
-        gangs, view = self.gangs, self.view
-        pod_groups = partial(view.objects_of, POD_GROUPS)
-        found: list[Controller] = [
-            PodGroupController(writer, pod_groups, gangs.cache.gangs, gangs.finished, gangs.changed, lambda: view.now),
-            GangFaultController(gangs.cache, writer, gangs),
-        ]
-        if gangs.topology is not None:
-            topologies = partial(view.objects_of, CLUSTER_NETWORK_TOPOLOGIES)
-            found.append(TopologyStatusController(writer, gangs.topology, topologies))
+        found: list[Controller] = [PodGroupController(writer, self.gangs), GangFaultController(writer, self.gangs)]
+        if self.gangs.topology is not None:
+            topologies = partial(self.view.objects_of, CLUSTER_NETWORK_TOPOLOGIES)
+            found.append(TopologyStatusController(writer, self.gangs.topology, topologies))
         return found
 
     def collectors(self) -> Sequence[Collector]:

@@ -18,7 +18,7 @@ from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy
 from koordinator.model.numa_topology.hints import NUMATopologyPolicy
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation
 from koordinator.scheduler.plugins.node_numa_resource.documents import (
     EXCLUSIVE_POLICIES,
@@ -27,7 +27,6 @@ from koordinator.scheduler.plugins.node_numa_resource.documents import (
     allocation_of,
 )
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NUMA_POLICIES
-from koordinator.scheduler.plugins.resources_key import resources_key
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
 
 NOT_INTEGER: Final = Reason("the requested CPUs must be integer", unresolvable=True)

@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFil
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
@@ -34,7 +34,6 @@ from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.part import ReservationPart
 from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, is_required
 from koordinator.scheduler.plugins.reservation.reserve_pod import pinned_node, stands_for_a_reservation
-from koordinator.scheduler.plugins.resources_key import resources_key
 
 _OTHER_NODE: Final = 1
 _CONFLICT: Final = 2

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.cluster_network_topology import (
     DEFAULT_NAME,
@@ -15,6 +15,7 @@ from koordinator.api.cluster_network_topology import (
     DetailStatus,
     TopologyInfo,
 )
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.binding_points import ControllerWriter
@@ -123,22 +124,6 @@ def detail_status(tree: Tree) -> list[DetailStatus]:
     return found
 
 
-def status_document(status: DetailStatus) -> dict[str, Any]:
-    """The status as a JSON document, with the field names of the API."""
-    found: dict[str, Any] = {"topologyInfo": _info_document(status.topology_info), "nodeNum": status.node_num}
-    if status.parent_topology_info is not None:
-        found["parentTopologyInfo"] = _info_document(status.parent_topology_info)
-    if status.child_topology_layer:
-        found["childTopologyLayer"] = status.child_topology_layer
-    if status.child_topology_names:
-        found["childTopologyNames"] = list(status.child_topology_names)
-    return found
-
-
-def _info_document(info: TopologyInfo) -> dict[str, str]:
-    return {"topologyLayer": info.topology_layer, "topologyName": info.topology_name}
-
-
 class TopologyStatusController:
     """Patches the status if it differs from the object's. Runs while this instance is the leader."""
 
@@ -177,7 +162,7 @@ class TopologyStatusController:
         if found is not None and tree is not None and not self._topology.problem:
             wanted = detail_status(tree)
             if wanted != found.status.detail_status:
-                status = {"detailStatus": [status_document(each) for each in wanted]}
+                status = {"detailStatus": [to_document(each) for each in wanted]}
                 patch = {"metadata": {"uid": found.metadata.uid}, "status": status}
                 await self._writer.patch(CLUSTER_NETWORK_TOPOLOGIES, DEFAULT_NAME, "", patch, "status")
         self._compared = state
