@@ -174,13 +174,7 @@ class Handle:
             self._services.pod_event(pod, event_type, reason, action, note)
 
     def object_event(
-        self,
-        kind: Kind[Any],
-        obj: Object,
-        event_type: EventType,
-        reason: str,
-        action: str,
-        note: str,
+        self, kind: Kind[Any], obj: Object, event_type: EventType, reason: str, action: str, note: str
     ) -> None:
         """Record an event about an object of another kind under the scheduler name of this profile."""
         if self._services is not None:
