@@ -135,7 +135,7 @@ def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) 
     """The rejected nodes by (plugin, reason, whether eviction might help), in that order."""
     return _details(
         (
-            (failure.plugin.name, failure.plugin.reasons(pod, failure.state, failure.code)),
+            (failure.plugin.name, failure.reasons(pod)),
             [columns.names[row] for row in failure.rows.tolist()],
         )
         for failure in (class_state.failures() if class_state.plan.rejection is None else ())
@@ -227,7 +227,7 @@ class DebugOutput:
     def _log_failures(self, pod: PodInfo, evaluation: Evaluation) -> None:
         names = self._view.columns.names
         for failure in evaluation.failures():
-            reasons = ", ".join(reason.text for reason in failure.plugin.reasons(pod, failure.state, failure.code))
+            reasons = ", ".join(reason.text for reason in failure.reasons(pod))
             for row in failure.rows.tolist():
                 logger.info(
                     'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',

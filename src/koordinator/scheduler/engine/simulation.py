@@ -24,13 +24,10 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt
+from koordinator.scheduler.engine.post_filter import FailedAttempt, Predicate
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView
-
-Predicate = Callable[[PodInfo, int], Reason | None]
-"""Returns why the pod must not go to the row in the simulated state, although all filters pass."""
 
 
 class _Planned:
@@ -45,15 +42,8 @@ class _Planned:
 
     def failure(self, row: int, *, added: bool) -> Failure | None:
         """The first filter that rejects the row."""
-        for entry in self._filters(row, added=added):
-            code = entry.plugin.filter_one(self.pod, entry.state, row)
-            if code:
-                return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
-        return None
-
-    def _filters(self, row: int, *, added: bool) -> Sequence[CachedFilterResults]:
         filters = self._evaluation.filters_to_run(row, added=added) if self._evaluation is not None else None
-        return self.plan.filters if filters is None else filters
+        return first_failure(self.plan.filters if filters is None else filters, self.pod, row)
 
 
 class Simulation:
@@ -211,11 +201,17 @@ Simulate = Callable[[FailedAttempt], Simulation]
 """``Handle.simulate``."""
 
 
+def first_failure(filters: Iterable[CachedFilterResults], pod: PodInfo, row: int) -> Failure | None:
+    """The rejection by the first of the filters that rejects the row."""
+    for entry in filters:
+        if (failure := entry.failure(pod, row)) is not None:
+            return failure
+    return None
+
+
 def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
     """The reasons of a failure of the pod, as shown to users."""
-    if isinstance(failure, Failure):
-        return failure.plugin.reasons(pod, failure.state, failure.code)
-    return (failure,)
+    return failure.reasons(pod) if isinstance(failure, Failure) else (failure,)
 
 
 def allocate(

@@ -80,13 +80,8 @@ class ElasticQuota(
         )
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
-        policy = QuotaPolicy(
-            view,
-            self.accounts,
-            self.refusal,
-            lambda failed: self.handle.simulate(failed),
-            spares_default=args.disable_default_quota_preemption,
-        )
+        spares_default = args.disable_default_quota_preemption
+        policy = QuotaPolicy(view, self.accounts, self.refusal_if_tried, spares_default=spares_default)
         self._preemption = PreemptionPlanner(self.name, view, policy)
 
     @property

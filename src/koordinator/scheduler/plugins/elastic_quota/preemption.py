@@ -12,8 +12,6 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt
-from koordinator.scheduler.engine.simulation import Simulate, Simulation
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
@@ -23,7 +21,7 @@ from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePolicy, im
 _NAMED_NODES: Final = 20
 """Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
 
-Refusal = Callable[[PodInfo], str | None]
+Refusal = Callable[[PodInfo], Reason | None]
 """Returns why the pod's quota does not admit it, also in the state of a simulation; None if it does."""
 
 
@@ -32,13 +30,10 @@ class QuotaPolicy(NodePolicy):
 
     is_local: ClassVar = False  # What a quota admits depends on its pods on all nodes.
 
-    def __init__(
-        self, view: ClusterView, accounts: Accounts, refusal: Refusal, simulate: Simulate, *, spares_default: bool
-    ) -> None:
+    def __init__(self, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool) -> None:
         self._view = view
         self._accounts = accounts
-        self._refusal = refusal
-        self._simulate = simulate
+        self.require = lambda pod, row: refusal(pod)
         self._spares_default = spares_default
 
     def victims_of(self, pod: PodInfo) -> MayBeVictim | None:
@@ -56,25 +51,6 @@ class QuotaPolicy(NodePolicy):
     def _quota_of(self, pod: PodInfo) -> str:
         node = self._accounts.node_of(pod.pod.metadata)
         return node.name if node is not None else ""
-
-    def reprieve(self, attempt: FailedAttempt, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        with self._simulation(attempt) as simulation:
-            return simulation.reprieve(attempt.state.pod, row, candidates)
-
-    def reasons(self, attempt: FailedAttempt, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
-        with self._simulation(attempt) as simulation:
-            for other in without:
-                simulation.remove(other)
-            return simulation.reasons(attempt.state.pod, row)
-
-    def _simulation(self, attempt: FailedAttempt) -> Simulation:
-        simulation = self._simulate(attempt)
-        simulation.require(self._admits)
-        return simulation
-
-    def _admits(self, pod: PodInfo, row: int) -> Reason | None:
-        refusal = self._refusal(pod)
-        return Reason(refusal) if refusal is not None else None
 
     def no_victims(self, pod: PodInfo, rows: Sequence[int]) -> Mapping[str, int]:
         name = pod.pod.metadata.name
