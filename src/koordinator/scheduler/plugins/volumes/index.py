@@ -50,10 +50,12 @@ T = TypeVar("T", bound=Object)
 
 
 class Assumptions(Generic[T]):
-    """Assumed objects of one kind over those that the API has (``stored``), both by key."""
+    """Assumed objects of one kind over those that the API has (``stored``), both by key. ``on_change`` is called with
+    the key of each that is assumed, and of each that is given up."""
 
-    def __init__(self, stored: Callable[[], Mapping[str, T]]) -> None:
+    def __init__(self, stored: Callable[[], Mapping[str, T]], on_change: Callable[[str], None]) -> None:
         self._stored = stored
+        self._on_change = on_change
         self._assumed: dict[str, T] = {}
 
     def get(self, key: str) -> T | None:
@@ -74,6 +76,7 @@ class Assumptions(Generic[T]):
         if stored is None or stored.metadata.resource_version != obj.metadata.resource_version:
             return False
         self._assumed[key] = obj
+        self._on_change(key)
         return True
 
     def restore(self, obj: T) -> bool:
@@ -83,6 +86,7 @@ class Assumptions(Generic[T]):
         if assumed is None or assumed.metadata.resource_version != obj.metadata.resource_version:
             return False
         del self._assumed[key]
+        self._on_change(key)
         return True
 
     def observe(self, key: str, new: T | None) -> None:
@@ -116,8 +120,12 @@ class VolumeIndex(EventHandler):
         self.changes = 0
         self.reverted_by = ""
         """The uid of the pod whose assumptions were the last to be given up."""
-        self.claims: Assumptions[PersistentVolumeClaim] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUME_CLAIMS))
-        self.volumes: Assumptions[PersistentVolume] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUMES))
+        self.claims: Assumptions[PersistentVolumeClaim] = Assumptions(
+            lambda: view.objects_of(PERSISTENT_VOLUME_CLAIMS), self._claim_assumed
+        )
+        self.volumes: Assumptions[PersistentVolume] = Assumptions(
+            lambda: view.objects_of(PERSISTENT_VOLUMES), self._list_again
+        )
         self.on_reset()
 
     def on_reset(self) -> None:
@@ -174,33 +182,6 @@ class VolumeIndex(EventHandler):
         """The in-tree plugins whose work CSI drivers do on ``row``."""
         return migrated_plugins(self.csi_nodes.get(row))
 
-    # Assumptions.
-
-    def assume_volume(self, volume: PersistentVolume) -> bool:
-        """Suppose that the volume is like this; False when the API has another version of it."""
-        assumed = self.volumes.assume(volume)
-        if assumed:
-            self._list_again(volume.metadata.name)
-        return assumed
-
-    def assume_claim(self, claim: PersistentVolumeClaim) -> bool:
-        """Suppose that the claim is like this; False when the API has another version of it."""
-        assumed = self.claims.assume(claim)
-        self.changes += assumed
-        return assumed
-
-    def restore_volume(self, volume: PersistentVolume, by: str) -> None:
-        """Give up what was assumed of this version of the volume ``by`` a pod's uid."""
-        if self.volumes.restore(volume):
-            self._list_again(volume.metadata.name)
-            self.reverted_by = by
-
-    def restore_claim(self, claim: PersistentVolumeClaim, by: str) -> None:
-        """Give up what was assumed of this version of the claim ``by`` a pod's uid."""
-        if self.claims.restore(claim):
-            self.changes += 1
-            self.reverted_by = by
-
     # Events.
 
     def on_node(self, row: int, node: Node) -> None:
@@ -246,6 +227,9 @@ class VolumeIndex(EventHandler):
         if changed is not None:
             self.changes += 1
             changed(key, old, new)
+
+    def _claim_assumed(self, key: str) -> None:
+        self.changes += 1
 
     def _claim_changed(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         self.claims.observe(key, new)
