@@ -33,7 +33,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, E
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_results import Compute, KnownResults
+from koordinator.scheduler.plugins.node_labels import Compute, KnownResults
 from koordinator.scheduler.plugins.unmet_selector import unmet
 
 _ENFORCED: Final = 1

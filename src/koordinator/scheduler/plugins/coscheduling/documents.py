@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from koordinator.api.explanations import (
-    DomainSlots,
     GangExplanation,
     GangMember,
     GangOfGroup,
@@ -27,7 +26,7 @@ from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.interruption import interruption, next_wave
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
-from koordinator.scheduler.plugins.coscheduling.network_topology.planner import TopologyPlan
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyPlan
 from koordinator.scheduler.plugins.preemption import Plan
 from koordinator.scheduler.services.provider import ServiceProvider
 
@@ -207,7 +206,7 @@ def explain_network(topology: ClusterTopology | None, plan: TopologyPlan | None,
         domain=plan.domain if plan is not None else "",
         wanted=plan.wanted if plan is not None else None,
         sentences=sentences,
-        domain_slots=[DomainSlots(domain=slots.domain, slots=slots.slots) for slots in domain_slots],
+        domain_slots=list(domain_slots),
         more_domains=plan.domains - len(domain_slots) if plan is not None and domain_slots else 0,
     )
 

@@ -16,7 +16,7 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
     Declaration,
     TopologySpec,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.planner import TopologyPlan
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyPlan
 
 
 class MemberState(Enum):

@@ -29,6 +29,7 @@ from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of, g
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import Tree
 
 _BUCKETS: Final = exponential_buckets(0.001, 2, 15)
 _PREEMPTION_BUCKETS: Final = exponential_buckets(0.001, 2, 20)
@@ -210,6 +211,11 @@ class Gangs(EventHandler):
     @property
     def view(self) -> ClusterView:
         return self._plugin.view
+
+    @property
+    def network(self) -> Tree | None:
+        """The network as a tree; None if it is not known."""
+        return self.topology.tree if self.topology is not None else None
 
     @property
     def pod_groups(self) -> Mapping[str, PodGroup]:

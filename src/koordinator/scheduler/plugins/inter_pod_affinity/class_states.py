@@ -11,8 +11,8 @@ import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Reason
-from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, of_rows, zeros
+from koordinator.scheduler.engine.view import LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     Carriers,
@@ -25,7 +25,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     weight_of,
 )
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
-from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies
+from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies
 
 AFFINITY: Final = 1
 ANTI_AFFINITY: Final = 2

@@ -32,7 +32,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_M
 from koordinator.scheduler.plugins.inter_pod_affinity.rejected_pods import Explanation, Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
-from koordinator.scheduler.plugins.topologies import Topologies
+from koordinator.scheduler.plugins.node_labels import Topologies
 
 _NUMBERS: Final = itertools.count()
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)

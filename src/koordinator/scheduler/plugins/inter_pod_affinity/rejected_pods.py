@@ -19,7 +19,7 @@ from koordinator.scheduler.explain.explainer import Lack, selector_text, some
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
-from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies
+from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Rows
-from koordinator.scheduler.engine.label_groups import LabelGroup, LabelGroups
 from koordinator.scheduler.engine.plugin_forms import SomeRows, look_up
+from koordinator.scheduler.engine.view import LabelGroup, LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
-from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies, Topology, grown
+from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies, Topology, grown
 
 K = TypeVar("K")
 Weigh = Callable[[Term], int]

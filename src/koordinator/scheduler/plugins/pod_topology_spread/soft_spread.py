@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.plugins.node_labels import NAMELESS
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import HOSTNAME, SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
-from koordinator.scheduler.plugins.topologies import NAMELESS
 
 MISSING: Final = -1
 """The value, instead of its domain or its number of pods, of a node without the topology key."""

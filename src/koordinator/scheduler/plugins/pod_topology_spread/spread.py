@@ -19,11 +19,10 @@ from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.node_selector import NodePredicate, required_predicate
 from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.view import ClusterView, LabelGroups
+from koordinator.scheduler.plugins.node_labels import NAMELESS, NO_DOMAIN, Topologies, Topology
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.topologies import NAMELESS, NO_DOMAIN, Topologies, Topology
 
 
 class Inclusion:

@@ -26,7 +26,7 @@ from koordinator.model.label_selector import CompiledSelector, SelectorError, co
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.explain.explainer import Lack, amount_text
-from koordinator.scheduler.plugins.node_results import NodeResults
+from koordinator.scheduler.plugins.node_labels import NodeResults
 from koordinator.scheduler.plugins.unmet_selector import nearest_unmet
 from koordinator.scheduler.plugins.volumes.claims import (
     ClaimSearch,

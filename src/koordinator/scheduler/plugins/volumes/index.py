@@ -36,7 +36,7 @@ from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, P
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_results import KnownResults
+from koordinator.scheduler.plugins.node_labels import KnownResults
 from koordinator.scheduler.plugins.volumes.attached_volumes import (
     AttachedVolumes,
     PlacedPods,

@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.plugins.node_results import NodeResults
+from koordinator.scheduler.plugins.node_labels import NodeResults
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
 from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER

@@ -20,6 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.api.cluster_network_topology import CLUSTER_LAYER, NODE_LAYER, NetworkTopologySpec
+from koordinator.api.explanations import DomainSlots
+from koordinator.scheduler.engine.framework_hooks import JobDiagnosis
+from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.plugins.coscheduling.declaration import MUST_GATHER, TopologySpec
 
 ROOT: Final = 0
@@ -294,3 +297,39 @@ def _fill(
         if given:
             _fill(tree, slots, order, child, given, by_node)
             count -= given
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyPlan:
+    """The plan for ``wanted`` members. ``nodes``: uid -> node; empty, with ``refusal``, if no domain can take all of
+    them."""
+
+    wanted: int
+    demand: Demand
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    domain: str = ""
+    """The smallest domain that takes all of them, as ``layer/name``."""
+    refusal: str = ""
+    domain_slots: tuple[DomainSlots, ...] = ()
+    """The domains one of which had to take all of them, those with the most slots first; not all if there are many."""
+    domains: int = 0
+    """How many such domains there are."""
+    layers: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Why nodes are in no domain, for some of these nodes; they take no members."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """With ``refusal``: node -> how many members fit on it."""
+    statuses: tuple[NodeStatus, ...] = ()
+    """With ``refusal``: why no more fit."""
+
+    @property
+    def rejected_by(self) -> frozenset[str]:
+        """The plugins that rejected nodes for members."""
+        return frozenset(status.plugin for status in self.statuses if status.plugin)
+
+    @property
+    def diagnosis(self) -> JobDiagnosis | None:
+        """Why there is no plan, for the diagnosis of the attempt; None if there is one."""
+        if not self.refusal:
+            return None
+        return JobDiagnosis(self.refusal, self.demand.gather_in, self.slots, self.statuses)
