@@ -112,7 +112,7 @@ def test_before_score_changes_scores_and_not_results() -> None:
     assert isinstance(before, Placement)
     assert isinstance(after, Placement)
     assert before.feasible == after.feasible == 2
-    assert {each.node: each.total for each in before.top} != {each.node: each.total for each in after.top}
+    assert {each.node: each.score for each in before.top} != {each.node: each.score for each in after.top}
     assert node_of(after) == "b"
 
 

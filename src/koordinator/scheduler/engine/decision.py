@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from koordinator.api.explanations import ScoredNode
 from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -65,15 +66,6 @@ class RejectedNodes:
     examples: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredNode:
-    """A feasible node, with the weighted score of each plugin."""
-
-    node: str
-    total: int
-    by_plugin: dict[str, int]
-
-
 class Placement(msgspec.Struct, frozen=True):
     """The pod goes to ``node``."""
 
@@ -105,7 +97,7 @@ class Placement(msgspec.Struct, frozen=True):
     def top(self) -> tuple[ScoredNode, ...]:
         """The best nodes with the weighted score of each plugin."""
         return tuple(
-            ScoredNode(node, sum(scores), dict(zip(self.plugins, scores, strict=True)))
+            ScoredNode(node=node, score=sum(scores), score_by_plugin=dict(zip(self.plugins, scores, strict=True)))
             for node, scores in zip(self.best_nodes, self.best_scores, strict=True)
         )
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 import numpy as np
 
+from koordinator.api.explanations import NodeLack
 from koordinator.scheduler.engine.cached_results import CachedFilterResults
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
@@ -59,6 +60,12 @@ class Objection:
     plugin: str
     reasons: tuple[Reason, ...]
     lacks: tuple[Lack, ...]
+
+    @property
+    def document(self) -> NodeLack:
+        """The same in texts."""
+        reasons, details = [reason.text for reason in self.reasons], [lack.text for lack in self.lacks]
+        return NodeLack(plugin=self.plugin, reasons=reasons, details=details)
 
 
 @dataclass(frozen=True, slots=True)
