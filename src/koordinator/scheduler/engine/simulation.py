@@ -94,10 +94,6 @@ class Simulation:
         """Take the pod off its node, with its allocations; False if it is on no known node."""
         return self._journal.remove(pod.uid)
 
-    def put_back(self, pod: PodInfo) -> bool:
-        """Put a removed pod back on its node, with its allocations; False if it was not removed."""
-        return self._journal.put_back(pod.uid)
-
     def place(self, pod: PodInfo, row: int) -> Reason | None:
         """Put the pod on the node of ``row``, with what allocators give it there. Returns a reason, with nothing
         changed, if one of them cannot, or the pod is on a node already."""
@@ -128,11 +124,6 @@ class Simulation:
         """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its priority
         count as being there, except those whose uid is in ``ignoring``."""
         return self.failure(pod, row, ignoring=ignoring) is None
-
-    def reasons(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Sequence[Reason]:
-        """Why ``fits`` is False; empty if it is True."""
-        failure = self.failure(pod, row, ignoring=ignoring)
-        return reasons_of(failure, pod) if failure is not None else ()
 
     def failure(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Failure | Reason | None:
         """What would reject the row for the pod: a filter, or else PreFilter or a predicate with a reason."""

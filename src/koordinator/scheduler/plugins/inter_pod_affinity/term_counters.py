@@ -57,6 +57,17 @@ class OwnTerm:
         return [group for group in found if self.term.selector.matches(group.labels)]
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class OwnTerms:
+    """The terms of a pod, with the namespaces that they select now. Equal ones are the same object."""
+
+    affinity: tuple[OwnTerm, ...] = ()
+    anti_affinity: tuple[OwnTerm, ...] = ()
+    preferred: tuple[OwnTerm, ...] = ()
+    matches_itself: bool = False
+    """The pod has a required affinity that matches the pod itself."""
+
+
 class Source(Protocol):
     """Computes the amounts that node rows contribute."""
 
