@@ -33,6 +33,7 @@ from koordinator.scheduler.engine.framework import (
     is_built_in,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.row_amounts import grown
 
 FEW_CHANGES: Final = 24
 """Up to so many changes are looked through faster than the versions of all rows are compared."""
@@ -148,9 +149,7 @@ class CachedResults(ABC):
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
     def _grow(self, capacity: int) -> None:
-        larger = np.zeros(capacity, dtype=self.values.dtype)
-        larger[: self.values.shape[0]] = self.values
-        self.keep(larger)
+        self.keep(grown(self.values, (capacity,)))
 
     @property
     @abstractmethod

@@ -68,9 +68,12 @@ WITH_DEFAULTS: Final = 2
 """CPU and memory, the first of all resources, have requests with defaults."""
 
 
-def grown(array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"] = "F") -> NDArray[Item]:
-    """A copy of the array in a larger one, with zeros."""
-    larger = np.zeros(shape, dtype=array.dtype, order=order)
+def grown(
+    array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"] = "F", *, fill: int = 0
+) -> NDArray[Item]:
+    """A copy of the array in a larger one, whose other items are ``fill``."""
+    # The operating system commits the memory of zeros only when it is written.
+    larger = np.full(shape, fill, array.dtype, order) if fill else np.zeros(shape, array.dtype, order)
     larger[tuple(slice(0, length) for length in array.shape)] = array
     return larger
 

@@ -15,6 +15,7 @@ from koordinator.model.node_selector import (
     NodePredicate,
     node_names,
     preferred_score,
+    required_affinity,
     required_predicate,
     selector_predicate,
 )
@@ -105,8 +106,7 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         if of_pod is None and self._added is None:
             return SKIP_FILTER
         state = _Terms(("required", self.class_key(pod)), self._added, of_pod)
-        affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+        required = required_affinity(pod.pod)
         if required is None or not required.node_selector_terms:
             return PreFilterResult(state)
         names = node_names(required)

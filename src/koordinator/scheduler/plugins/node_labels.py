@@ -20,6 +20,7 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.plugin_forms import SomeRows
+from koordinator.scheduler.engine.row_amounts import grown
 from koordinator.scheduler.engine.view import ClusterView
 
 HOST_NAME: Final = "kubernetes.io/hostname"
@@ -88,11 +89,8 @@ class LabelRows(EventHandler):
 
     def fit(self, size: int) -> None:
         """Have a version for at least so many rows."""
-        known = self.versions.shape[0]
-        if known < size:
-            larger = np.zeros(max(64, 2 * known, size), dtype=np.int32)
-            larger[:known] = self.versions
-            self.versions = larger
+        if self.versions.shape[0] < size:
+            self.versions = with_spare_items(self.versions, size)
 
 
 class NodeResults:
@@ -200,7 +198,7 @@ class Topology:
     def set(self, row: int, node: Node | None) -> None:
         """The node of ``row`` was added, updated or, with None, deleted."""
         if row >= self.domain.shape[0]:
-            self.domain = grown(self.domain, row + 1, NO_DOMAIN)
+            self.domain = with_spare_items(self.domain, row + 1, NO_DOMAIN)
         name = node.metadata.labels.get(self.key) if node is not None else None
         before = self.domain.item(row)
         if before != NO_DOMAIN and self._names[before] == name:
@@ -251,8 +249,6 @@ class Topologies:
             topology.set(row, node)
 
 
-def grown(array: NDArray[Item], length: int, fill: int = 0) -> NDArray[Item]:
+def with_spare_items(array: NDArray[Item], length: int, fill: int = 0) -> NDArray[Item]:
     """A copy of the array with space for at least ``length`` items; new ones are ``fill``."""
-    larger = np.full(max(64, 2 * array.shape[0], length), fill, dtype=array.dtype)
-    larger[: array.shape[0]] = array
-    return larger
+    return grown(array, (max(64, 2 * array.shape[0], length),), fill=fill)

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
-from koordinator.model.node_selector import term_predicate
+from koordinator.model.node_selector import required_affinity, term_predicate
 
 _WITH_VALUES: Final = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
 
@@ -21,8 +21,7 @@ def unmet(pod: Pod, node: Node) -> list[str]:
         for key, value in sorted(pod.spec.node_selector.items())
         if labels.get(key) != value
     ]
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    required = required_affinity(pod)
     return found + (nearest_unmet(required, node) if required is not None else [])
 
 
