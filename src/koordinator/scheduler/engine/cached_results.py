@@ -33,7 +33,6 @@ from koordinator.scheduler.engine.framework import (
     is_built_in,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.row_amounts import grown
 
 FEW_CHANGES: Final = 24
 """Up to so many changes are looked through faster than the versions of all rows are compared."""
@@ -149,7 +148,9 @@ class CachedResults(ABC):
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
     def _grow(self, capacity: int) -> None:
-        self.keep(grown(self.values, (capacity,)))
+        larger = np.zeros(capacity, dtype=self.values.dtype)
+        larger[: self.values.shape[0]] = self.values
+        self.keep(larger)
 
     @property
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,10 @@ from koordinator.scheduler.engine.cached_results import CachedFilterResults, Cac
 from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
-from koordinator.scheduler.engine.row_amounts import grown
 from koordinator.scheduler.engine.row_overlays import OverlaidNode
 
 Scores = NDArray[np.signedinteger[Any]]
+Item = TypeVar("Item", bound=np.generic)
 
 
 class ScaledScores:
@@ -343,9 +343,15 @@ class ClassState:
         self._scores_of.clear()
 
     def _grow(self, capacity: int) -> None:
-        self.feasible = grown(self.feasible, (capacity,))
-        self.totals = grown(self.totals, (capacity,), fill=INFEASIBLE)
-        self._first = grown(self._first, (capacity,), fill=self._passed)
+        self.feasible = _longer(self.feasible, capacity, fill=False)
+        self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
+        self._first = _longer(self._first, capacity, fill=self._passed)
         for each in self._weighted:
             if isinstance(each, ScaledScores):
-                each.keep(grown(each.values, (capacity,)))
+                each.keep(_longer(each.values, capacity, fill=0))
+
+
+def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:
+    larger = np.full(capacity, fill, dtype=array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
