@@ -21,7 +21,7 @@ from koordinator.api.manifests import custom_resource_definitions
 from koordinator.cluster.custom_resources import resources_of
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
-from koordinator.cluster.structural_schema.custom_schema import StoredForm
+from koordinator.cluster.structural_schema.stored_form import StoredForm
 from koordinator.cluster.verbs.target import encode, wire
 
 Document = dict[str, Any]

@@ -36,8 +36,8 @@ from koordinator.cluster.admission.plugins import admission_chain
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
+from koordinator.cluster.http.access import Authenticator
 from koordinator.cluster.http.application import Application
-from koordinator.cluster.http.authentication import Authenticator
 from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.http.request import parse_resource_path
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
@@ -50,6 +50,7 @@ from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Environment, timestamp
+from koordinator.cluster.verbs.target import Target
 from koordinator.kube.client import KubeClient
 from koordinator.kube.credentials import fixed_credentials
 from koordinator.kube.errors import ApiStatusError, FencedError, TransportError
@@ -113,7 +114,7 @@ class InMemoryApi:
         registry = Registry(tuple(each for each in builtin if each.group not in without_groups))
         for resource in (*_custom_resources(), *(each for kind in others for each in resources_of(_definition(kind)))):
             registry.add(resource)
-        services = registry.stored("", "services")
+        services = registry.stored["", "services"]
         assert services is not None
         self._environment = Environment(
             self._storage,
@@ -122,7 +123,7 @@ class InMemoryApi:
             Random(1),
             admission=admission_chain(),
             addresses=ServiceAddresses(self._storage, services, Random(1)),
-            warns_of_missing_controllers=False,
+            creation_warnings={},
         )
         self._application = Application(self._environment, Authenticator.of(_TOKEN), Health())
         self._streams: set[InMemoryStream] = set()
@@ -219,7 +220,7 @@ class InMemoryApi:
 
     def all(self, kind: Kind[Any]) -> list[Document]:
         resource = self._resource(kind)
-        return [_document(resource, stored) for stored in self._storage.list(resource.storage_prefix()).items]
+        return [_document(resource, stored) for stored in self._storage.list(resource.prefix).items]
 
     @property
     def revision(self) -> int:
@@ -231,16 +232,16 @@ class InMemoryApi:
         resource = self._resource(kind)
         return [
             (change.revision, _WATCHED[change.type], _document(resource, change.current))
-            for change in self._storage.changes(resource.storage_prefix(), since)
+            for change in self._storage.changes(resource.prefix, since)
         ]
 
     def _resource(self, kind: Kind[Any]) -> Resource:
-        resource = self._environment.registry.find(kind.group, kind.version, kind.plural)
+        resource = self._environment.registry.served.get((kind.group, kind.version, kind.plural))
         assert resource is not None, f"{kind} is not served"
         return resource
 
     def _key(self, kind: Kind[Any], namespace: str, name: str) -> str:
-        return self._resource(kind).storage_key(namespace or None, name)
+        return Target(self._resource(kind), namespace or None, name).key
 
     async def respond(self, api_request: ApiRequest, request: web.BaseRequest, writer: Writer) -> InMemoryResponse:
         response = await self._application.handle(request)
@@ -456,11 +457,11 @@ class _Storage(MemoryStorage):
         self._flush()
         before = self.get(key)
         stored = Stored(key, value, self.revision() + 1)
-        self._watch_cache.apply([Change("updated" if before is not None else "created", stored, before)])
+        self._apply([Change("updated" if before is not None else "created", stored, before)])
 
     def changes(self, prefix: str, since: int) -> list[Change]:
         self._flush()
-        cursor, found = self._watch_cache.watch(prefix, since), list[Change]()
+        cursor, found = self.watch(prefix, since), list[Change]()
         while batch := cursor.pending():
             found += batch
         cursor.close()
@@ -470,7 +471,7 @@ class _Storage(MemoryStorage):
         self._flush()
         before = self.get(key)
         assert before is not None, f"{key} does not exist"
-        self._watch_cache.apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
+        self._apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
 
 
 def _request(

@@ -14,7 +14,7 @@ from koordinator.cluster.admission.chain import AdmissionChain
 from koordinator.cluster.admission.plugins import OF_OBJECTS
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import RequestContext, Resource
-from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.environment import Attributes, plugins_mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 from tests.yaml_documents import yaml_documents
@@ -69,7 +69,7 @@ def admitted(document: Document, old: Document | None = None, about: RequestCont
     resource, about = resource_of(document), about or context()
     target = Target(resource, NAMESPACE if resource.namespaced else None, document["metadata"].get("name") or "")
     attributes = Attributes("CREATE" if old is None else "UPDATE", target, document, old, about, WriteOptions())
-    asyncio.run(AdmissionChain(*OF_OBJECTS).mutate(attributes))
+    asyncio.run(plugins_mutate(AdmissionChain(*OF_OBJECTS), attributes))
     if old is None:
         resource.strategy.prepare_create(document, about)
     else:

@@ -42,7 +42,7 @@ class Verbs:
         )
 
     def target(self, plural: str, name: str = "", *, group: str = "", subresource: str = "") -> Target:
-        resource = self.environment.registry.stored(group, plural)
+        resource = self.environment.registry.stored[group, plural]
         assert resource is not None
         return Target(resource, "default" if resource.namespaced else None, name, subresource)
 

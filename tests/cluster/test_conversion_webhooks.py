@@ -15,8 +15,7 @@ from koordinator.cluster.custom_resources import resources_of
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.verbs.converted import shown
-from koordinator.cluster.verbs.target import decode, encode, wire
+from koordinator.cluster.verbs.target import decode, encode, shown, wire
 
 _OLD, _NEW = "example.com/v1", "example.com/v2"
 

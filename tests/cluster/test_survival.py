@@ -46,7 +46,7 @@ class _Cluster(Verbs):
         self.environment = Environment(self.storage, self.environment.registry, self.clock, Random(1))
 
     def of(self, plural: str, name: str, namespace: str | None = None, group: str = "") -> Target:
-        resource = self.environment.registry.stored(group, plural)
+        resource = self.environment.registry.stored[group, plural]
         assert resource is not None
         return Target(resource, namespace, name)
 
@@ -196,7 +196,7 @@ def test_a_damaged_definition_does_not_keep_others_from_being_served() -> None:
         await cluster.create("customresourcedefinitions", _definition("things"), group="apiextensions.k8s.io")
         custom_resources = CustomResources(cluster.environment)
         custom_resources.load()
-        assert cluster.environment.registry.stored("example.io", "things") is not None
+        assert cluster.environment.registry.stored["example.io", "things"] is not None
         assert custom_resources.check().startswith("damaged: KeyError")
 
     asyncio.run(main())
@@ -214,7 +214,7 @@ def test_definitions_are_listed_anew_when_their_loop_starts_anew() -> None:
         await cluster.storage.delete(others.key, 2)
         custom_resources.load()
         served = [r.plural for r in cluster.environment.registry if r.group == "example.io"]
-        assert (served, cluster.environment.registry.stored("", "pods") is not None) == (["things"], True)
+        assert (served, cluster.environment.registry.stored["", "pods"] is not None) == (["things"], True)
 
     asyncio.run(main())
 
@@ -231,7 +231,7 @@ def test_a_damaged_webhook_configuration_does_not_put_others_out_of_force() -> N
             "admissionReviewVersions": ["v1"],
         }  # fmt: skip
         await cluster.create(VALIDATING, {"metadata": {"name": "good"}, "webhooks": [webhook]}, group=group)
-        configurations = Configurations(cluster.storage, cluster.environment.registry, VALIDATING)
+        configurations = Configurations(cluster.storage, cluster.environment.registry, VALIDATING, set())
         configurations.load()
         assert [webhook.name for webhook in configurations.webhooks] == ["good.example.io"]
         assert configurations.check() == "damaged: KeyError: 'name'"

@@ -35,8 +35,8 @@ async def _patch_metric(client: ApiClient, number: int) -> None:
 
 
 BOUNDS: Final[dict[str, tuple[Requests, int]]] = {
-    "pod create": (_create_pod, 43),
-    "custom resource patch": (_patch_metric, 36),
+    "pod create": (_create_pod, 15),
+    "custom resource patch": (_patch_metric, 18),
 }
 """The recorded numbers: to be lowered by who needs fewer."""
 

@@ -22,6 +22,11 @@ def test_without_anything_the_defaults_hold() -> None:
     assert parse_options([], {}) == Options()
 
 
+def test_only_an_address_that_nobody_has_chosen_may_be_taken() -> None:
+    assert parse_options([], {}).metrics_dispensable
+    assert not parse_options(["--metrics-addr=127.0.0.1:9317"], {}).metrics_dispensable
+
+
 def test_on_the_host_itself_sysfs_is_where_it_always_is() -> None:
     assert parse_options([], {"agent_mode": "hostMode"}).pci_folder == "/sys/bus/pci/devices"
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.device_daemon.machines import add_pci_device, npu_tools
+from tests.free_ports import free_ports
 
 SECONDS = 30.0
 
@@ -44,7 +46,7 @@ def respond_with(host: Path, tools: Mapping[str, str]) -> None:
 def start(host: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [
         sys.executable, "-m", "koordinator.device_daemon", "--host-root=", f"--sys-root-dir={host}/sys",
-        f"--dev-root-dir={host}/dev", f"--prints-output-file={host}/out/ic-device", *arguments,
+        f"--dev-root-dir={host}/dev", f"--prints-output-file={host}/out/ic-device", "--metrics-addr=0", *arguments,
     ]  # fmt: skip
     environment = {**os.environ, "PATH": f"{host}/bin:{os.environ['PATH']}"}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -140,3 +142,34 @@ def test_it_ends_at_once_although_a_tool_hangs(host: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=SECONDS)
     assert process.returncode == 0
+
+
+def test_it_serves_what_it_has_found_and_whether_it_works(host: Path) -> None:
+    (port,) = free_ports(1)
+    process = start(host, f"--metrics-addr=127.0.0.1:{port}")
+    try:
+        wait_for(host, ["npu-1-0", "npu-2-1"])
+        # The file is there an instant before the look counts as one that has ended.
+        for path in ("readyz", "healthz", "livez"):
+            assert get(port, path) == "ok"
+        metrics = get(port, "metrics")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=SECONDS)
+    lines = set(metrics.splitlines())
+    assert 'koord_device_daemon_devices{healthy="true",vendor="huawei"} 2.0' in lines
+    assert 'koord_device_daemon_discovery_failures_total{vendor="huawei"} 0.0' in lines
+    assert 'loop_errors_total{loop="discovery"} 0.0' in lines
+
+
+def get(port: int, path: str) -> str:
+    """The text of a page, as soon as it is one of success."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=SECONDS) as response:
+                return str(response.read().decode())
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -15,7 +15,7 @@ from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.cluster.strategy.containers import apply_defaults
+from koordinator.cluster.strategy.object_strategy import apply_defaults
 from koordinator.kube.errors import ApiStatusError, TransportError
 from tests.in_memory_api import ApiRequest, InMemoryApi, InMemoryResponse, Writer
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from koordinator.base.feature_gates import FeatureGates
-from koordinator.scheduler.features import CROSS_SCHEDULER_NOMINATION, OF_THE_VIEW, WORKING, make_features
+from koordinator.scheduler.features import (
+    CROSS_SCHEDULER_NOMINATION,
+    DISABLE_DEFAULT_QUOTA,
+    OF_THE_VIEW,
+    WORKING,
+    make_features,
+)
 from koordinator.scheduler.options import parse_options
-from koordinator.scheduler.plugins.elastic_quota.gates import DISABLE_DEFAULT_QUOTA
 from tests.scheduler.original_gates import ACCEPTED
 
 

@@ -46,7 +46,7 @@ def test_a_written_configuration_means_the_same(configuration: Path, tmp_path: P
     assert main([f"--config={configuration}", f"--write-config-to={written}"]) == 0
     before, after = load_configuration(configuration), load_configuration(written)
     assert [profile.order for profile in after.profiles] == [profile.order for profile in before.profiles]
-    assert after.leader_election == before.leader_election
+    assert after.document.leader_election == before.document.leader_election
 
 
 def test_a_flag_switches_profiles_off_where_no_file_does(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from koordinator.api.kinds import (
     RESERVATIONS,
     Kind,
 )
-from koordinator.scheduler.plugins.elastic_quota.gates import IGNORE_OVERDUE
+from koordinator.scheduler.features import IGNORE_OVERDUE
 from tests.scheduler.broken_input.test_broken_objects import healthy, healthy_pod, running_beside, two_nodes
 from tests.scheduler.held_objects import held_sizes
 from tests.scheduler.running_scheduler import RunningScheduler

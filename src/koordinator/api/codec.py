@@ -23,6 +23,7 @@ from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class DecodeError(KoordinatorError, ValueError):
@@ -72,6 +73,14 @@ def decode(body: bytes | bytearray | memoryview | msgspec.Raw | str, expected: t
         return convert(decode_any(body), expected)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"not JSON: {error}") from error
+
+
+def decode_or(text: str | None, expected: type[T], otherwise: D) -> T | D:
+    """Decode an annotation; ``otherwise`` if there is none, an empty one, or one that cannot be decoded."""
+    try:
+        return decode(text, expected) if text else otherwise
+    except DecodeError:
+        return otherwise
 
 
 def decoder(expected: type[T]) -> Callable[[bytes], T]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -50,3 +52,50 @@ def _number_type(value: Any) -> type | None:
 
 _encode = msgspec.json.Encoder().encode
 _CONTAINERS = (dict, list)
+
+
+# Members of an object that have one name: the last one counts.
+
+
+class _Members(dict[str, Any]):
+    """An object with the names that are in it more than once."""
+
+    def __init__(self, members: list[tuple[str, Any]]) -> None:
+        super().__init__(members)
+        self.repeated: list[str] = []
+        if len(self) != len(members):
+            names = [name for name, _ in members]
+            self.repeated = [name for name in self if names.count(name) > 1]
+
+
+def repeated_fields(text: bytes, document: Any) -> list[str]:
+    """The paths of the members of a valid JSON ``text`` that are in their object twice, such as ``spec.nodeName``;
+    ``document`` is what it says."""
+    # Most clients send what we would write, and then there is nothing to look for.
+    if _encode(document) == text.strip():
+        return []
+    found: list[_Members] = []
+
+    def hook(members: list[tuple[str, Any]]) -> Any:
+        names = dict(members)
+        if len(names) == len(members):
+            return names
+        found.append(_Members(members))
+        return found[-1]
+
+    try:
+        whole = json.loads(text, object_pairs_hook=hook)
+    except (ValueError, RecursionError):
+        return []
+    return list(_repeated(whole, "")) if found else []
+
+
+def _repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value, _Members):
+            yield from (f"{path}.{name}".lstrip(".") for name in value.repeated)
+        for name, member in value.items():
+            yield from _repeated(member, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _repeated(item, f"{path}[{index}]")

@@ -5,6 +5,7 @@ Upstream names metrics ``<subsystem>_<name>`` and begins the help text with the 
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
 
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+import koordinator
 from koordinator.base.instruments import Counter, Histogram
 
 # Upstream exports no _created series; they would double the size of every scrape.
@@ -70,6 +72,13 @@ class Metrics:
     def add_process_metrics(self) -> None:
         """Add CPU, memory, start time and open files of this process, under the usual ``process_`` names."""
         ProcessCollector(registry=self.registry)
+
+    def add_build_info(self, program: str) -> None:
+        """Add what runs here, as labels of a gauge that is 1."""
+        info = self.gauge(
+            "koordinator_build_info", "What runs here; always 1", ("program", "version", "python_version")
+        )
+        info.labels(program, koordinator.__version__, platform.python_version()).set(1)
 
     def content_type(self, accept: str = "") -> str:
         """Return the content type of the text format that the scraper accepts."""

@@ -65,11 +65,16 @@ def texts(
     return _option(default, lambda to: to.strings(name, default, help_text, allowed=allowed), under=under)
 
 
-def switch(name: str, default: bool, help_text: str, *, negated: bool = False, under: str = "") -> bool:
-    """``negated``: the flag switches the option off."""
+def switch(
+    name: str, default: bool, help_text: str, *, negated: bool = False, short: str = "", under: str = ""
+) -> bool:
+    """``negated``: the flag switches the option off. ``short`` is a letter that stands for the name."""
     shown = default is not negated
     return _option(
-        default, lambda to: to.boolean(name, shown, help_text), lambda given: given is not negated, under=under
+        default,
+        lambda to: to.boolean(name, shown, help_text, short=short),
+        lambda given: given is not negated,
+        under=under,
     )
 
 
@@ -81,12 +86,13 @@ def integer(
     minimum: int | None = None,
     maximum: int | None = None,
     unit: int = 1,
+    short: str = "",
     under: str = "",
 ) -> int:
     """A whole number of ``unit``, in which the default and the bounds are, too."""
     return _option(
         default * unit,
-        lambda to: to.integer(name, default, help_text, minimum=minimum, maximum=maximum),
+        lambda to: to.integer(name, default, help_text, minimum=minimum, maximum=maximum, short=short),
         lambda given: given * unit,
         under=under,
     )

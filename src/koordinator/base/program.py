@@ -52,7 +52,7 @@ def run_program(name: str, prepare: Callable[[], Run | None]) -> int:
         run = prepare()
         if run is not None:
             allow_many_open_files()
-            uvloop.run(_run(run))
+            uvloop.run(_run(name, run))
     except (KoordinatorError, OSError, ExceptionGroup) as error:
         return exit_status(name, error)
     return 0
@@ -65,8 +65,9 @@ def greet(name: str, details: str, remarks: Iterable[str] = ()) -> None:
         logger.warning("%s", remark)
 
 
-async def _run(run: Run) -> None:
+async def _run(name: str, run: Run) -> None:
     process = Process()
     stop_on_signals(process.stop)
     process.metrics.add_process_metrics()
+    process.metrics.add_build_info(name)
     await run(process)

@@ -43,7 +43,7 @@ async def create_api_service(environment: Environment, address: str, port: int) 
         await _ensure(environment, group, plural, obj)
     await _ensure_range(environment)
     addresses = IpAddresses(environment)
-    await addresses.compare(environment.storage.list(addresses.services.storage_prefix()).items)
+    await addresses.compare(environment.storage.list(addresses.services.prefix).items)
 
 
 def _objects(address: str, port: int) -> Iterable[tuple[str, str, Document]]:
@@ -109,7 +109,7 @@ async def _ensure_range(environment: Environment) -> None:
 
 
 def _resource(environment: Environment, group: str, plural: str) -> Resource:
-    resource = environment.registry.stored(group, plural)
+    resource = environment.registry.stored[group, plural]
     assert resource is not None
     return resource
 
@@ -137,7 +137,7 @@ class IpAddresses:
         return {LOOP: self._run}
 
     async def _run(self) -> AsyncIterator[None]:
-        storage, prefix = self._environment.storage, self.services.storage_prefix()
+        storage, prefix = self._environment.storage, self.services.prefix
         page = storage.list(prefix)
         with closing(storage.watch(prefix, page.revision)) as cursor:
             await self.compare(page.items)
@@ -155,7 +155,7 @@ class IpAddresses:
     async def compare(self, services: Iterable[Stored]) -> None:
         """Make up for what has changed while nobody looked; ``services`` are all that there are."""
         wanted = {address: stored.key for stored in services for address in _cluster_ips(stored)}
-        for stored in self._environment.storage.list(self._addresses.storage_prefix()).items:
+        for stored in self._environment.storage.list(self._addresses.prefix).items:
             found = decode(self._addresses, stored)
             address = found["metadata"]["name"]
             if _is_ours(found) and (address not in wanted or found["spec"] != self._spec(wanted[address])):
@@ -164,7 +164,7 @@ class IpAddresses:
             await self._add(address, key)
 
     def _spec(self, key: str) -> Document:
-        namespace, _, name = key.removeprefix(self.services.storage_prefix()).partition("/")
+        namespace, _, name = key.removeprefix(self.services.prefix).partition("/")
         return {"parentRef": {"resource": "services", "namespace": namespace, "name": name}}
 
     async def _add(self, address: str, key: str) -> None:

@@ -12,10 +12,10 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.managed_fields.schema import of_definition
-from koordinator.cluster.resource import Conversion, Registry, Resource, ScalePaths
+from koordinator.cluster.resource import Conversion, CurrentForm, Registry, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Change, Stored
-from koordinator.cluster.strategy.custom import CustomResourceStrategy
-from koordinator.cluster.structural_schema.custom_schema import ConvertedForm, CustomSchema, StoredForm
+from koordinator.cluster.strategy.custom import CustomResourceStrategy, CustomSchema
+from koordinator.cluster.structural_schema.stored_form import ConvertedForm, StoredForm
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.target import decode
 
@@ -56,7 +56,7 @@ class _Forms:
         is_same = self._alike or name == self._storage or self.conversion is not None
         return None if is_same else partial(_pruned, self._stored)
 
-    def current(self, name: str) -> Callable[[Stored], Stored]:
+    def current(self, name: str) -> CurrentForm:
         if self.conversion is not None:
             # What names no version was stored when there was one only.
             return ConvertedForm(self.strategies[name].schema, *(f"{self._group}/{v}" for v in (name, self._first)))
@@ -118,7 +118,7 @@ class CustomResources:
     def __init__(self, environment: Environment, conversion: MakeConversion | None = None) -> None:
         """``conversion`` is None where no webhooks are called."""
         self._conversion = conversion
-        definitions = environment.registry.stored(*DEFINITIONS)
+        definitions = environment.registry.stored[*DEFINITIONS]
         assert definitions is not None
         self._definitions = definitions
         self._storage = environment.storage
@@ -130,7 +130,7 @@ class CustomResources:
 
     def load(self) -> None:
         """Serve what is stored, and nothing else; done before the first request, and anew when ``follow`` is."""
-        page = self._storage.list(self._definitions.storage_prefix())
+        page = self._storage.list(self._definitions.prefix)
         self._broken.clear()
         served = {served for stored in page.items if (served := self._try(self._serve, stored, page.revision))}
         for gone in {(r.group, r.plural) for r in self._registry if not self._is_built_in(r)} - served:
@@ -149,7 +149,7 @@ class CustomResources:
         if self._loaded is None:
             self.load()
         assert self._loaded is not None
-        with closing(self._storage.watch(self._definitions.storage_prefix(), self._loaded)) as cursor:
+        with closing(self._storage.watch(self._definitions.prefix, self._loaded)) as cursor:
             self._loaded = None
             yield
             while (changes := await cursor.next()) is not None:
@@ -179,9 +179,9 @@ class CustomResources:
 
     def _since(self, spec: Document, now: int) -> int:
         """From which revision on objects have gone through the schemas that are served."""
-        served = self._registry.stored(spec["group"], spec["names"]["plural"])
-        form = served.current if served is not None else None
-        return form.since if isinstance(form, StoredForm) and form.since is not None else now
+        served = self._registry.stored[spec["group"], spec["names"]["plural"]]
+        since = served.current.since if served is not None and served.current is not None else None
+        return now if since is None else since
 
     def _remove(self, group: str, plural: str) -> None:
         if not self._registry.is_built_in(group, plural):

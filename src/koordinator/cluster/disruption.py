@@ -194,7 +194,7 @@ class DisruptionController:
         self._budgets: dict[str, dict[str, Document]] = {}
         self._due: dict[_Key, float] = {}
         self._replicas = ControllerReplicas(environment)
-        pods = environment.registry.stored("", "pods")
+        pods = environment.registry.stored["", "pods"]
         assert pods is not None
         self._pods = pods
         self._resource = budget_resource(environment)
@@ -208,7 +208,7 @@ class DisruptionController:
         }
 
     async def _watch_budgets(self) -> AsyncIterator[None]:
-        storage, prefix = self._environment.storage, self._resource.storage_prefix()
+        storage, prefix = self._environment.storage, self._resource.prefix
         page = storage.list(prefix)
         self._budgets.clear()
         self._due.clear()
@@ -230,7 +230,7 @@ class DisruptionController:
             await self._sync((namespace, name))
 
     async def _watch_pods(self) -> AsyncIterator[None]:
-        storage, prefix = self._environment.storage, self._pods.storage_prefix()
+        storage, prefix = self._environment.storage, self._pods.prefix
         with closing(storage.watch(prefix, storage.revision())) as cursor:
             await self._sync_all()
             yield
@@ -292,7 +292,7 @@ class DisruptionController:
             self._due[key] = clock.monotonic() + max(0.0, wait.total_seconds())
 
     def _with_status(self, budget: Document) -> Document:
-        prefix = self._pods.storage_prefix(budget["metadata"]["namespace"])
+        prefix = Target(self._pods, budget["metadata"]["namespace"]).prefix
         pods = [
             decode(self._pods, stored)
             for stored in self._environment.storage.list(prefix).items

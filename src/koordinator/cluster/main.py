@@ -19,7 +19,7 @@ from koordinator.base.process import allow_many_open_files, stop_on_signals
 from koordinator.cluster.access import aggregation
 from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.cluster.controller_selection import add_controllers_flag
-from koordinator.cluster.http.authentication import read_token_file
+from koordinator.cluster.http.access import read_token_file
 from koordinator.cluster.kubeconfig_file import check_kubeconfig
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from koordinator.api.document import Document
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.storage.interface import Stored
@@ -53,8 +55,7 @@ class Column:
     """0 is always shown; 1 only with ``-o wide``."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(msgspec.Struct, frozen=True, eq=False):
     """What a strategy may know about the request beside the object. ``lookup`` reads another object or None."""
 
     now: datetime
@@ -63,7 +64,7 @@ class RequestContext:
     list_objects: Callable[..., Sequence[Document]]
     """(group, plural, namespace=None) -> every object of a kind, or those of a namespace."""
     user: User = ADMIN
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     """Texts for the Warning header."""
 
 
@@ -134,7 +135,18 @@ class Conversion(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+class CurrentForm(Protocol):
+    """Gives what was stored under an older schema the form that a view of it has now."""
+
+    @property
+    def since(self) -> int | None:
+        """Objects of a revision above it have the form already; None: no object is sure to."""
+        ...
+
+    def __call__(self, stored: Stored) -> Stored: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Resource:
     """A served kind: ``/apis/GROUP/VERSION/[namespaces/NS/]PLURAL`` (``/api/v1/…`` for the core group)."""
 
@@ -171,78 +183,78 @@ class Resource:
     from_stored: Callable[[Document], Document] | None = None
     atom: Atom | None = None
     """The type of a custom resource, for server-side apply; that of a built-in kind is in the table of types."""
-    current: Callable[[Stored], Stored] | None = None
-    """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
+    current: CurrentForm | None = None
+    """None where there is no schema."""
     stored_as: str = ""
     """The apiVersion of the stored form, which the bytes name where there are several versions; empty for others."""
     conversion: Conversion | None = None
     """None where all versions have the same form, as those of built-in kinds have by ``to_stored`` at least."""
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+    api_version: str = field(init=False)
+    prefix: str = field(init=False)
+    """``/GROUP/PLURAL/``, under which all objects are stored; ``core`` stands for the empty group."""
+
+    def __post_init__(self) -> None:
+        # Every request asks for both, several times.
+        group = self.group if self.storage_group is None else self.storage_group
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        object.__setattr__(self, "prefix", f"/{group or 'core'}/{self.plural}/")
 
     @property
     def list_kind(self) -> str:
         return f"{self.kind}List"
 
-    def storage_prefix(self, namespace: str | None = None) -> str:
-        """``/GROUP/PLURAL/`` or ``/GROUP/PLURAL/NAMESPACE/``; ``core`` stands for the empty group."""
-        group = self.group if self.storage_group is None else self.storage_group
-        prefix = f"/{group or 'core'}/{self.plural}/"
-        return f"{prefix}{namespace}/" if namespace else prefix
-
-    def storage_key(self, namespace: str | None, name: str) -> str:
-        return self.storage_prefix(namespace) + name
-
 
 # Which kinds are served now: the built-in ones and those that CustomResourceDefinitions add at run time.
 
 
+class _StoredVersions(dict[tuple[str, str], "Resource | None"]):
+    """(group, plural) -> the version of a kind that its objects are stored as, found when it is first asked for."""
+
+    def __init__(self, served: Mapping[tuple[str, str, str], Resource]) -> None:
+        self._served = served
+
+    def __missing__(self, key: tuple[str, str]) -> Resource | None:
+        versions = [each for each in self._served.values() if (each.group, each.plural) == key]
+        found = next((each for each in versions if each.storage_version), versions[0] if versions else None)
+        self[key] = found
+        return found
+
+
 class Registry:
-    """Resources by group, version and plural, in the order in which discovery lists them."""
+    """Resources in the order in which discovery lists them."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        self._resources: dict[tuple[str, str, str], Resource] = {}
-        self._stored: dict[tuple[str, str], Resource | None] = {}
+        self.served: dict[tuple[str, str, str], Resource] = {}
+        """By group, version and plural; changed by ``add`` and ``remove`` alone."""
+        self.stored = _StoredVersions(self.served)
         self.generation = 0
         """Changes whenever what is served does."""
         for resource in resources:
             self.add(resource)
-        self._built_in = frozenset((group, plural) for group, _, plural in self._resources)
+        self._built_in = frozenset((group, plural) for group, _, plural in self.served)
 
     def __iter__(self) -> Iterator[Resource]:
-        return iter(tuple(self._resources.values()))
+        return iter(tuple(self.served.values()))
 
     def add(self, resource: Resource) -> None:
-        self._resources[resource.group, resource.version, resource.plural] = resource
+        self.served[resource.group, resource.version, resource.plural] = resource
         self._changed()
 
     def remove(self, group: str, plural: str) -> None:
         """Stop serving every version."""
-        for key in [key for key in self._resources if key[0] == group and key[2] == plural]:
-            del self._resources[key]
+        for key in [key for key in self.served if key[0] == group and key[2] == plural]:
+            del self.served[key]
         self._changed()
 
     def is_built_in(self, group: str, plural: str) -> bool:
         """Served from the start; no definition may take such a name over."""
         return (group, plural) in self._built_in
 
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._resources.get((group, version, plural))
-
-    def stored(self, group: str, plural: str) -> Resource | None:
-        """The version of a kind that its objects are stored as."""
-        key = (group, plural)
-        if key not in self._stored:
-            versions = [r for r in self._resources.values() if (r.group, r.plural) == key]
-            self._stored[key] = next((r for r in versions if r.storage_version), versions[0] if versions else None)
-        return self._stored[key]
-
     def groups(self) -> dict[str, list[str]]:
         """Group -> versions, the preferred one first; the core group is empty."""
         groups: dict[str, list[str]] = {}
-        for group, version, _ in self._resources:
+        for group, version, _ in self.served:
             versions = groups.setdefault(group, [])
             if version not in versions:
                 versions.append(version)
@@ -250,11 +262,11 @@ class Registry:
 
     def in_version(self, group: str, version: str) -> list[Resource]:
         """By name, as the real server lists them; kubectl prints several kinds in this order."""
-        found = [r for r in self._resources.values() if r.group == group and r.version == version]
+        found = [r for r in self.served.values() if r.group == group and r.version == version]
         return sorted(found, key=lambda resource: resource.plural)
 
     def _changed(self) -> None:
-        self._stored.clear()
+        self.stored.clear()
         self.generation += 1
 
 

@@ -44,8 +44,8 @@ from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import FolderLock, claim_folder, write_private
 from koordinator.cluster.disruption import DisruptionController
 from koordinator.cluster.garbage_collector.collector import GarbageCollector
+from koordinator.cluster.http.access import Authenticator, StaticTokens
 from koordinator.cluster.http.application import CONNECTION_OPTIONS, Application, HttpLimits
-from koordinator.cluster.http.authentication import Authenticator, StaticTokens
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.metrics_api import METRICS_RESOURCES
@@ -59,6 +59,7 @@ from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
+from koordinator.cluster.strategy.missing_controllers import creation_warnings
 from koordinator.cluster.system_objects import create_system_objects
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Admission, Environment
@@ -121,6 +122,7 @@ class EmbeddedApi:
         self._quotas = QuotaController()
         self._metrics = Metrics()
         self._metrics.add_process_metrics()
+        self._metrics.add_build_info("koord up")
         self._port = self._options.port
         self._token = ""
         self._authority = b""
@@ -173,6 +175,7 @@ class EmbeddedApi:
             stack.push_async_callback(webhooks.close)
             tokens = _account_tokens(folder / "pki" / "service-accounts.key")
             environment = self._environment(storage, registry, webhooks, admission, tokens)
+            admission.follow(environment)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
             await create_api_service(environment, self._options.address, self._port)
@@ -254,8 +257,10 @@ class EmbeddedApi:
         admission: Admission,
         tokens: AccountTokens,
     ) -> Environment:
-        services = registry.stored("", "services")
+        services = registry.stored["", "services"]
         assert services is not None
+        controllers_run, warns = self._options.workload_controllers, self._options.missing_controller_warnings
+        warnings = creation_warnings(controllers_run=controllers_run) if warns else {}
         return Environment(
             storage=storage,
             registry=registry,
@@ -265,8 +270,7 @@ class EmbeddedApi:
             webhooks=webhooks,
             quotas=self._quotas,
             addresses=ServiceAddresses(storage, services, self._options.random),
-            warns_of_missing_controllers=self._options.missing_controller_warnings,
-            workload_controllers=self._options.workload_controllers,
+            creation_warnings=warnings,
             account_tokens=tokens,
             tracks_fields=True,
         )

@@ -46,20 +46,18 @@ class ServiceAddresses:
 
     def __init__(self, storage: Storage, services: Resource, random: Random) -> None:
         self._random = random
-        self._prefix = services.storage_prefix()
+        self.prefix = services.prefix
         self._stored: dict[str, _Holding] = {}
         """By the keys of the Services."""
         self._holders: Counter[Claim] = Counter()
         self._held: list[set[Claim]] = []
-        for stored in storage.list(self._prefix).items:
+        for stored in storage.list(self.prefix).items:
             self._set(stored.key, _holding_of(stored))
         storage.observe(self._follow)
 
     def holding(self, target: Target) -> AbstractContextManager[Allocate]:
         """What is allocated in the block is kept from others until its end, when the Service is stored or is not."""
-        resource = target.resource
-        is_service = (resource.group, resource.plural, target.subresource) == ("", "services", "")
-        return self._holding(target) if is_service else nullcontext(allocate_nothing)
+        return nullcontext(allocate_nothing) if target.subresource else self._holding(target)
 
     @contextmanager
     def _holding(self, target: Target) -> Iterator[Allocate]:
@@ -89,7 +87,7 @@ class ServiceAddresses:
 
     def _follow(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.key.startswith(self._prefix):
+            if change.key.startswith(self.prefix):
                 is_gone = change.type == "deleted"
                 self._set(change.key, _NOTHING if is_gone else _holding_of(change.current))
 

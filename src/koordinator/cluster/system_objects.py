@@ -20,7 +20,7 @@ _NAMESPACES: Final = ("default", "kube-system", "kube-public", LEASE_NAMESPACE)
 async def create_system_objects(environment: Environment) -> None:
     """Creates those that are missing."""
     for group, plural, namespace, obj in _objects():
-        resource = environment.registry.stored(group, plural)
+        resource = environment.registry.stored[group, plural]
         assert resource is not None
         target = Target(resource, namespace, obj["metadata"]["name"])
         if environment.storage.get(target.key) is None:

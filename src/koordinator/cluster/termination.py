@@ -40,12 +40,12 @@ class Termination:
 
     async def _watch(self, group: str, plural: str) -> AsyncIterator[None]:
         storage = self._environment.storage
-        resource = self._environment.registry.stored(group, plural)
+        resource = self._environment.registry.stored[group, plural]
         assert resource is not None
         while True:
             # What happens from here on is looked at once more, and nothing before it: a namespace may wait for longer
             # than the history reaches back.
-            with closing(storage.watch(resource.storage_prefix(), storage.revision())) as cursor:
+            with closing(storage.watch(resource.prefix, storage.revision())) as cursor:
                 waiting = await self._finish_all(resource)
                 yield
                 if waiting:
@@ -57,7 +57,7 @@ class Termination:
         """True while something waits for what it holds. Raises what went wrong with some, after all had their turn."""
         waiting = False
         failures: list[Exception] = []
-        for stored in self._environment.storage.list(resource.storage_prefix()).items:
+        for stored in self._environment.storage.list(resource.prefix).items:
             name = stored.key.rpartition("/")[2]
             try:
                 obj = decode(resource, stored)
@@ -86,7 +86,7 @@ class Termination:
             if CUSTOM_RESOURCE_CLEANUP not in obj["metadata"].get("finalizers", ()):
                 return True
             spec = obj["spec"]
-            stored = self._environment.registry.stored(spec["group"], spec["names"]["plural"])
+            stored = self._environment.registry.stored[spec["group"], spec["names"]["plural"]]
             contents = [Target(stored)] if stored is not None else []
         empty = [await self._emptied(target) for target in contents]
         if all(empty):

@@ -16,6 +16,7 @@ from koordinator.base.durations import DurationError, format_duration, parse_dur
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.flag_types import Flag, FlagError
 from koordinator.base.flags import FlagSet, FlagValues
+from koordinator.base.listen_address import ListenAddress, parse_listen_address
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
 
 T = TypeVar("T")
@@ -31,9 +32,10 @@ SIGHUP reads the configuration anew. SIGTERM ends the daemon and removes the fil
 Examples:
   koord-device-daemon --oneshot --prints-output-file= --host-root=
       Show what this machine has, and end.
-  koord-device-daemon --v=4 --sleep-interval=5m
-      In a DaemonSet, with the host's root folder at /hostfs."""
+  koord-device-daemon --v=4 --sleep-interval=5m --metrics-addr=:9317
+      In a DaemonSet, with the host's root folder at /hostfs; Prometheus and kubelet's probes reach it."""
 
+DEFAULT_METRICS: Final = ListenAddress("127.0.0.1", 9317)
 DEFAULT_OUTPUT: Final = "/var/run/koordlet/xpu-device-infos/ic-device"
 _ENVIRONMENT: Final[Mapping[str, tuple[str, ...]]] = {
     "oneshot": ("KDD_ONESHOT",),
@@ -59,6 +61,9 @@ class Options:
     host_root: str = "/hostfs"
     pci_folder: str = "/host-sys/bus/pci/devices"
     dev: str = "/dev"
+    metrics: ListenAddress = DEFAULT_METRICS
+    metrics_dispensable: bool = True
+    """Whether the daemon works without ``metrics`` if the address is taken: where nobody has chosen it."""
     verbosity: int = 1
     remarks: tuple[str, ...] = ()
     """What of the command line has no effect, in sentences."""
@@ -112,8 +117,13 @@ class _Flags:
         )
         self.sys = machine.string("sys-root-dir", sys, "The machine's /sys.", placeholder="folder")
         self.dev = machine.string("dev-root-dir", "/dev", "The machine's /dev.", placeholder="folder")
-        logging = self.set.group("Logging")
-        self.verbosity = logging.integer("v", 1, "How much is logged, from 0 up.")
+        serving = self.set.group("Serving and logging")
+        self.metrics = serving.string(
+            "metrics-addr",
+            str(DEFAULT_METRICS),
+            "Where /metrics, /healthz and /readyz are served: HOST:PORT, :PORT for every address, 0: nowhere.",
+        )
+        self.verbosity = serving.integer("v", 1, "How much is logged, from 0 up.")
         self.unused = UnusedFlags(self.set, _UNUSED, {*LOG_SWITCHES, "no-timestamp"})
 
 
@@ -137,6 +147,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         host_root=given[flags.host_root].rstrip("/"),
         pci_folder=f"{given[flags.sys].rstrip('/')}/bus/pci/devices",
         dev=given[flags.dev],
+        metrics=parse_listen_address("--metrics-addr", given[flags.metrics]),
+        metrics_dispensable=not given.is_set(flags.metrics),
         verbosity=given[flags.verbosity],
         remarks=tuple(flags.unused.remarks(given)),
     )

@@ -28,7 +28,7 @@ and before kubelet, and give kubelet its socket:
 Examples:
   koord-runtime-proxy
       Between kubelet and containerd, everything where it usually is.
-  koord-runtime-proxy --remote-runtime-service-endpoint=/var/run/crio/crio.sock --metrics-addr=127.0.0.1:9318
+  koord-runtime-proxy --remote-runtime-service-endpoint=/var/run/crio/crio.sock --metrics-addr=:9318
       Another runtime; health and metrics for all clients."""
 
 _UNUSED: Final = {
@@ -58,6 +58,8 @@ class Options:
     hook_timeout: float
     checkpoint_folder: Path
     metrics: ListenAddress
+    metrics_dispensable: bool
+    """Whether the proxy works without ``metrics`` if the address is taken: where nobody has chosen it."""
     verbosity: int = 0
     nice: int = 0
     remarks: tuple[str, ...] = ()
@@ -106,8 +108,8 @@ class _Flags:
         serving = self.set.group("Serving and logging")
         self.metrics = serving.string(
             "metrics-addr",
-            "0",
-            "Where /metrics and /healthz are served: HOST:PORT, :PORT for every address, 0: nowhere.",
+            "127.0.0.1:9318",
+            "Where /metrics, /healthz and /readyz are served: HOST:PORT, :PORT for every address, 0: nowhere.",
         )
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
         self.nice = nice_flag(serving)
@@ -137,6 +139,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         hook_timeout=given[flags.timeout].total_seconds(),
         checkpoint_folder=Path(given[flags.checkpoints] or endpoint.parent / "checkpoints"),
         metrics=parse_listen_address("--metrics-addr", given[flags.metrics]),
+        metrics_dispensable=not given.is_set(flags.metrics),
         verbosity=given[flags.verbosity],
         nice=given[flags.nice],
         remarks=tuple(flags.unused.remarks(given)),

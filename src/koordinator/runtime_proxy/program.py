@@ -52,7 +52,9 @@ class RuntimeProxy:
         health.add("hook-servers", self._loops.check)
         health.add("container-runtime", self._runtime_check, "readyz", "healthz")
         servers = Servers(self._given.metrics, self._given.clock, self._connections)
-        servers.add(self._options.metrics, health=health)
+        # Containers must start although another program has the port that nobody has chosen.
+        dispensable = "no metrics are served, see --metrics-addr" if self._options.metrics_dispensable else ""
+        servers.add(self._options.metrics, health=health, dispensable=dispensable)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
         lifecycle.background("loops", self._loops.run)

@@ -75,9 +75,9 @@ def make_scheduler(
     gates = frozenset(name for name in OF_THE_VIEW if flags.features.enabled(name))
     view = ClusterView(NodeColumns(), gates=gates, network_topology=flags.network_topology)
     queue = QueueOptions(
-        initial_backoff=configuration.pod_initial_backoff_seconds,
-        max_backoff=configuration.pod_max_backoff_seconds,
-        max_in_unschedulable=flags.max_in_unschedulable.total_seconds(),
+        initial_backoff=configuration.document.pod_initial_backoff_seconds,
+        max_backoff=configuration.document.pod_max_backoff_seconds,
+        max_in_unschedulable=flags.max_in_unschedulable,
     )
     return Scheduler(
         client,

@@ -59,7 +59,8 @@ def _prepare(arguments: Sequence[str]) -> Run | None:
     options = parse_options(arguments)
     logs.configure(options.verbosity)
     configuration = _configuration(options)
-    election = election_config(replace(configuration.leader_election, **options.leader_election), socket.gethostname())
+    elected = replace(configuration.document.leader_election, **options.leader_election)
+    election = election_config(elected, socket.gethostname())
     if options.write_config_to:
         Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
         return None
@@ -77,7 +78,7 @@ async def _run(
     options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None, process: Process
 ) -> None:
     clock, random, metrics = process.clock, process.random, process.metrics
-    connection = replace(configuration.client_connection, **options.client_connection)
+    connection = replace(configuration.document.client_connection, **options.client_connection)
     reaching = client_options(connection, _PROGRAM, metrics, kubeconfig=options.kubeconfig, master=options.master)
     async with connected(reaching) as client:
         options.features.export(metrics)
@@ -149,7 +150,7 @@ def _scheduler(
         options,
         SchedulerOptions(
             decision_seconds=_DECISION_SECONDS,
-            monitor=MonitorOptions(options.monitor_period.total_seconds(), options.scheduling_timeout.total_seconds()),
+            monitor=MonitorOptions(options.monitor_period, options.scheduling_timeout),
             debug=DebugSettings(
                 options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
             ),

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client.core import CounterMetricFamily, UntypedMetricFamily
 
 from koordinator.base.clock import Clock
-from koordinator.base.instruments import CounterSeries, HistogramSeries
+from koordinator.base.instruments import CounterSeries, HistogramSeries, Scraped
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.scheduler.engine.framework_hooks import MetricsProvider
@@ -125,7 +124,16 @@ class SchedulerMetrics:
             buckets=exponential_buckets(0.00001, 1.5, 20),
         )
         self._timeouts: Counter[str] = Counter()
-        metrics.register(_Timeouts(self._timeouts))
+        metrics.register(
+            Scraped(
+                # The original's counter, whose name lacks the suffix that the library appends to every counter.
+                "scheduler_scheduling_timeout",
+                "[STABLE] The currently scheduled Pod exceeds the maximum acceptable time interval",
+                ("profile",),
+                lambda: [((profile,), count) for profile, count in self._timeouts.items()],
+                UntypedMetricFamily,
+            )
+        )
         self._scheduled: dict[str, tuple[CounterSeries, HistogramSeries]] = {}
         """By profile: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
@@ -178,7 +186,15 @@ class SchedulerMetrics:
 
     def observe_unschedulable(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
         """Set the source, read at each scrape, of the pods that plugins have rejected."""
-        self.registered.register(_Unschedulable(pods))
+        self.registered.register(
+            Scraped(
+                "scheduler_unschedulable_pods",
+                "[ALPHA] The number of unschedulable pods broken down by plugin name. A pod will increment the gauge "
+                "for all plugins that caused it to not schedule and so this metric is broken down by plugin.",
+                ("plugin", "profile"),
+                lambda: _rejected_by(pods()),
+            )
+        )
 
     def failed(self, profile: str, reason: str, attempt: float) -> None:
         """Observe an attempt that ended without a binding; ``reason`` is that of the PodScheduled condition."""
@@ -199,7 +215,15 @@ class SchedulerMetrics:
 
     def observe_incoming(self, counts: Mapping[tuple[Pool, str], int]) -> None:
         """Set the queue's counters, read at each scrape: how many pods entered a pool, by cause."""
-        self.registered.register(_Incoming(counts))
+        self.registered.register(
+            Scraped(
+                "scheduler_queue_incoming_pods",
+                "[STABLE] Number of pods added to scheduling queues by event and queue type.",
+                ("queue", "event"),
+                lambda: _incoming(counts),
+                CounterMetricFamily,
+            )
+        )
 
     def observe_plugins(self, profiles: Iterable[Profile]) -> None:
         """Export the plugins' own metrics; if several profiles have a plugin, those of the first instance."""
@@ -217,88 +241,42 @@ class SchedulerMetrics:
 
     def observe_sizes(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
         """Set the sources of the sizes of the queue's pools, and of the cache by type, read at each scrape."""
-        self.registered.register(_Sizes(pending, cached))
-
-
-class _Sizes(Collector):
-    """Gauges computed at each scrape: keeping them current would cost every pod several updates."""
-
-    def __init__(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
-        self._pending = pending
-        self._cached = cached
-
-    def collect(self) -> Iterable[Metric]:
-        pending = GaugeMetricFamily(
-            "scheduler_pending_pods", "[STABLE] Number of pending pods, by the queue type.", labels=("queue",)
+        self.registered.register(
+            Scraped(
+                "scheduler_pending_pods",
+                "[STABLE] Number of pending pods, by the queue type.",
+                ("queue",),
+                lambda: _pending_sizes(pending),
+            )
         )
-        sizes = Counter({pool: self._pending(pool) for pool in _PENDING})
-        sizes[Pool.GATED] += self._pending(Pool.PREEMPTING)
-        for pool, size in sizes.items():
-            pending.add_metric([pool.value], size)
-        cached = GaugeMetricFamily(
-            "scheduler_cache_size", "[ALPHA] Number of nodes, pods and assumed pods in the cache.", labels=("type",)
+        self.registered.register(
+            Scraped(
+                "scheduler_cache_size",
+                "[ALPHA] Number of nodes, pods and assumed pods in the cache.",
+                ("type",),
+                lambda: [((name,), size) for name, size in cached().items()],
+            )
         )
-        for name, size in self._cached().items():
-            cached.add_metric([name], size)
-        return (pending, cached)
 
 
-class _Incoming(Collector):
-    """Pods that entered a pool, by cause. Upstream counts a gated pod among the unschedulable ones here."""
-
-    def __init__(self, counts: Mapping[tuple[Pool, str], int]) -> None:
-        self._counts = counts
-
-    def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(
-            "scheduler_queue_incoming_pods",
-            "[STABLE] Number of pods added to scheduling queues by event and queue type.",
-            labels=("queue", "event"),
-        )
-        sums: Counter[tuple[str, str]] = Counter()
-        for (pool, event), count in list(self._counts.items()):
-            sums[(Pool.UNSCHEDULABLE if pool is Pool.GATED else pool).value, event] += count
-        for labels, count in sums.items():
-            family.add_metric(labels, count)
-        return (family,)
+def _pending_sizes(pending: Callable[[Pool], int]) -> list[tuple[tuple[str], int]]:
+    sizes = Counter({pool: pending(pool) for pool in _PENDING})
+    sizes[Pool.GATED] += pending(Pool.PREEMPTING)
+    return [((pool.value,), size) for pool, size in sizes.items()]
 
 
-class _Timeouts(Collector):
-    """The original's counter, whose name lacks the suffix that the library appends to every counter."""
-
-    def __init__(self, timeouts: Mapping[str, int]) -> None:
-        self._timeouts = timeouts
-
-    def collect(self) -> Iterable[Metric]:
-        family = UntypedMetricFamily(
-            "scheduler_scheduling_timeout",
-            "[STABLE] The currently scheduled Pod exceeds the maximum acceptable time interval",
-            labels=("profile",),
-        )
-        for profile, count in self._timeouts.items():
-            family.add_metric([profile], count)
-        return (family,)
+def _incoming(counts: Mapping[tuple[Pool, str], int]) -> Iterable[tuple[tuple[str, str], int]]:
+    """Upstream counts a gated pod among the unschedulable ones here."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for (pool, event), count in list(counts.items()):
+        sums[(Pool.UNSCHEDULABLE if pool is Pool.GATED else pool).value, event] += count
+    return sums.items()
 
 
-class _Unschedulable(Collector):
-    """The number of unschedulable pods by plugin that rejected them."""
-
-    def __init__(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
-        self._pods = pods
-
-    def collect(self) -> Iterable[Metric]:
-        counts = Counter(
-            (plugin, entry.pod.pod.spec.scheduler_name)
-            for entry in self._pods()
-            if entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF)
-            for plugin in entry.plugins
-        )
-        family = GaugeMetricFamily(
-            "scheduler_unschedulable_pods",
-            "[ALPHA] The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for "
-            "all plugins that caused it to not schedule and so this metric is broken down by plugin.",
-            labels=("plugin", "profile"),
-        )
-        for labels, count in counts.items():
-            family.add_metric(labels, count)
-        return (family,)
+def _rejected_by(pods: Iterable[QueuedPod]) -> Iterable[tuple[tuple[str, str], int]]:
+    return Counter(
+        (plugin, entry.pod.pod.spec.scheduler_name)
+        for entry in pods
+        if entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF)
+        for plugin in entry.plugins
+    ).items()

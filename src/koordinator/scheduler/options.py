@@ -7,72 +7,47 @@ effect is logged once at the start.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import koordinator
 from koordinator.api.component_configuration import ClientConnection
 from koordinator.base.feature_gates import FeatureGates
-from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet
-from koordinator.base.listen_address import ListenAddress
+from koordinator.base.listen_address import NOWHERE, ListenAddress
+from koordinator.base.option_flags import OptionFlags, integer, seconds, switch, text, texts
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
 from koordinator.scheduler.configuration.document import SchedulerLeaderElection
 from koordinator.scheduler.features import WORKING, make_features
 
+_CONFIGURATION: Final = "Configuration"
+_ELECTION: Final = "Leader election"
+_SERVING: Final = "Serving and logging"
+_DEBUGGING: Final = "Monitoring and debugging"
+
 _NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
-_NO_MUTEXES: Final = "one thread does all the work, so that there is no contention to profile"
-_ONE_VERSION: Final = "there is only one version"
-_TEXT: Final = "log lines are text"
-_AT_ONCE: Final = "log lines are written at once"
-_ONE_WRITER: Final = "one task writes them, in their order"
-_HANDLED: Final = "a pod that is taken from the queue is handled at once"
-_BARRIER: Final = "the sync barrier is not built yet"
-_AUDITOR: Final = "the workload auditor is not built yet"
-
-UNUSED_FLAGS: Final[Mapping[str, str]] = {
-    **component_flags(_NO_SECURE_PORT),
-    "authentication-kubeconfig": _NO_SECURE_PORT,
-    "authentication-skip-lookup": _NO_SECURE_PORT,
-    "authentication-token-webhook-cache-ttl": _NO_SECURE_PORT,
-    "authentication-tolerate-lookup-failure": _NO_SECURE_PORT,
-    "authorization-always-allow-paths": _NO_SECURE_PORT,
-    "authorization-kubeconfig": _NO_SECURE_PORT,
-    "authorization-webhook-cache-authorized-ttl": _NO_SECURE_PORT,
-    "authorization-webhook-cache-unauthorized-ttl": _NO_SECURE_PORT,
-    "client-ca-file": _NO_SECURE_PORT,
-    "requestheader-allowed-names": _NO_SECURE_PORT,
-    "requestheader-client-ca-file": _NO_SECURE_PORT,
-    "requestheader-extra-headers-prefix": _NO_SECURE_PORT,
-    "requestheader-group-headers": _NO_SECURE_PORT,
-    "requestheader-username-headers": _NO_SECURE_PORT,
-    "kube-api-content-type": "the API is spoken in JSON",
-    "contention-profiling": _NO_MUTEXES,
-    "emulated-version": _ONE_VERSION,
-    "emulation-forward-compatible": _ONE_VERSION,
-    "runtime-config-emulation-forward-compatible": _ONE_VERSION,
-    "min-compatibility-version": _ONE_VERSION,
-    "log-json-info-buffer-size": _TEXT,
-    "log-json-split-stream": _TEXT,
-    "async-log": _AT_ONCE,
-    "async-log-queue-length": _AT_ONCE,
-    "debug-diagnosis-worker-count": _ONE_WRITER,
-    "scheduling-drop-unhandled-timeout": _HANDLED,
-    "sync-barrier-pod-namespace": _BARRIER,
-    "sync-barrier-pod-name": _BARRIER,
-    "sync-hard-timeout": _BARRIER,
-    "enable-workload-auditor": _AUDITOR,
-    "workload-auditor-metric-labels": _AUDITOR,
-    "workload-auditor-victim-reschedule-duration": _AUDITOR,
-    "workload-auditor-victim-deletion-duration": _AUDITOR,
-    "workload-auditor-victim-deleting-retries": _AUDITOR,
-    "workload-auditor-scheduling-event-interval": _AUDITOR,
+_UNUSED: Final[Mapping[str, str]] = {
+    _NO_SECURE_PORT: "authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl "
+    "authentication-tolerate-lookup-failure authorization-always-allow-paths authorization-kubeconfig "
+    "authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl client-ca-file "
+    "requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix "
+    "requestheader-group-headers requestheader-username-headers",
+    "the API is spoken in JSON": "kube-api-content-type",
+    "one thread does all the work, so that there is no contention to profile": "contention-profiling",
+    "there is only one version": "emulated-version emulation-forward-compatible "
+    "runtime-config-emulation-forward-compatible min-compatibility-version",
+    "log lines are text": "log-json-info-buffer-size log-json-split-stream",
+    "log lines are written at once": "async-log async-log-queue-length",
+    "one task writes them, in their order": "debug-diagnosis-worker-count",
+    "a pod that is taken from the queue is handled at once": "scheduling-drop-unhandled-timeout",
+    "the sync barrier is not built yet": "sync-barrier-pod-namespace sync-barrier-pod-name sync-hard-timeout",
+    "the workload auditor is not built yet": "enable-workload-auditor workload-auditor-metric-labels "
+    "workload-auditor-victim-reschedule-duration workload-auditor-victim-deletion-duration "
+    "workload-auditor-victim-deleting-retries workload-auditor-scheduling-event-interval",
 }
-"""Name -> why the flag has no effect."""
-
-SWITCHES: Final = COMPONENT_SWITCHES | {
+"""Why flags have no effect, with their names, separated by blanks."""
+_SWITCHES: Final = COMPONENT_SWITCHES | {
     "async-log",
     "authentication-skip-lookup",
     "authentication-tolerate-lookup-failure",
@@ -114,158 +89,130 @@ Examples:
 class Options:
     """The parsed flags."""
 
-    config: str
-    write_config_to: str
-    kubeconfig: str
-    master: str
-    client_connection: Mapping[str, Any]
+    config: str = text("config", "", "A KubeSchedulerConfiguration.", placeholder="file", under=_CONFIGURATION)
+    write_config_to: str = text(
+        "write-config-to",
+        "",
+        "Write the configuration with its defaults to this file and exit.",
+        placeholder="file",
+        under=_CONFIGURATION,
+    )
+    max_in_unschedulable: float = seconds(
+        "pod-max-in-unschedulable-pods-duration",
+        300.0,
+        "Try a pod that fits nowhere again after so long, even when nothing has happened.",
+        under=_CONFIGURATION,
+    )
+    controller_plugins: tuple[str, ...] = texts(
+        "controller-plugins",
+        ("*",),
+        "The plugins whose controllers run beside scheduling: names, * for all others, -NAME for all but that one.",
+        under=_CONFIGURATION,
+    )
+    network_topology: bool = switch(
+        "enable-network-topology-manager",
+        False,
+        "Follow the ClusterNetworkTopology named default, and write its status; for gangs of profiles with "
+        "CoschedulingArgs awareNetworkTopology.",
+        under=_CONFIGURATION,
+    )
+    profiling: bool = switch(
+        "profiling",
+        True,
+        "Serve /debug/pprof and /debug/flags; in a configuration file, enableProfiling does this instead.",
+        under=_SERVING,
+    )
+    verbosity: int = integer("v", 2, "How much to log; from 5 on each decision.", minimum=0, under=_SERVING)
+    monitor_period: float = seconds(
+        "scheduler-monitor-period",
+        10.0,
+        "How often to look for attempts that take too long.",
+        minimum=0.01,
+        under=_DEBUGGING,
+    )
+    scheduling_timeout: float = seconds(
+        "scheduling-timeout",
+        30.0,
+        "Log and count (scheduler_scheduling_timeout) attempts that take longer.",
+        under=_DEBUGGING,
+    )
+    debug_scores: int = integer(
+        "debug-scores",
+        0,
+        "Log a table of this many best nodes for each pod, with all scores.",
+        minimum=0,
+        short="s",
+        under=_DEBUGGING,
+    )
+    debug_filters: bool = switch(
+        "debug-filters", False, "Log every node that a filter rejects, for each pod.", short="f", under=_DEBUGGING
+    )
+    debug_diagnosis: bool = switch(
+        "debug-diagnosis",
+        False,
+        "Log a JSON document for each pod that no node can take.",
+        short="d",
+        under=_DEBUGGING,
+    )
+    debug_diagnosis_blocking: bool = switch(
+        "debug-diagnosis-blocking", False, "Log it at once instead of in the background.", under=_DEBUGGING
+    )
+    debug_batches: bool = switch(
+        "debug-batches",
+        True,
+        "Evaluate changed nodes for many kinds of pods at once; false evaluates them for each kind by itself. "
+        "Decisions are the same.",
+        under=_DEBUGGING,
+    )
+    debug_check_evaluations: bool = switch(
+        "debug-check-evaluations",
+        False,
+        "Evaluate all nodes again for each pod, and log differences from the cached results. Slow.",
+        under=_DEBUGGING,
+    )
+    debug_diagnosis_queue_size: int = integer(
+        "debug-diagnosis-queue-size",
+        1000,
+        "How many may wait to be logged; others are dropped.",
+        minimum=1,
+        under=_DEBUGGING,
+    )
+    kubeconfig: str = ""
+    master: str = ""
+    client_connection: Mapping[str, Any] = field(default_factory=dict)
     """Fields of clientConnection that override those of the configuration."""
-    leader_election: Mapping[str, Any]
+    leader_election: Mapping[str, Any] = field(default_factory=dict)
     """Fields of leaderElection that override those of the configuration."""
-    address: ListenAddress
-    profiling: bool
-    max_in_unschedulable: timedelta
-    verbosity: int
-    monitor_period: timedelta
-    scheduling_timeout: timedelta
-    debug_scores: int
-    debug_filters: bool
-    debug_diagnosis: bool
-    debug_diagnosis_blocking: bool
-    debug_diagnosis_queue_size: int
-    features: FeatureGates
-    network_topology: bool
-    debug_batches: bool
-    debug_check_evaluations: bool
-    controller_plugins: tuple[str, ...]
-    without_effect: tuple[str, ...]
+    address: ListenAddress = NOWHERE
+    features: FeatureGates = field(default_factory=make_features)
+    without_effect: tuple[str, ...] = ()
     """A sentence for each given flag that has no effect."""
-
-
-class _Flags:
-    """All flags, with the handles of those that are read."""
-
-    def __init__(self) -> None:
-        self.set = FlagSet("koord-scheduler", _DESCRIPTION, koordinator.__version__)
-        self._configuration(self.set.group("Configuration"))
-        self.election = LeaderElectionFlags(self.set.group("Leader election"), SchedulerLeaderElection(), "Schedule")
-        self._serving(self.set.group("Serving and logging"))
-        self._debugging(self.set.group("Monitoring and debugging"))
-        self.unused = UnusedFlags(self.set, UNUSED_FLAGS, SWITCHES)
-
-    def _configuration(self, group: FlagGroup) -> None:
-        self.config = group.string("config", "", "A KubeSchedulerConfiguration.", placeholder="file")
-        self.write_config_to = group.string(
-            "write-config-to",
-            "",
-            "Write the configuration with its defaults to this file and exit.",
-            placeholder="file",
-        )
-        self.client = ClientFlags(group, ClientConnection())
-        self.max_in_unschedulable = group.duration(
-            "pod-max-in-unschedulable-pods-duration",
-            timedelta(minutes=5),
-            "Try a pod that fits nowhere again after so long, even when nothing has happened.",
-        )
-        self.controller_plugins = group.strings(
-            "controller-plugins",
-            ("*",),
-            "The plugins whose controllers run beside scheduling: names, * for all others, -NAME for all but that one.",
-        )
-        self.network_topology = group.boolean(
-            "enable-network-topology-manager",
-            False,
-            "Follow the ClusterNetworkTopology named default, and write its status; for gangs of profiles with "
-            "CoschedulingArgs awareNetworkTopology.",
-        )
-        self.features = make_features()
-        group.feature_gates(self.features, component="kube", remark=_GATES)
-
-    def _serving(self, group: FlagGroup) -> None:
-        self.address = group.string(
-            "address",
-            "127.0.0.1",
-            "Where to serve /healthz, /readyz, /livez, /metrics, /configz, /apis/v1 and /debug; no authentication.",
-        )
-        self.port = group.integer("port", 10251, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
-        self.profiling = group.boolean(
-            "profiling",
-            True,
-            "Serve /debug/pprof and /debug/flags; in a configuration file, enableProfiling does this instead.",
-        )
-        self.verbosity = group.integer("v", 2, "How much to log; from 5 on each decision.", minimum=0)
-
-    def _debugging(self, group: FlagGroup) -> None:
-        self.monitor_period = group.duration(
-            "scheduler-monitor-period",
-            timedelta(seconds=10),
-            "How often to look for attempts that take too long.",
-            minimum=timedelta(milliseconds=10),
-        )
-        self.scheduling_timeout = group.duration(
-            "scheduling-timeout",
-            timedelta(seconds=30),
-            "Log and count (scheduler_scheduling_timeout) attempts that take longer.",
-        )
-        self.debug_scores = group.integer(
-            "debug-scores",
-            0,
-            "Log a table of this many best nodes for each pod, with all scores.",
-            minimum=0,
-            short="s",
-        )
-        self.debug_filters = group.boolean(
-            "debug-filters", False, "Log every node that a filter rejects, for each pod.", short="f"
-        )
-        self.debug_diagnosis = group.boolean(
-            "debug-diagnosis", False, "Log a JSON document for each pod that no node can take.", short="d"
-        )
-        self.debug_diagnosis_blocking = group.boolean(
-            "debug-diagnosis-blocking", False, "Log it at once instead of in the background."
-        )
-        self.debug_batches = group.boolean(
-            "debug-batches",
-            True,
-            "Evaluate changed nodes for many kinds of pods at once; false evaluates them for each kind by itself. "
-            "Decisions are the same.",
-        )
-        self.debug_check_evaluations = group.boolean(
-            "debug-check-evaluations",
-            False,
-            "Evaluate all nodes again for each pod, and log differences from the cached results. Slow.",
-        )
-        self.debug_diagnosis_queue_size = group.integer(
-            "debug-diagnosis-queue-size", 1000, "How many may wait to be logged; others are dropped.", minimum=1
-        )
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse the command line; exits after --help, --version, or with one line about an invalid flag."""
-    flags = _Flags()
-    given = flags.set.parse_or_exit(arguments)
-    without_effect = [*flags.unused.remarks(given), *flags.features.without_effect()]
-    return Options(
-        config=given[flags.config],
-        write_config_to=given[flags.write_config_to],
-        kubeconfig=given[flags.client.kubeconfig],
-        master=given[flags.client.master],
-        client_connection=flags.client.overrides(given),
-        leader_election=flags.election.overrides(given),
-        address=ListenAddress(given[flags.address], given[flags.port], f"--{flags.port.name}"),
-        profiling=given[flags.profiling],
-        max_in_unschedulable=given[flags.max_in_unschedulable],
-        verbosity=given[flags.verbosity],
-        monitor_period=given[flags.monitor_period],
-        scheduling_timeout=given[flags.scheduling_timeout],
-        debug_scores=given[flags.debug_scores],
-        debug_filters=given[flags.debug_filters],
-        debug_diagnosis=given[flags.debug_diagnosis],
-        debug_diagnosis_blocking=given[flags.debug_diagnosis_blocking],
-        debug_diagnosis_queue_size=given[flags.debug_diagnosis_queue_size],
-        debug_batches=given[flags.debug_batches],
-        debug_check_evaluations=given[flags.debug_check_evaluations],
-        controller_plugins=given[flags.controller_plugins],
-        features=flags.features,
-        network_topology=given[flags.network_topology],
-        without_effect=tuple(without_effect),
+    flags = FlagSet("koord-scheduler", _DESCRIPTION, koordinator.__version__)
+    groups = {title: flags.group(title) for title in (_CONFIGURATION, _ELECTION, _SERVING, _DEBUGGING)}
+    options = OptionFlags(Options, groups.__getitem__)
+    client, features = ClientFlags(groups[_CONFIGURATION], ClientConnection()), make_features()
+    groups[_CONFIGURATION].feature_gates(features, component="kube", remark=_GATES)
+    election = LeaderElectionFlags(groups[_ELECTION], SchedulerLeaderElection(), "Schedule")
+    address = groups[_SERVING].string(
+        "address",
+        "127.0.0.1",
+        "Where to serve /healthz, /readyz, /livez, /metrics, /configz, /apis/v1 and /debug; no authentication.",
+    )
+    port = groups[_SERVING].integer("port", 10251, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
+    reasons = {name: why for why, names in _UNUSED.items() for name in names.split()}
+    unused = UnusedFlags(flags, {**component_flags(_NO_SECURE_PORT), **reasons}, _SWITCHES)
+    given = flags.parse_or_exit(arguments)
+    return options.read(
+        given,
+        kubeconfig=given[client.kubeconfig],
+        master=given[client.master],
+        client_connection=client.overrides(given),
+        leader_election=election.overrides(given),
+        address=ListenAddress(given[address], given[port], f"--{port.name}"),
+        features=features,
+        without_effect=(*unused.remarks(given), *features.without_effect()),
     )

@@ -14,8 +14,8 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage, Stored
-from koordinator.cluster.verbs.environment import Admission, Attributes, NoWebhooks
-from koordinator.cluster.verbs.target import decode
+from koordinator.cluster.verbs.environment import Admission, Attributes, NoWebhooks, plugins_mutate
+from koordinator.cluster.verbs.target import Target, decode
 from koordinator.manager.webhook.admission import AdmissionRequest
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
 
@@ -26,6 +26,8 @@ is 0."""
 
 class ManagerAdmission(NoWebhooks):
     """Implements ``Webhooks`` of the embedded API."""
+
+    in_force = ("koord-manager",)
 
     def __init__(self, storage: Storage, registry: Registry, built_in: Admission) -> None:
         self._built_in = built_in
@@ -49,7 +51,7 @@ class ManagerAdmission(NoWebhooks):
             obj.clear()
             obj.update(response.changed)
             # As the API server does after a mutation: the profile may have set another priority class.
-            await self._built_in.mutate(attributes)
+            await plugins_mutate(self._built_in, attributes)
 
 
 class _NoTrees:
@@ -71,7 +73,7 @@ class _StoredCluster:
         self._known: dict[str, tuple[int, Any]] = {}
 
     def colocation_profiles(self) -> Iterable[ClusterColocationProfile]:
-        prefix = self._resource(CLUSTER_COLOCATION_PROFILES).storage_prefix()
+        prefix = self._resource(CLUSTER_COLOCATION_PROFILES).prefix
         found = (self._typed(CLUSTER_COLOCATION_PROFILES, stored) for stored in self._storage.list(prefix).items)
         return [profile for profile in found if profile is not None]
 
@@ -84,11 +86,11 @@ class _StoredCluster:
         return found
 
     def _get(self, kind: Kind[Any], name: str) -> Any:
-        stored = self._storage.get(self._resource(kind).storage_key(None, name))
+        stored = self._storage.get(Target(self._resource(kind), None, name).key)
         return None if stored is None else self._typed(kind, stored)
 
     def _resource(self, kind: Kind[Any]) -> Any:
-        resource = self._registry.find(kind.group, kind.version, kind.plural)
+        resource = self._registry.served.get((kind.group, kind.version, kind.plural))
         assert resource is not None
         return resource
 

@@ -15,11 +15,9 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import ELASTIC_QUOTAS, NAMESPACES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock
-from koordinator.cluster.admission.chain import AdmissionChain, Plugin
-from koordinator.cluster.admission.namespace_lifecycle import NamespaceLifecycle
-from koordinator.cluster.admission.priority import Priority
+from koordinator.cluster.admission.chain import AdmissionChain, NamespaceLifecycle, Plugin
+from koordinator.cluster.admission.pods import DefaultTolerationSeconds, Priority
 from koordinator.cluster.admission.storage import DefaultStorageClass, PersistentVolumeClaimResize
-from koordinator.cluster.admission.tolerations import DefaultTolerationSeconds
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
@@ -86,7 +84,7 @@ class InProcessApi:
             admission=admission,
             webhooks=ManagerAdmission(storage, registry, admission),
             quotas=quotas,
-            warns_of_missing_controllers=False,
+            creation_warnings={},
         )
         await create_system_objects(environment)
         api = cls(environment, quotas)
@@ -98,7 +96,7 @@ class InProcessApi:
         and koord-scheduler creates the built-in quotas."""
         wanted = {CONFIGURATION_NAMESPACE}
         for kind in (PODS, ELASTIC_QUOTAS):
-            prefix = self.resource(kind).storage_prefix()
+            prefix = self.resource(kind).prefix
             wanted |= {stored.key.split("/")[-2] for stored in self.environment.storage.list(prefix).items}
         for name in sorted(wanted):
             if self.document(NAMESPACES, name) is None:
@@ -112,25 +110,25 @@ class InProcessApi:
         await loops.run()
 
     def resource(self, kind: Kind[Any]) -> Resource:
-        found = self.environment.registry.find(kind.group, kind.version, kind.plural)
+        found = self.environment.registry.served.get((kind.group, kind.version, kind.plural))
         assert found is not None, f"{kind.qualified} is not served"
         return found
 
     def documents(self, kind: Kind[Any], namespace: str | None = None) -> Iterator[Document]:
         """The objects of a kind, in the order of their keys; the caller owns them."""
         resource = self.resource(kind)
-        for stored in self.environment.storage.list(resource.storage_prefix(namespace)).items:
+        for stored in self.environment.storage.list(Target(resource, namespace).prefix).items:
             yield decode(resource, stored)
 
     def document(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Document | None:
         """The object, which the caller owns; None if it does not exist."""
         resource = self.resource(kind)
-        stored = self.environment.storage.get(resource.storage_key(namespace, name))
+        stored = self.environment.storage.get(Target(resource, namespace, name).key)
         return None if stored is None else decode(resource, stored)
 
     def changes(self, kind: Kind[Any], since: int) -> list[Change]:
         """The changes of objects of the kind after that revision, in order."""
-        cursor, found = self.environment.storage.watch(self.resource(kind).storage_prefix(), since), list[Change]()
+        cursor, found = self.environment.storage.watch(self.resource(kind).prefix, since), list[Change]()
         while batch := cursor.pending():
             found += batch
         cursor.close()
@@ -143,7 +141,7 @@ class InProcessApi:
         encoded = {name.encode() for name in nodes}
         candidates = [
             decode(resource, stored)
-            for stored in self.environment.storage.list(resource.storage_prefix()).items
+            for stored in self.environment.storage.list(resource.prefix).items
             if not encoded.isdisjoint(_NODE_NAMES.findall(stored.value))
         ]
         return [pod for pod in candidates if pod["spec"].get("nodeName") in wanted]
@@ -152,7 +150,7 @@ class InProcessApi:
         """Store a whole object, including its status, without admission: as a kubelet or a controller writes it."""
         resource = self.resource(kind)
         metadata = obj["metadata"]
-        key = resource.storage_key(metadata.get("namespace"), metadata["name"])
+        key = Target(resource, metadata.get("namespace"), metadata["name"]).key
         value, before = encode(resource, obj), self.environment.storage.get(key)
         if before is None:
             return await self.environment.storage.create(key, value)
@@ -160,7 +158,7 @@ class InProcessApi:
 
     async def remove(self, kind: Kind[Any], name: str, namespace: str | None = None) -> None:
         """Remove the object at once, ignoring finalizers and grace period; no error if it does not exist."""
-        key = self.resource(kind).storage_key(namespace, name)
+        key = Target(self.resource(kind), namespace, name).key
         found = self.environment.storage.get(key)
         if found is not None:
             await self.environment.storage.delete(key, found.revision)
@@ -176,7 +174,7 @@ class _PodStrategy(PodStrategy):
 
 def _registry() -> Registry:
     registry = Registry(BUILTIN_RESOURCES)
-    pods = registry.find(PODS.group, PODS.version, PODS.plural)
+    pods = registry.served.get((PODS.group, PODS.version, PODS.plural))
     assert pods is not None
     registry.add(replace(pods, strategy=_PodStrategy()))
     for resource in _custom_resources():
@@ -195,7 +193,7 @@ def _stored(snapshot: Snapshot, registry: Registry) -> Iterator[Stored]:
     revision = 0
     for name, objects in snapshot.objects.items():
         kind = ALL_KINDS.get(name)
-        resource = registry.find(kind.group, kind.version, kind.plural) if kind is not None else None
+        resource = registry.served.get((kind.group, kind.version, kind.plural)) if kind is not None else None
         if resource is None:
             raise SnapshotError(f"the snapshot has objects of the kind {name}, which this version does not know")
         for value in _stored_form(objects, resource):
@@ -204,7 +202,7 @@ def _stored(snapshot: Snapshot, registry: Registry) -> Iterator[Stored]:
             except msgspec.DecodeError as error:
                 raise SnapshotError(f"an object of the kind {name} cannot be read: {error}") from error
             revision += 1
-            yield Stored(resource.storage_key(metadata.namespace or None, metadata.name), value, revision)
+            yield Stored(Target(resource, metadata.namespace or None, metadata.name).key, value, revision)
 
 
 def _stored_form(objects: Sequence[bytes], resource: Resource) -> Iterator[bytes]:

@@ -170,7 +170,7 @@ class InProcessClient:
         """There is no connection to close."""
 
     def _target(self, kind: Kind[Any], namespace: str = "", name: str = "", subresource: str = "") -> Target:
-        resource = self._environment.registry.find(kind.group, kind.version, kind.plural)
+        resource = self._environment.registry.served.get((kind.group, kind.version, kind.plural))
         if resource is None:
             raise unknown_path()
         return Target(resource, namespace or None, name, subresource)

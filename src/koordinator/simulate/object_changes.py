@@ -179,7 +179,7 @@ class Delete(Change):
                 await workloads.delete_with_pods(found)
         stored = cluster.api.environment.storage.get(target.key)
         if stored is None:
-            found_there = cluster.api.environment.storage.list(resource.storage_prefix(namespace)).items
+            found_there = cluster.api.environment.storage.list(Target(resource, namespace).prefix).items
             names = [decode(resource, each)["metadata"]["name"] for each in found_there]
             hint = did_you_mean(self.name, names)
             raise ChangeError(f"there is no {resource.kind} {self.name!r} in the snapshot{hint}")
@@ -235,7 +235,7 @@ async def _set_status(cluster: SimulatedCluster, resource: Resource, name: str, 
 async def _need_namespace(cluster: SimulatedCluster, name: str, remarks: Remarks) -> None:
     environment = cluster.api.environment
     if environment.lookup("", "namespaces", None, name) is None:
-        resource = environment.registry.find("", "v1", "namespaces")
+        resource = environment.registry.served.get(("", "v1", "namespaces"))
         assert resource is not None
         await create(environment, Target(resource), {"metadata": {"name": name}})
         remarks.notes.append(f"the namespace {name} is not in the snapshot; it is made")

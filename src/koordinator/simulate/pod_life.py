@@ -173,7 +173,7 @@ class PodLife:
     async def _count_budgets(self, changes: Iterable[Change]) -> None:
         """Update the status of the budgets over these pods."""
         environment = self._api.environment
-        if not environment.storage.list(self._api.resource(POD_DISRUPTION_BUDGETS).storage_prefix(), limit=1).items:
+        if not environment.storage.list(self._api.resource(POD_DISRUPTION_BUDGETS).prefix, limit=1).items:
             return
         touched: dict[tuple[str, str], Document] = {}
         for change in changes:

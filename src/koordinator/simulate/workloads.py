@@ -139,7 +139,7 @@ class Workloads:
         """By the uids of ``owners``: the pods of a namespace that they control, also finished ones."""
         found: dict[str, list[Pod]] = {uid: [] for uid in owners}
         encoded = [uid.encode() for uid in owners]
-        for stored in self._api.environment.storage.list(self._pods.storage_prefix(namespace)).items:
+        for stored in self._api.environment.storage.list(Target(self._pods, namespace).prefix).items:
             # Decoding all pods of a large cluster takes seconds.
             if not any(uid in stored.value for uid in encoded):
                 continue

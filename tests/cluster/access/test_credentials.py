@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.errors import ConfigurationError
 from koordinator.cluster.access.identity import AUTHENTICATED, User
-from koordinator.cluster.http.authentication import read_token_file
+from koordinator.cluster.http.access import read_token_file
 from koordinator.cluster.server import ServerOptions
 from koordinator.cluster.service_account_tokens import AccountTokens, Claims, InvalidToken, Reference, kept_tokens
 from tests.cluster.access.rbac_server import run

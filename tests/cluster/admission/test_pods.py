@@ -8,8 +8,7 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.admission.chain import Plugin
-from koordinator.cluster.admission.priority import Priority
-from koordinator.cluster.admission.tolerations import DefaultTolerationSeconds, merged
+from koordinator.cluster.admission.pods import DefaultTolerationSeconds, Priority, merged
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.environment import Attributes
 from koordinator.cluster.verbs.options import WriteOptions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,13 +47,13 @@ def _webhook(name: str, *rules: Document, **fields: object) -> Webhook:
 
 def _candidates(*webhooks: Webhook, registry: Registry | None = None) -> tuple[Candidates, Configurations]:
     registry = registry or Registry(BUILTIN_RESOURCES)
-    configurations = Configurations(MemoryStorage(), registry, MUTATING)
+    configurations = Configurations(MemoryStorage(), registry, MUTATING, set())
     configurations.webhooks = webhooks
     return Candidates(configurations, registry), configurations
 
 
 def _attributes(operation: Operation, plural: str, subresource: str = "", *, group: str = "") -> Attributes:
-    target = replace(Verbs().target(plural, "a", group=group), subresource=subresource)
+    target = msgspec.structs.replace(Verbs().target(plural, "a", group=group), subresource=subresource)
     obj: Document = {"metadata": {"name": "a"}}
     return Attributes(operation, target, obj, None, _context(), WriteOptions())
 
@@ -100,13 +101,13 @@ def test_what_is_remembered_is_forgotten_with_the_configurations(before: list[Do
 
 def test_a_version_that_is_served_later_is_equivalent_from_then_on() -> None:
     registry = Registry(BUILTIN_RESOURCES)
-    pods = registry.stored("", "pods")
+    pods = registry.stored["", "pods"]
     assert pods is not None
     webhook = _webhook(
         "a.example.com", {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v2"], "resources": ["*"]}
     )
     candidates, _ = _candidates(webhook, registry=registry)
-    attributes = replace(_attributes("CREATE", "pods"), target=Target(pods, "default", "a"))
+    attributes = msgspec.structs.replace(_attributes("CREATE", "pods"), target=Target(pods, "default", "a"))
     assert not candidates.of(attributes)
     registry.add(replace(pods, version="v2", storage_version=False))
     assert [found.resource.version for found in candidates.of(attributes)] == ["v2"]
@@ -114,7 +115,7 @@ def test_a_version_that_is_served_later_is_equivalent_from_then_on() -> None:
 
 def test_of_several_equivalent_versions_the_one_that_an_earlier_rule_names_is_sent() -> None:
     registry = Registry(BUILTIN_RESOURCES)
-    pods = registry.stored("", "pods")
+    pods = registry.stored["", "pods"]
     assert pods is not None
     for version in ("v2", "v3"):
         registry.add(replace(pods, version=version, storage_version=False))
@@ -123,7 +124,7 @@ def test_of_several_equivalent_versions_the_one_that_an_earlier_rule_names_is_se
         for version in ("v3", "v2")
     ]
     candidates, _ = _candidates(_webhook("a.example.com", *rules), registry=registry)
-    attributes = replace(_attributes("CREATE", "pods"), target=Target(pods, "default", "a"))
+    attributes = msgspec.structs.replace(_attributes("CREATE", "pods"), target=Target(pods, "default", "a"))
     assert [found.resource.version for found in candidates.of(attributes)] == ["v3"]
 
 

@@ -15,8 +15,8 @@ from aiohttp import web
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.cluster.admission.plugins import admission_chain
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.http.access import Authenticator
 from koordinator.cluster.http.application import Application, HttpLimits
-from koordinator.cluster.http.authentication import Authenticator
 from koordinator.cluster.http.endpoints import Health
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.resource import Registry

@@ -10,7 +10,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from koordinator.cluster.access.identity import ADMIN, ANONYMOUS, User
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.http.authentication import USER
+from koordinator.cluster.http.access import USER
 from koordinator.cluster.http.endpoints import PING, Health, HealthCheck, health_response
 
 ILL = HealthCheck("storage", lambda: "the disk is full")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from koordinator.api.document import Document, copied
 from koordinator.cluster.custom_resources import resources_of
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.managed_fields.applied import applied
 from koordinator.cluster.managed_fields.field_manager import FieldManager, keep_readable, keep_times
 from koordinator.cluster.managed_fields.field_set import intersection
 from koordinator.cluster.resource import Registry
@@ -35,7 +36,7 @@ def _config(random: Random) -> Document:
 
 
 def _apply(name: str, live: Document | None, config: Document, *, now: str = _NOW) -> Document:
-    obj = _manager(name, now).applied(live, copied(config), force=True)
+    obj = applied(_manager(name, now), live, copied(config), force=True)
     _RESOURCE.strategy.decode(obj)
     obj["metadata"].setdefault("uid", "u")
     return obj
@@ -106,7 +107,7 @@ def test_an_untracked_object_belongs_to_those_before_the_first_apply() -> None:
     with pytest.raises(
         ApiError, match=r'conflict with "before-first-apply" using apply\.example\.com/v1: \.spec\.size'
     ):
-        _manager("one").applied(live, config, force=False)
+        applied(_manager("one"), live, config, force=False)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,20 @@ import pytest
 import yaml
 
 from koordinator.api.document import Document, copied
+from koordinator.cluster.managed_fields.applied import apply, conflicting_paths
 from koordinator.cluster.managed_fields.elements import path_text
 from koordinator.cluster.managed_fields.field_set import encoded, of_fields, union
-from koordinator.cluster.managed_fields.managers import APPLY, UPDATE, Identity, Managers, Owned
+from koordinator.cluster.managed_fields.managers import (
+    APPLY,
+    UPDATE,
+    Conflicts,
+    Identity,
+    Managers,
+    Owned,
+    Updater,
+)
 from koordinator.cluster.managed_fields.schema import Atom, of_definition
 from koordinator.cluster.managed_fields.typed import TypedError, check
-from koordinator.cluster.managed_fields.updater import Conflicts, Updater, conflicting_paths
 
 _CASES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text())
 _NAMES = of_fields("apiVersion", "kind", "metadata")
@@ -63,7 +71,9 @@ class _Object:
         atom = self._versions.atom(version)
         assert atom is not None
         check(atom, new)
-        merged, self.managers = updater.apply(live, new, self.managers, Identity(manager, APPLY), force=kind == "force")
+        merged, self.managers = apply(
+            updater, live, new, self.managers, Identity(manager, APPLY), force=kind == "force"
+        )
         self.live = live if merged is None else merged
 
     def shown(self) -> Document:

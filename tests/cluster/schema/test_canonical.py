@@ -5,7 +5,7 @@ import pytest
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
-from koordinator.cluster.strategy.field_validation import unknown_fields
+from koordinator.api.kubernetes_types.unknown_fields import unknown_fields
 
 
 def _type(api_version: str, kind: str) -> ObjectType:

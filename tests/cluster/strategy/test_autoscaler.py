@@ -30,7 +30,7 @@ def _cpu(percent: int) -> Document:
 
 
 def _target(verbs: Verbs, version: str, name: str = "") -> Target:
-    resource = verbs.environment.registry.find("autoscaling", version, "horizontalpodautoscalers")
+    resource = verbs.environment.registry.served.get(("autoscaling", version, "horizontalpodautoscalers"))
     assert resource is not None
     return Target(resource, "default", name)
 

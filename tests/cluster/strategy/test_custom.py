@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.cluster.strategy.custom import CustomResourceStrategy, find
+from koordinator.cluster.strategy.custom import CustomResourceStrategy
+from koordinator.cluster.strategy.custom_columns import find
 from tests.cluster.corpus import NOW, context
 
 COLUMNS: list[Document] = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.strategy.field_validation import repeated_fields
+from koordinator.api.document import repeated_fields
 from koordinator.cluster.strategy.json_syntax import object_syntax_error
 
 _JSON = st.recursive(

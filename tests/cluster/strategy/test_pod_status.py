@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.cluster.strategy.pod import pod_table
+from koordinator.cluster.strategy.pod_table import pod_table
 from tests.cluster.corpus import NOW
 
 

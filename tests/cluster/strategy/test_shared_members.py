@@ -13,7 +13,7 @@ from tests.cluster.embedded import pod
 
 
 def _strategy() -> Strategy:
-    resource = Registry(BUILTIN_RESOURCES).find("", "v1", "pods")
+    resource = Registry(BUILTIN_RESOURCES).served.get(("", "v1", "pods"))
     assert resource is not None
     return resource.strategy
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.document import Document, copied, same
-from koordinator.cluster.structural_schema.custom_schema import CustomSchema
+from koordinator.cluster.strategy.custom import CustomSchema
 from koordinator.cluster.structural_schema.explanation import Correlated, explain
 from koordinator.cluster.structural_schema.node import read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop

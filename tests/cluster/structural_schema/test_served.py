@@ -13,8 +13,8 @@ import yaml
 from koordinator.api.document import Document, copied
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
-from koordinator.cluster.structural_schema.custom_schema import StoredForm
 from koordinator.cluster.structural_schema.definition_check import definition_causes, definition_warnings
+from koordinator.cluster.structural_schema.stored_form import StoredForm
 from koordinator.cluster.verbs.update import patch
 from tests.cluster.embedded import ApiClient, Verbs, embedded_api
 
@@ -81,7 +81,7 @@ async def _defined(verbs: Verbs) -> CustomResources:
 
 
 def _since(verbs: Verbs) -> int | None:
-    served = verbs.environment.registry.stored("example.io", "things")
+    served = verbs.environment.registry.stored["example.io", "things"]
     assert served is not None
     assert isinstance(served.current, StoredForm)
     return served.current.since

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.structural_schema.custom_schema import CustomSchema, StoredForm
+from koordinator.cluster.strategy.custom import CustomSchema
+from koordinator.cluster.structural_schema.stored_form import StoredForm
+from koordinator.cluster.verbs.target import current
+from tests.cluster.corpus import RESOURCES
 
 
 def _schema(**fields: Document) -> CustomSchema:
@@ -27,7 +32,8 @@ def _spec(stored: Stored) -> object:
 
 def test_a_younger_object_is_passed_on_as_it_is() -> None:
     stored = _stored(6, unknown=1)
-    assert StoredForm(WITH_DEFAULT, None, 5)(stored) is stored
+    resource = replace(RESOURCES["v1", "Pod"], current=StoredForm(WITH_DEFAULT, None, 5))
+    assert current(resource, stored) is stored
 
 
 def test_what_a_dry_run_made_is_passed_on_as_it_is() -> None:

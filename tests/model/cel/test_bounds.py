@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.verbs.validation import bounded
+from koordinator.cluster.verbs.environment import bounded
 from koordinator.model.cel.budget import INLINE, PER_CALL, Meter, allowance
 from koordinator.model.cel.errors import CompileError, CostExceeded, EvaluationError, TakesLong
 from koordinator.model.cel.program import Declarations, Program, compile_expression

@@ -10,8 +10,7 @@ import yaml
 from koordinator.api.component_configuration import plain_document
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration import default_configuration
-from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, make_arguments
-from koordinator.scheduler.configuration.points import KNOWN_PLUGINS
+from koordinator.scheduler.configuration.points import ARGUMENT_KINDS, KNOWN_PLUGINS, make_arguments
 
 _QUOTA = {"cpu": "1844674407370955161", "memory": "1844674407370955161"}
 _CPU_AND_MEMORY = {

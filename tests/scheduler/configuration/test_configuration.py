@@ -112,9 +112,9 @@ def test_bind_addresses_of_v1beta2_are_left_out() -> None:
 def test_zeroes_and_empty_texts_are_defaults() -> None:
     text = HEAD + "clientConnection: {qps: 0, burst: 0}\nleaderElection: {leaseDuration: 0s, resourceName: ''}"
     configuration = parse_configuration(text, "file")
-    assert (configuration.client_connection.qps, configuration.client_connection.burst) == (50, 100)
-    assert configuration.leader_election.lease_duration.total_seconds() == 15
-    assert configuration.leader_election.resource_name == "kube-scheduler"
+    assert (configuration.document.client_connection.qps, configuration.document.client_connection.burst) == (50, 100)
+    assert configuration.document.leader_election.lease_duration.total_seconds() == 15
+    assert configuration.document.leader_election.resource_name == "kube-scheduler"
 
 
 def test_disabling_a_plugin_that_does_not_exist_is_a_warning() -> None:

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.scheduler.configuration import ProfileConfiguration, load_configuration, parse_configuration
-from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
+from koordinator.scheduler.configuration.document import FIELDS, PluginEntry, Plugins, PluginSet
 from koordinator.scheduler.configuration.expansion import expand
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS, Catalogue
-from koordinator.scheduler.configuration.resolved import write_configuration
+from koordinator.scheduler.configuration.loading import write_configuration
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, Catalogue
 
 HERE = Path(__file__).parent
 CATALOGUE = Catalogue()
@@ -54,7 +54,7 @@ def test_a_written_configuration_is_the_same(name: str) -> None:
     before = load_configuration(HERE / f"{name}.yaml")
     after = parse_configuration(write_configuration(before), "written")
     assert after.profiles == before.profiles
-    assert after.leader_election == before.leader_election
+    assert after.document.leader_election == before.document.leader_election
     assert after.warnings == ()
 
 
@@ -81,7 +81,7 @@ def test_multi_point_reaches_every_point_that_a_plugin_implements(enabled: list[
     )
     points = expand(given_plugins, "profiles[0]", CATALOGUE).points
     for name in enabled:
-        assert {point for point in POINTS if name in points[point]} == KNOWN_PLUGINS[name]
+        assert {point for point in FIELDS if name in points[point]} == KNOWN_PLUGINS[name]
     for name in disabled - set(enabled) - {"DefaultBinder"}:
         assert not any(name in names for names in points.values())
 

@@ -11,11 +11,11 @@ from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.api.quantity import Quantity
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.explain.explainer import Explainer
 from koordinator.scheduler.explain.sources import Objection, filter_nodes
 from koordinator.scheduler.program import Scheduler
-from koordinator.scheduler.services.provider import ServiceProvider
 from tests.scheduler.oracle import documents
 from tests.scheduler.oracle.documents import Document
 from tests.scheduler.oracle.known import profile_of

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.pod import NodeAffinity, Pod
-from koordinator.scheduler.configuration.argument_checks import complete_load_aware
-from koordinator.scheduler.configuration.arguments import (
-    LoadAwareSchedulingArgs,
+from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.configuration.upstream_arguments import (
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
@@ -215,7 +214,7 @@ def test_preferred_affinity(fixture: ClusterFixture, pod: Pod) -> None:
 
 
 def load_args(**changes: Any) -> LoadAwareSchedulingArgs:
-    return complete_load_aware(LoadAwareSchedulingArgs(**changes), "args")
+    return LoadAwareSchedulingArgs(**changes).completed("args")
 
 
 LOAD_AWARE = {

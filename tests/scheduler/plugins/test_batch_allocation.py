@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koordinator.api.quantity import Quantity
+from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodRequest
 from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, Scorer
@@ -25,11 +24,6 @@ KINDS = st.tuples(st.integers(0, 9000), st.integers(0, 1 << 34), st.booleans(), 
 NODES = st.tuples(st.integers(0, 16), st.sampled_from([0, 1 << 30, 1 << 34, 1 << 50]), st.sampled_from([0, 8000]))
 
 
-class Weight(NamedTuple):
-    name: str
-    weight: int
-
-
 @pytest.mark.parametrize("scorer", SCORERS)
 @settings(max_examples=examples(60))
 @given(st.lists(NODES, min_size=1, max_size=5), st.lists(KINDS, min_size=1, max_size=6), st.booleans())
@@ -41,7 +35,10 @@ def test_kinds_together_get_what_each_gets_by_itself(
         node = make_node(f"n{number}", cpu=str(cpu), memory=str(memory))
         more = {name: Quantity.from_value(batch) for name in BATCH}
         columns.set_node(replace(node, status=replace(node.status, allocatable={**node.status.allocatable, **more})))
-    weights = [Weight(name, weight) for name, weight in (("cpu", 1), ("memory", 2), (BATCH[0], 3), (BATCH[1], 1))]
+    weights = [
+        ResourceSpec(name=name, weight=weight)
+        for name, weight in (("cpu", 1), ("memory", 2), (BATCH[0], 3), (BATCH[1], 1))
+    ]
     by_itself = AllocationScorer(columns, weights, SCORERS[scorer])
     together = BatchAllocation(by_itself)
     allocations = []
@@ -65,7 +62,7 @@ def test_what_pods_request_of_a_resource_before_a_node_offers_it_counts_in_array
     node = make_node("n", cpu="16", memory=str(1 << 34))
     offered = {**node.status.allocatable, BATCH[0]: Quantity.from_value(8000)}
     columns.set_node(replace(node, status=replace(node.status, allocatable=offered)))
-    scorer = AllocationScorer(columns, [Weight("cpu", 1), Weight(BATCH[0], 1)], LEAST_ALLOCATED)
+    scorer = AllocationScorer(columns, [ResourceSpec(name="cpu"), ResourceSpec(name=BATCH[0])], LEAST_ALLOCATED)
     pod = describe(make_pod("p", cpu="1", memory="1"))
     pod.request = PodRequest({**pod.request.amounts, BATCH[0]: 1000}, pod.request.non_zero)
     allocation = scorer.prepare(pod, non_zero=True)

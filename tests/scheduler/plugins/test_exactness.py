@@ -17,7 +17,7 @@ from koordinator.api.node import Node, NodeStatus
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, ResourceMap
 from koordinator.api.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements
 from koordinator.api.quantity import Quantity
-from koordinator.scheduler.configuration.arguments import (
+from koordinator.scheduler.configuration.upstream_arguments import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     RequestedToCapacityRatio,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
-from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.plugins.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fakes import make_node, make_state

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.configuration import default_configuration
-from koordinator.scheduler.configuration.argument_checks import complete_load_aware
-from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -21,9 +20,7 @@ from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.examples import examples
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, OF_NODES, POD_NAMES, ClusterFixture, metrics, nodes, pods
 
-LOAD = complete_load_aware(
-    LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, prod_usage_thresholds={"memory": 50}), "args"
-)
+LOAD = LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, prod_usage_thresholds={"memory": 50}).completed("args")
 FILTERS = (
     *("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
     "LoadAwareScheduling",

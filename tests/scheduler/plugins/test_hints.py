@@ -18,8 +18,8 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Container, ContainerPort, Pod
-from koordinator.scheduler.configuration.argument_checks import complete_load_aware
-from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs, NodeAffinityArgs
+from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.configuration.upstream_arguments import NodeAffinityArgs
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodFacts
@@ -28,7 +28,7 @@ from koordinator.scheduler.watch.event_handlers import EventHandlers
 from tests.examples import examples
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, ClusterFixture, metrics, nodes, pods, resizes
 
-LOAD = complete_load_aware(LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, filter_expired_node_metrics=True), "")
+LOAD = LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, filter_expired_node_metrics=True).completed("")
 PLUGINS = (
     *("NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
     "LoadAwareScheduling",

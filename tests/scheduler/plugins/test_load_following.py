@@ -17,8 +17,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod, PodCondition, PodStatus
 from koordinator.model.huge_pages import huge_page_pool
-from koordinator.scheduler.configuration.argument_checks import complete_load_aware
-from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.plugins.load_aware.load_columns import LoadColumns
@@ -71,7 +70,7 @@ SEEDS = st.integers(0, 1 << 32)
 
 
 def arguments(variant: dict[str, Any]) -> LoadAwareSchedulingArgs:
-    return complete_load_aware(convert(variant, LoadAwareSchedulingArgs), "args")
+    return convert(variant, LoadAwareSchedulingArgs).completed("args")
 
 
 class Cluster:

@@ -10,9 +10,9 @@ import pytest
 from koordinator.base.services import Service, ServiceError
 from koordinator.kube.services import Services
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.services.provider import ServiceProvider
 from koordinator.scheduler.services.routes import add_plugins
 from tests.scheduler.services.service_requests import HttpResponse, send
 

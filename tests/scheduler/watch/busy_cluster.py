@@ -27,12 +27,12 @@ from koordinator.api.kinds import (
 from koordinator.api.labels import POD_GROUP, QUOTA_NAME
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.explain.explainer import Explainer
 from koordinator.scheduler.explain.sources import filter_nodes
 from koordinator.scheduler.plugins.device_share.plugin import DeviceShare
-from koordinator.scheduler.services.provider import ServiceProvider
 from tests.real_world.broken_documents import device_document
 from tests.scheduler.broken_input.test_broken_objects import healthy, healthy_pod
 from tests.scheduler.plugins.reservation.test_free_capacity import available

@@ -9,8 +9,7 @@ from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, ResourceMap
 from koordinator.api.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from koordinator.api.quantity import Quantity
-from koordinator.scheduler.configuration.argument_checks import complete_load_aware
-from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -61,7 +60,7 @@ def placed_after(*seconds: float, expired_nodes_pass: bool) -> list[bool]:
     )
 
     def profile(view: ClusterView) -> Profile:
-        load_aware = LoadAwareScheduling(complete_load_aware(args, ""), view)
+        load_aware = LoadAwareScheduling(args.completed(""), view)
         plugins = {"Fit": Fit(None, view), load_aware.name: load_aware}
         return Profile("koord-scheduler", plugins, PluginOrder(filter=tuple(plugins), score=(("Fit", 1),)))
 

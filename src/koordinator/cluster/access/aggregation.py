@@ -36,7 +36,7 @@ class ClusterRoleAggregation:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        resource = environment.registry.stored(RBAC_GROUP, "clusterroles")
+        resource = environment.registry.stored[RBAC_GROUP, "clusterroles"]
         assert resource is not None
         self._resource = resource
 
@@ -46,7 +46,7 @@ class ClusterRoleAggregation:
     async def _run(self) -> AsyncIterator[None]:
         storage = self._environment.storage
         while True:
-            with closing(storage.watch(self._resource.storage_prefix(), storage.revision())) as cursor:
+            with closing(storage.watch(self._resource.prefix, storage.revision())) as cursor:
                 if await self._aggregate_all():
                     # What was written may be part of another one.
                     yield
@@ -57,7 +57,7 @@ class ClusterRoleAggregation:
 
     async def _aggregate_all(self) -> bool:
         """True when something was written."""
-        stored = self._environment.storage.list(self._resource.storage_prefix()).items
+        stored = self._environment.storage.list(self._resource.prefix).items
         roles = [decode(self._resource, each) for each in stored]
         written = False
         for role in roles:

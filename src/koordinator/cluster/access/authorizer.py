@@ -31,6 +31,11 @@ class AuthorizationMode(StrEnum):
 class Authorizer(Protocol):
     """Decides on what is in memory, without waiting for anything."""
 
+    @property
+    def permits_all(self) -> bool:
+        """Whether everything is permitted to everybody, save to act as somebody else."""
+        ...
+
     def decide(self, user: User, request: AccessRequest) -> Decision: ...
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
@@ -50,6 +55,8 @@ class AlwaysAllow:
     Impersonation is not: what is tried out as a user of few rights would be done with all of them.
     """
 
+    permits_all = True
+
     def decide(self, user: User, request: AccessRequest) -> Decision:
         return Decision(False, _NOT_IMPERSONATED) if request.verb == IMPERSONATE else Decision(True)
 
@@ -59,6 +66,8 @@ class AlwaysAllow:
 
 class RoleBased:
     """By the roles of the cluster; members of system:masters may do everything without one."""
+
+    permits_all = False
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

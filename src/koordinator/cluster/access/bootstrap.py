@@ -43,7 +43,7 @@ def bootstrap_objects() -> tuple[BootstrapObject, ...]:
 async def create_bootstrap_objects(environment: Environment) -> None:
     """Create those that are missing, and add to the others what they lack. Raises ApiError."""
     for kind, namespace, document in bootstrap_objects():
-        resource = environment.registry.stored(RBAC_GROUP, kind)
+        resource = environment.registry.stored[RBAC_GROUP, kind]
         assert resource is not None
         target = Target(resource, namespace, document["metadata"]["name"])
         if environment.storage.get(target.key) is None:

@@ -15,14 +15,14 @@ def followed_policy(storage: Storage, registry: Registry) -> Policy:
     them."""
     follower = _Follower(Policy(), {kind: _resource(registry, kind) for kind in KINDS})
     for resource in follower.resources.values():
-        for stored in storage.list(resource.storage_prefix()).items:
+        for stored in storage.list(resource.prefix).items:
             follower.put(stored)
     storage.observe(follower.observe)
     return follower.policy
 
 
 def _resource(registry: Registry, kind: RbacKind) -> Resource:
-    resource = registry.stored(RBAC_GROUP, kind)
+    resource = registry.stored[RBAC_GROUP, kind]
     assert resource is not None
     return resource
 
@@ -31,7 +31,7 @@ class _Follower:
     def __init__(self, policy: Policy, resources: dict[RbacKind, Resource]) -> None:
         self.policy = policy
         self.resources = resources
-        self._kinds = {resource.storage_prefix(): kind for kind, resource in resources.items()}
+        self._kinds = {resource.prefix: kind for kind, resource in resources.items()}
         self._group = f"/{RBAC_GROUP}/"
 
     def observe(self, changes: Sequence[Change]) -> None:

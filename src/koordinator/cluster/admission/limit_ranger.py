@@ -14,10 +14,11 @@ from koordinator.api.document import Document
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.strategy.pod_resources import of_containers, parsed
-from koordinator.cluster.verbs.environment import Attributes, GroupResource, Operation
+from koordinator.cluster.verbs.environment import Attributes, Environment, GroupResource, Operation
 
 _PODS: Final = ("", "pods")
 _CLAIMS: Final = ("", "persistentvolumeclaims")
+_RANGES: Final = ("", "limitranges")
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 _GROUPS: Final = (("containers", "container"), ("initContainers", "init container"))
 _OF_PODS: Final = ("cpu", "memory")
@@ -33,12 +34,16 @@ class LimitRanger(Plugin):
     resources = (_PODS, _CLAIMS)
     operations = ("CREATE", "UPDATE")
     subresources = ("", "resize")
+    idle_by = (_RANGES,)
 
     def concerns(self, resource: GroupResource, subresource: str, operation: Operation) -> bool:
         """An update of a pod itself cannot change what its containers request."""
         if resource == _PODS and (operation == "UPDATE") != (subresource == "resize"):
             return False
         return super().concerns(resource, subresource, operation)
+
+    def is_idle(self, operation: Operation, namespace: str | None, objects: Environment) -> bool:
+        return not objects.list_objects(*_RANGES, namespace)
 
     async def mutate(self, attributes: Attributes) -> None:
         if attributes.target.resource.plural != "pods":
@@ -58,7 +63,7 @@ def _ranges(attributes: Attributes) -> Iterator[list[Document]]:
     """The items of each LimitRange of the namespace; none for what is being deleted."""
     if attributes.old is not None and attributes.old["metadata"].get("deletionTimestamp"):
         return
-    for found in attributes.context.list_objects("", "limitranges", attributes.target.namespace):
+    for found in attributes.context.list_objects(*_RANGES, attributes.target.namespace):
         yield found["spec"].get("limits") or []
 
 

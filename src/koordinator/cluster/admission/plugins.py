@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from koordinator.cluster.admission.chain import AdmissionChain, Plugin
+from koordinator.cluster.admission.chain import AdmissionChain, NamespaceLifecycle, Plugin
 from koordinator.cluster.admission.ingress_class import DefaultIngressClass
 from koordinator.cluster.admission.limit_ranger import LimitRanger
-from koordinator.cluster.admission.namespace_lifecycle import NamespaceLifecycle
-from koordinator.cluster.admission.nodes import PodTopologyLabels, TaintNodesByCondition
-from koordinator.cluster.admission.priority import Priority
-from koordinator.cluster.admission.runtime_class import RuntimeClass
+from koordinator.cluster.admission.nodes import TaintNodesByCondition
+from koordinator.cluster.admission.pods import DefaultTolerationSeconds, PodTopologyLabels, Priority, RuntimeClass
 from koordinator.cluster.admission.storage import (
     DefaultStorageClass,
     PersistentVolumeClaimResize,
     StorageObjectInUseProtection,
 )
-from koordinator.cluster.admission.tolerations import DefaultTolerationSeconds
 
 OF_OBJECTS: Final[tuple[Plugin, ...]] = (
     LimitRanger(),

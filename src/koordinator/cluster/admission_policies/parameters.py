@@ -10,7 +10,7 @@ from koordinator.cluster.admission_policies.constraints import Binding
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.selection import compile_selector
-from koordinator.cluster.verbs.target import decode
+from koordinator.cluster.verbs.target import Target, decode
 
 
 class ParameterError(KoordinatorError):
@@ -64,8 +64,8 @@ def _namespace(resource: Resource, reference: Document, namespace: str) -> str |
 
 def _named(resource: Resource, reference: Document, namespace: str | None, storage: Storage) -> list[Document | None]:
     if name := reference.get("name"):
-        stored = storage.get(resource.storage_key(namespace, name))
+        stored = storage.get(Target(resource, namespace, name).key)
         return [] if stored is None else [decode(resource, stored)]
     matches = compile_selector(reference.get("selector"))
-    found = [decode(resource, stored) for stored in storage.list(resource.storage_prefix(namespace)).items]
+    found = [decode(resource, stored) for stored in storage.list(Target(resource, namespace).prefix).items]
     return [obj for obj in found if matches is None or matches(obj["metadata"].get("labels") or {})]

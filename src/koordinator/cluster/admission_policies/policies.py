@@ -16,9 +16,8 @@ from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Storage, Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
-from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.environment import Attributes, bounded
 from koordinator.cluster.verbs.target import decode
-from koordinator.cluster.verbs.validation import bounded
 
 if TYPE_CHECKING:
     # What compiles and evaluates expressions is loaded where there is a policy.
@@ -36,12 +35,16 @@ T = TypeVar("T")
 class Followed(Generic[T]):
     """The stored objects of one kind, parsed; empty until ``load``."""
 
-    def __init__(self, storage: Storage, registry: Registry, plural: str, parse: Callable[[Document], T]) -> None:
-        resource = registry.stored(ADMISSION_GROUP, plural)
+    def __init__(
+        self, storage: Storage, registry: Registry, plural: str, parse: Callable[[Document], T], in_force: set[str]
+    ) -> None:
+        """``in_force`` has the plural in it while there is one."""
+        resource = registry.stored[ADMISSION_GROUP, plural]
         assert resource is not None
         self._resource: Resource = resource
         self._storage = storage
         self._parse = parse
+        self._in_force = in_force
         self._known: dict[str, tuple[int, T]] = {}
         self._broken: dict[str, str] = {}
         self.objects: Sequence[T] = ()
@@ -49,11 +52,12 @@ class Followed(Generic[T]):
 
     def load(self) -> int:
         """Take in what is stored; returns the revision to follow from. What has not changed stays as it is."""
-        page = self._storage.list(self._resource.storage_prefix())
+        page = self._storage.list(self._resource.prefix)
         self._broken.clear()
         known = {stored.key: (stored.revision, of) for stored in page.items if (of := self._parsed(stored)) is not None}
         self._known = known
         self.objects = tuple(known[key][1] for key in sorted(known))
+        (self._in_force.add if known else self._in_force.discard)(self._resource.plural)
         return page.revision
 
     def _parsed(self, stored: Stored) -> T | None:
@@ -74,7 +78,7 @@ class Followed(Generic[T]):
 
     async def watch(self) -> AsyncIterator[None]:
         """Follow them until the store closes; a change is in force when its author gets the response."""
-        with closing(self._storage.watch(self._resource.storage_prefix(), self.load())) as cursor:
+        with closing(self._storage.watch(self._resource.prefix, self.load())) as cursor:
             yield
             while await cursor.next() is not None:
                 self.load()
@@ -88,12 +92,12 @@ def _policy(document: Document) -> Policy:
 
 
 class AdmissionPolicies:
-    def __init__(self, storage: Storage, registry: Registry, decide: Decide) -> None:
+    def __init__(self, storage: Storage, registry: Registry, decide: Decide, in_force: set[str]) -> None:
         self._storage = storage
         self._registry = registry
         self._decide = decide
-        self._policies = Followed(storage, registry, POLICIES, _policy)
-        self._bindings = Followed(storage, registry, BINDINGS, Binding)
+        self._policies = Followed(storage, registry, POLICIES, _policy, in_force)
+        self._bindings = Followed(storage, registry, BINDINGS, Binding, in_force)
 
     def followed(self) -> Mapping[str, Followed[Any]]:
         """By the plural of their kind; the server watches each until the store closes."""

@@ -157,9 +157,11 @@ def _conditions(documents: Sequence[Document]) -> MatchConditions | None:
 class Configurations:
     """The stored configurations of one kind; empty until ``load``."""
 
-    def __init__(self, storage: Storage, registry: Registry, plural: str) -> None:
+    def __init__(self, storage: Storage, registry: Registry, plural: str, in_force: set[str]) -> None:
+        """``in_force`` has the plural in it while there is a webhook."""
         self._storage = storage
-        resource = registry.stored(ADMISSION_GROUP, plural)
+        self._in_force = in_force
+        resource = registry.stored[ADMISSION_GROUP, plural]
         assert resource is not None
         self._resource: Resource = resource
         self.webhooks: Sequence[Webhook] = ()
@@ -168,10 +170,11 @@ class Configurations:
 
     def load(self) -> int:
         """Take in what is stored; returns the revision to follow from."""
-        page = self._storage.list(self._resource.storage_prefix())
+        page = self._storage.list(self._resource.prefix)
         self._broken.clear()
         found = [webhook for stored in sorted(page.items, key=_name) for webhook in self._parsed(stored)]
         self.webhooks = tuple(found)
+        (self._in_force.add if found else self._in_force.discard)(self._resource.plural)
         return page.revision
 
     def check(self) -> str:
@@ -184,7 +187,7 @@ class Configurations:
         The store wakes watchers before it returns to the writer, so a configuration is in force when its creator gets
         the response.
         """
-        with closing(self._storage.watch(self._resource.storage_prefix(), self.load())) as cursor:
+        with closing(self._storage.watch(self._resource.prefix, self.load())) as cursor:
             yield
             while await cursor.next() is not None:
                 self.load()

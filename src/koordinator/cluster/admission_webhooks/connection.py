@@ -21,7 +21,7 @@ from koordinator.cluster.admission_webhooks.configuration import ServiceReferenc
 from koordinator.cluster.admission_webhooks.review import quoted
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.target import decode
+from koordinator.cluster.verbs.target import Target, decode
 
 # From a Service reference to an address.
 #
@@ -69,15 +69,15 @@ class ServiceResolver:
         )
 
     def _get(self, group: str, plural: str, reference: ServiceReference) -> Document | None:
-        resource = self._registry.stored(group, plural)
+        resource = self._registry.stored[group, plural]
         assert resource is not None
-        stored = self._storage.get(resource.storage_key(reference.namespace, reference.name))
+        stored = self._storage.get(Target(resource, reference.namespace, reference.name).key)
         return None if stored is None else decode(resource, stored)
 
     def _in_slices(self, reference: ServiceReference, port_name: str) -> Iterator[Address]:
-        resource = self._registry.stored("discovery.k8s.io", "endpointslices")
+        resource = self._registry.stored["discovery.k8s.io", "endpointslices"]
         assert resource is not None
-        for stored in self._storage.list(resource.storage_prefix(reference.namespace)).items:
+        for stored in self._storage.list(Target(resource, reference.namespace).prefix).items:
             found = decode(resource, stored)
             if (found["metadata"].get("labels") or {}).get(_SERVICE_NAME) != reference.name:
                 continue

@@ -88,8 +88,8 @@ def named(of: Matched, attributes: Attributes, registry: Registry, name: str = "
     ``name`` is that of the object, where rules may speak of it.
     """
     requested, subresource = attributes.target.resource, attributes.target.subresource
-    prefix, namespaced = requested.storage_prefix(), bool(attributes.namespace)
-    others = [r for r in registry if r is not requested and r.storage_prefix() == prefix] if of.equivalent else []
+    prefix, namespaced = requested.prefix, bool(attributes.namespace)
+    others = [r for r in registry if r is not requested and r.prefix == prefix] if of.equivalent else []
     for resources in ((requested,), others):
         for rule in of.rules:
             for resource in resources:

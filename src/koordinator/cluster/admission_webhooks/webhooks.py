@@ -40,9 +40,8 @@ from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.json_patch import OperationError, apply_operations
 from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.environment import Admission, Attributes
+from koordinator.cluster.verbs.environment import Admission, Attributes, bounded, plugins_mutate
 from koordinator.cluster.verbs.target import new_uid
-from koordinator.cluster.verbs.validation import bounded
 
 if TYPE_CHECKING:
     # What compiles and evaluates expressions is loaded where there are some.
@@ -200,7 +199,7 @@ class MutatingWebhooks:
         if not state.changed:
             return
         before = copied(attributes.obj)
-        await self._built_in.mutate(attributes)
+        await plugins_mutate(self._built_in, attributes)
         if not same(attributes.obj, before):
             state.note_change()
         for candidate in candidates:
@@ -336,10 +335,13 @@ class AdmissionWebhooks:
         what expressions ask of users' rights."""
         self._client = WebhookClient(ServiceResolver(storage, registry))
         caller = Caller(self._client, clock, lambda: new_uid(random), decide)
-        self._configurations = {plural: Configurations(storage, registry, plural) for plural in (MUTATING, VALIDATING)}
+        self.in_force: set[str] = set()
+        self._configurations = {
+            plural: Configurations(storage, registry, plural, self.in_force) for plural in (MUTATING, VALIDATING)
+        }
         self._to_mutate = Candidates(self._configurations[MUTATING], registry)
         self._to_validate = Candidates(self._configurations[VALIDATING], registry)
-        self._policies = AdmissionPolicies(storage, registry, decide)
+        self._policies = AdmissionPolicies(storage, registry, decide, self.in_force)
         self._mutating = MutatingWebhooks(caller, built_in)
         self._validating = ValidatingWebhooks(caller)
 

@@ -87,7 +87,7 @@ class GarbageCollector:
 
     async def _collect(self) -> AsyncIterator[None]:
         storage = self._environment.storage
-        self._graph.load(stored for each in self._kinds() for stored in storage.list(each.storage_prefix()).items)
+        self._graph.load(stored for each in self._kinds() for stored in storage.list(each.prefix).items)
         if not self._is_observing:
             storage.observe(self._follow)
             self._is_observing = True
@@ -168,7 +168,7 @@ class GarbageCollector:
     def _target(self, key: str) -> Target | None:
         """None for an object of a kind that is not served any more."""
         _, group, plural, *place = key.split("/")
-        resource = self._environment.registry.stored("" if group == "core" else group, plural)
+        resource = self._environment.registry.stored["" if group == "core" else group, plural]
         if resource is None or not _is_stored(resource):
             return None
         return Target(resource, place[0] if len(place) > 1 else None, place[-1])
@@ -247,7 +247,7 @@ class GarbageCollector:
 
     def _owner(self, resource: Resource, namespace: str | None, reference: OwnerReference) -> Metadata | None:
         """None where there is no object of that name, or another one."""
-        key = resource.storage_key(namespace if resource.namespaced else None, reference.name)
+        key = Target(resource, namespace if resource.namespaced else None, reference.name).key
         stored = self._environment.storage.get(key)
         owner = metadata_of(stored) if stored is not None else None
         return owner if owner is not None and owner.uid == reference.uid else None
@@ -300,7 +300,7 @@ class GarbageCollector:
         if reference.uid not in self._searched:
             if len(self._searched) >= _SEARCHES:
                 self._searched.clear()
-            name, objects = f"/{reference.name}", self._environment.storage.list(resource.storage_prefix()).items
+            name, objects = f"/{reference.name}", self._environment.storage.list(resource.prefix).items
             named = (stored for stored in objects if stored.key.endswith(name))
             self._searched[reference.uid] = any(metadata_of(stored).uid == reference.uid for stored in named)
         return self._searched[reference.uid]
@@ -324,7 +324,7 @@ async def _report_invalid_namespace(
     environment: Environment, resource: Resource, dependent: Metadata, owner: OwnerReference
 ) -> None:
     """Say of an object that it refers to an owner where it cannot have one, in the real collector's words."""
-    events = environment.registry.stored("", "events")
+    events = environment.registry.stored["", "events"]
     assert events is not None
     namespace, now = dependent.namespace, timestamp(environment.clock.now())
     named = f"[{owner.api_version}/{owner.kind}, namespace: {namespace}, name: {owner.name}, uid: {owner.uid}]"

@@ -15,7 +15,7 @@ from koordinator.api.document import Document
 from koordinator.cluster import discovery, openapi
 from koordinator.cluster.access.identity import ANONYMOUS
 from koordinator.cluster.errors import unknown_path
-from koordinator.cluster.http.authentication import USER
+from koordinator.cluster.http.access import USER
 from koordinator.cluster.http.negotiation import DISCOVERY, VERSION, represent
 from koordinator.cluster.http.response import document_response
 from koordinator.cluster.openapi import protobuf

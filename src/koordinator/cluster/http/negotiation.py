@@ -20,7 +20,6 @@ from aiohttp.payload import Payload
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.protobuf.encoding import can_encode, encode, encode_event
 from koordinator.cluster.protobuf.envelope import CONTENT_TYPE, NoTable
-from koordinator.cluster.resource import Resource
 
 Form = Literal["plain", "table", "metadata", "discovery"]
 """Plain objects, a table for people, metadata alone, or all of discovery in one document."""
@@ -57,9 +56,6 @@ class Representation:
     def frame(self, line: bytes) -> bytes:
         """One event of a watch, from its line of JSON."""
         return line if self.encoding == "json" else encode_event(line)
-
-
-_JSON: Final = Representation("plain")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,12 +110,6 @@ def represent(request: web.BaseRequest, offered: Offer) -> Representation:
     agreed = negotiate(request.headers.get("Accept", ""), offered)
     request[REPRESENTATION] = agreed
     return agreed
-
-
-def represent_objects(request: web.BaseRequest, resource: Resource, *, streams: bool = False) -> Representation:
-    """The same for the objects of a kind."""
-    custom = resource.schema is not None
-    return represent(request, offer(resource.api_version, resource.kind, streams=streams, custom=custom))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +175,10 @@ def _parse(accept: str) -> list[_MediaType]:
     return sorted(media_types, key=lambda media: (-media.quality, media.wildcards))
 
 
-async def encoded(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """The response in the encoding that was agreed on; what has none in it stays JSON, which its media type says."""
-    agreed: Representation = request.get(REPRESENTATION, _JSON)
-    if agreed.encoding == "json" or not isinstance(response, web.Response) or response.body is None:
+async def encoded(response: web.StreamResponse, agreed: Representation) -> web.StreamResponse:
+    """The response in an encoding other than JSON; what has no object in it stays as it is, which its media type
+    says."""
+    if not isinstance(response, web.Response) or response.body is None:
         return response
     media, _, parameters = response.headers.get("Content-Type", "").partition(";")
     if media != _MEDIA_TYPES["json"]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, repeated_fields
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.errors import bad_request, invalid_options, unsupported_media_type
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
@@ -18,7 +18,6 @@ from koordinator.cluster.protobuf.decoding import decode
 from koordinator.cluster.protobuf.envelope import CONTENT_TYPE as PROTOBUF
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.causes import go_quoted, not_supported
-from koordinator.cluster.strategy.field_validation import repeated_fields
 from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
 from koordinator.cluster.yaml_body import YamlError, read_yaml
 

@@ -11,10 +11,9 @@ from aiohttp import web
 
 from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
-from koordinator.cluster.http.authentication import USER
-from koordinator.cluster.http.authorization import check_allowed, creation
+from koordinator.cluster.http.access import USER, check_allowed, creation
 from koordinator.cluster.http.event_lines import EventLines
-from koordinator.cluster.http.negotiation import REVIEWS, Form, Representation, represent, represent_objects
+from koordinator.cluster.http.negotiation import REPRESENTATION, REVIEWS, Representation, negotiate, offer, represent
 from koordinator.cluster.http.request import (
     OPTION_KINDS,
     ResourcePath,
@@ -41,11 +40,10 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
 from koordinator.cluster.verbs.apply import apply
 from koordinator.cluster.verbs.computed import get_computed, list_computed
-from koordinator.cluster.verbs.converted import shown, shown_one
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete, delete_collection
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
+from koordinator.cluster.verbs.options import WRITE_SECONDS, DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.read import ObjectList, get, list_objects
 from koordinator.cluster.verbs.subresources import (
     ACTION_KINDS,
@@ -56,7 +54,7 @@ from koordinator.cluster.verbs.subresources import (
     patch_scale,
     update_scale,
 )
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import Target, shown, shown_one
 from koordinator.cluster.verbs.unavailable import explain_unavailable, has_empty_log
 from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
@@ -90,7 +88,7 @@ class ResourceHandler:
 
     async def handle(self, request: web.BaseRequest, path: ResourcePath) -> web.StreamResponse:
         """Raises ApiError."""
-        resource = self._environment.registry.find(path.group, path.version, path.plural)
+        resource = self._environment.registry.served.get((path.group, path.version, path.plural))
         if resource is None or (path.namespace and not resource.namespaced):
             raise unknown_path()
         target = Target(resource, path.namespace, path.name, path.subresource)
@@ -105,11 +103,12 @@ class ResourceHandler:
         if path.name and resource.namespaced and not path.namespace:
             raise unknown_path()
         methods = self._on_object if path.name and not path.watch else self._on_collection
-        method = self._watch if wants_watch(request, path) else methods.get(request.method)
+        watches = wants_watch(request, path)
+        method = self._watch if watches else methods.get(request.method)
         if method is None or not _is_allowed(request.method, resource, path):
             raise method_not_allowed()
         # Before anything is stored: a response that cannot be made must not hide a write that was.
-        represent_objects(request, target.resource, streams=method == self._watch)
+        _represent(request, resource, streams=watches)
         return await method(request, target)
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -126,8 +125,8 @@ class ResourceHandler:
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
-        agreed = represent_objects(request, target.resource, streams=True)
-        line = partial(event_line, self._renderer(request, target, agreed.form))
+        agreed = request[REPRESENTATION]
+        line = partial(event_line, self._renderer(request, target))
         session = WatchSession(self._environment, target, options)
         # A table names its columns once in each stream, and ages by the time of its request.
         is_shared = agreed.encoding == "json" and agreed.form != "table"
@@ -210,6 +209,7 @@ class ResourceHandler:
         options = ListOptions.parse(request.query)
         if request.method != "GET":
             raise method_not_allowed()
+        _represent(request, target.resource)
         if target.name:
             return await self._object(request, target, get_computed(self._environment, target))
         return list_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
@@ -244,18 +244,20 @@ class ResourceHandler:
         else:
             headers, kind = request.headers, OPTION_KINDS[request.method]
             applies = request.method == "PATCH" and is_apply_patch(headers.get("Content-Type", ""))
-            agent = headers.get("User-Agent", "")
-            options = WriteOptions.parse(request.query, now, kind, request[USER], user_agent=agent, applies=applies)
+            agent, user = headers.get("User-Agent", ""), request[USER]
+            if request.query_string or applies:
+                options = WriteOptions.parse(request.query, now, kind, user, user_agent=agent, applies=applies)
+            else:
+                options = WriteOptions(user_agent=agent, deadline=now + WRITE_SECONDS, user=user)
         try:
             yield options
         except ApiError as error:
             error.warnings = options.warnings
             raise
 
-    def _renderer(self, request: web.BaseRequest, target: Target, form: Form | None = None) -> Renderer:
-        form = form or represent_objects(request, target.resource).form
+    def _renderer(self, request: web.BaseRequest, target: Target) -> Renderer:
         include = request.query.get("includeObject", "")
-        return renderer(form, _shown(target), include, self._environment.clock.now())
+        return renderer(request[REPRESENTATION].form, _shown(target), include, self._environment.clock.now())
 
     async def _object(
         self,
@@ -267,6 +269,12 @@ class ResourceHandler:
     ) -> web.StreamResponse:
         stored = await shown_one(_shown(target), stored)
         return json_response(self._renderer(request, target).one(stored), status, warnings or ())
+
+
+def _represent(request: web.BaseRequest, resource: Resource, *, streams: bool = False) -> None:
+    """Agree on a form of the objects, and keep it in the request. Raises ApiError 406 when there is none."""
+    offered = offer(resource.api_version, resource.kind, streams=streams, custom=resource.schema is not None)
+    request[REPRESENTATION] = negotiate(request.headers.get("Accept", ""), offered)
 
 
 async def _converted(target: Target, found: ObjectList) -> ObjectList:

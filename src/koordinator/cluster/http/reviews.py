@@ -18,7 +18,7 @@ from koordinator.cluster.access.identity import API_AUDIENCE, User
 from koordinator.cluster.access.policy import listed
 from koordinator.cluster.access.rules import AccessRequest
 from koordinator.cluster.errors import ApiError, bad_request
-from koordinator.cluster.http.authentication import Authenticator
+from koordinator.cluster.http.access import Authenticator
 from koordinator.cluster.resource import Cause, Resource
 from koordinator.cluster.strategy.causes import invalid
 from koordinator.cluster.strategy.nothing_stored import NothingStored

@@ -179,9 +179,16 @@ def with_named_fields(fields: FieldSet, atom: Atom | None) -> FieldSet:
 
 def reconciled(fields: FieldSet, atom: Atom | None) -> FieldSet:
     """The set under a schema in which more is owned only as a whole than when the set was made."""
+    if atom is None:
+        return fields
+    members, items = atom.map, atom.list
     found: FieldSet = {}
     for element, node in fields.items():
-        declared = atom.at(element) if atom is not None and node else None
+        declared = None
+        if node and element.startswith(FIELD):
+            declared = members.fields.get(element[2:], members.element) if members is not None else None
+        elif node and items is not None:
+            declared = items.element
         found[element] = node if declared is None else _reconciled(node, declared)
     return found
 

@@ -1,14 +1,35 @@
-"""The entries of ``metadata.managedFields``: who owns which fields, since when, by which version and subresource."""
+"""Who owns which field: the entries of ``metadata.managedFields``, and what a write leaves to each manager.
+
+The steps of structured-merge-diff's Updater. A manager's fields are paths of the version that it wrote in, so that
+objects are compared in each of the versions that managers have used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.managed_fields.field_set import FieldSet, MalformedFields, decoded, encoded, union
+from koordinator.cluster.managed_fields.field_set import (
+    EMPTY,
+    FieldSet,
+    MalformedFields,
+    decoded,
+    difference,
+    encoded,
+    intersection,
+    reconciled,
+    recursive_difference,
+    union,
+)
+from koordinator.cluster.managed_fields.schema import Atom
+from koordinator.cluster.managed_fields.typed import Comparison, compare
+from koordinator.cluster.managed_fields.versions import Versions
 from koordinator.cluster.strategy.causes import go_quoted
 
 APPLY: Final = "Apply"
@@ -17,6 +38,11 @@ _OPERATIONS: Final = (APPLY, UPDATE)
 _FIELDS_TYPE: Final = "FieldsV1"
 _MOST_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
+_REMEMBERED: Final = 1024
+_LONGEST: Final = 16 << 10
+"""Bytes of FieldsV1 that are remembered."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class MalformedManagers(KoordinatorError):
@@ -141,3 +167,121 @@ def capped(managers: Managers) -> Managers:
             del left[who]
         excess -= 1
     return left
+
+
+@lru_cache(_REMEMBERED)
+def _reconciled(atom: Atom, content: bytes) -> FieldSet | None:
+    """FieldsV1 under the schema of today; None where it changes nothing. Few objects have other fields than others."""
+    fields = _decode(content)
+    found = reconciled(fields, atom)
+    return None if found == fields else found
+
+
+class Conflicts(KoordinatorError):
+    """Fields of others that an applied configuration would change."""
+
+    def __init__(self, found: Mapping[Identity, FieldSet]) -> None:
+        super().__init__("conflicts")
+        self.found = found
+
+    def without(self, allowed: FieldSet) -> Conflicts:
+        """Those that are not allowed."""
+        left = {who: difference(fields, allowed) for who, fields in self.found.items()}
+        return Conflicts({who: fields for who, fields in left.items() if fields})
+
+
+# What a write leaves to each of them.
+
+
+@dataclass(frozen=True)
+class Updater:
+    """For writes of one version through one subresource."""
+
+    versions: Versions
+    api_version: str
+    reset: FieldSet
+    """Fields that the subresource does not write."""
+    resets_all_versions: bool = True
+    """The rules of custom resources know the version of the request alone."""
+
+    @cached_property
+    def atom(self) -> Atom:
+        atom = self.versions.atom(self.api_version)
+        assert atom is not None
+        return atom
+
+    def _atom(self, api_version: str) -> Atom | None:
+        return self.atom if api_version == self.api_version else self.versions.atom(api_version)
+
+    def update(
+        self, live: Document, new: Document, managers: Managers, who: Identity
+    ) -> tuple[dict[Identity, Owned], FieldSet]:
+        """What others are left with, and ``who`` of what it had, and the fields that this write has taken. Raises
+        TypedError."""
+        left, comparison = self.settled(live, new, managers, None, force=True, keeps=who)
+        return left, comparison.changed
+
+    def owned(self, fields: FieldSet) -> FieldSet:
+        """Without what the subresource does not write."""
+        return recursive_difference(fields, self.reset)
+
+    def reconciled(self, managers: Managers) -> Managers:
+        """The fields of all managers, under what their versions' schemas are now."""
+        found: dict[Identity, Owned] = {}
+        for who, owned in managers.items():
+            atom = self._atom(owned.api_version)
+            if atom is not None:
+                content = _encode(owned.fields)
+                find = _reconciled if len(content) <= _LONGEST else _reconciled.__wrapped__
+                found[who] = owned.left(owned.fields if (fields := find(atom, content)) is None else fields)
+        return found
+
+    def _compared(self, live: Document, new: Document, api_version: str) -> Comparison | None:
+        """None for a version that is not served."""
+        atom = self._atom(api_version)
+        if atom is None:
+            return None
+        if api_version != self.api_version:
+            old, changed = self.versions.convert(live, api_version), self.versions.convert(new, api_version)
+            if old is None or changed is None:
+                return None
+            live, new = old, changed
+        found = compare(atom, live, new)
+        resets = self.resets_all_versions or api_version == self.api_version
+        return found.without(self.owned) if resets else found
+
+    def settled(
+        self,
+        live: Document,
+        new: Document,
+        managers: Managers,
+        writer: Identity | None,
+        *,
+        force: bool,
+        keeps: Identity | None = None,
+    ) -> tuple[dict[Identity, Owned], Comparison]:
+        """Take from all but the writer what has changed; a manager of a version that is no more is forgotten.
+
+        ``keeps`` loses only what is not there any more."""
+        own = self._compared(live, new, self.api_version)
+        assert own is not None
+        compared: dict[str, Comparison | None] = {self.api_version: own}
+        conflicts: dict[Identity, FieldSet] = {}
+        left: dict[Identity, Owned] = {}
+        for who, owned in managers.items():
+            left[who] = owned
+            if who == writer:
+                continue
+            if owned.api_version not in compared:
+                compared[owned.api_version] = self._compared(live, new, owned.api_version)
+            comparison = compared[owned.api_version]
+            if comparison is None:
+                del left[who]
+            elif comparison:
+                taken = intersection(owned.fields, comparison.changed) if who != keeps else EMPTY
+                if taken:
+                    conflicts[who] = taken
+                left[who] = owned.left(difference(difference(owned.fields, taken), comparison.removed))
+        if conflicts and not force:
+            raise Conflicts(conflicts)
+        return {who: owned for who, owned in left.items() if owned.fields}, own

@@ -321,16 +321,16 @@ class _Parts:
 
 
 def _compared_maps(of: MapType, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
-    parts = _Parts()
+    parts, declared = _Parts(), of.fields
     for name, value in old.items():
-        member = of.member(name)
+        member = declared.get(name, of.element)
         if name not in new:
             parts.removed(FIELD + name, whole(member, value))
         elif _differ(member or _UNKNOWN, value, new[name]):
             parts.differing(FIELD + name, _compared(member or _UNKNOWN, value, new[name]))
     for name, value in new.items():
         if name not in old:
-            parts.added(FIELD + name, whole(of.member(name), value))
+            parts.added(FIELD + name, whole(declared.get(name, of.element), value))
     return parts.comparison()
 
 
@@ -376,7 +376,7 @@ def whole(atom: Atom | None, value: Any) -> FieldSet:
         found = {SELF: LEAF}
         for name, each in value.items():
             # Most members are scalars, for which a call would be most of the work.
-            found[FIELD + name] = whole(of.member(name), each) if type(each) in _CONTAINERS else LEAF
+            found[FIELD + name] = whole(of.fields.get(name, of.element), each) if type(each) in _CONTAINERS else LEAF
         return found
     assert atom.list is not None
     if atom.list.atomic or not isinstance(value, list):

@@ -127,10 +127,11 @@ _NO_QUOTA: Final[AbstractContextManager[None]] = nullcontext()
 
 
 class QuotaController:
-    """Costs one look into an empty dictionary for each creation while there are no quotas."""
+    """Costs one look into an empty dictionary for each creation in a namespace without quotas."""
 
     def __init__(self) -> None:
-        self._ledgers: dict[str, NamespaceLedger] = {}
+        self.limited: dict[str, NamespaceLedger] = {}
+        """By namespace."""
         self._watched: set[tuple[str, str]] = set()
         """Kinds (group, plural) that are counted."""
         self._changed: dict[tuple[str, str], None] = {}
@@ -139,7 +140,7 @@ class QuotaController:
         self._environment: Environment | None = None
 
     def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
-        ledger = self._ledgers.get(target.namespace) if target.namespace else None
+        ledger = self.limited.get(target.namespace or "")
         if ledger is None or (target.resource.group, target.resource.plural) not in self._watched:
             return _NO_QUOTA
         return self._held(ledger, target, obj, dry_run=dry_run)
@@ -156,7 +157,7 @@ class QuotaController:
         try:
             yield
         finally:
-            self._commit(ledger, ticket, target.resource.storage_key(target.namespace, obj["metadata"]["name"]))
+            self._commit(ledger, ticket, Target(target.resource, target.namespace, obj["metadata"]["name"]).key)
 
     def _commit(self, ledger: NamespaceLedger, ticket: int, key: str) -> None:
         """From the ticket to the stored object, unless that was followed into the store already."""
@@ -177,9 +178,9 @@ class QuotaController:
 
     async def _watch_quotas(self, environment: Environment) -> AsyncIterator[None]:
         resource = _quotas(environment)
-        page = environment.storage.list(resource.storage_prefix())
-        with closing(environment.storage.watch(resource.storage_prefix(), page.revision)) as cursor:
-            self._ledgers.clear()
+        page = environment.storage.list(resource.prefix)
+        with closing(environment.storage.watch(resource.prefix, page.revision)) as cursor:
+            self.limited.clear()
             for stored in page.items:
                 self._set(environment, stored)
             yield
@@ -195,10 +196,10 @@ class QuotaController:
     def _set(self, environment: Environment, stored: Stored) -> None:
         namespace, name = stored.key.split("/")[-2:]
         spec = decode(_quotas(environment), stored)["spec"]
-        ledger = self._ledgers.get(namespace)
+        ledger = self.limited.get(namespace)
         known = ledger.accounts.get(name) if ledger is not None else None
         if ledger is None:
-            ledger = self._ledgers[namespace] = NamespaceLedger()
+            ledger = self.limited[namespace] = NamespaceLedger()
             for kind in self._watched:
                 self._recount(environment, kind, namespace)
         if known is None or known.spec != spec:
@@ -208,30 +209,30 @@ class QuotaController:
         self._mark(namespace, name)
 
     def _drop(self, namespace: str, name: str) -> None:
-        ledger = self._ledgers.get(namespace)
+        ledger = self.limited.get(namespace)
         if ledger is not None:
             ledger.drop_quota(name)
             if not ledger.accounts:
-                del self._ledgers[namespace]
+                del self.limited[namespace]
 
     def _watch(self, environment: Environment, kind: tuple[str, str]) -> None:
         """Once followed, a kind stays so: quotas come back."""
-        if environment.registry.stored(*kind) is None:
+        if environment.registry.stored[*kind] is None:
             return  # a custom kind that is not defined yet; counted from the quota's next change on
         self._watched.add(kind)
-        for namespace in self._ledgers:
+        for namespace in self.limited:
             self._recount(environment, kind, namespace)
         self._add_loop(f"resource-quota-of-{kind[1]}", partial(self._watch_kind, environment, kind))
 
     async def _watch_kind(self, environment: Environment, kind: tuple[str, str]) -> AsyncIterator[None]:
-        resource = environment.registry.stored(*kind)
+        resource = environment.registry.stored[*kind]
         if resource is None:
             return  # a custom kind that is gone with its definition
-        prefix = resource.storage_prefix()
+        prefix = resource.prefix
         with closing(environment.storage.watch(prefix, environment.storage.revision())) as cursor:
             # What happened before the watch began, or while it had fallen behind, is counted anew.
-            self._ledgers.clear()
-            for stored in environment.storage.list(_quotas(environment).storage_prefix()).items:
+            self.limited.clear()
+            for stored in environment.storage.list(_quotas(environment).prefix).items:
                 self._set(environment, stored)
             yield
             while (changes := await cursor.next()) is not None:
@@ -240,9 +241,9 @@ class QuotaController:
                 yield
 
     def _recount(self, environment: Environment, kind: tuple[str, str], namespace: str) -> None:
-        resource = environment.registry.stored(*kind)
+        resource = environment.registry.stored[*kind]
         if resource is not None:
-            for stored in environment.storage.list(resource.storage_prefix(namespace)).items:
+            for stored in environment.storage.list(Target(resource, namespace).prefix).items:
                 self._count(stored.key, stored)
 
     def _note(self, change: Change) -> None:
@@ -251,8 +252,8 @@ class QuotaController:
     def _count(self, key: str, stored: Stored | None) -> None:
         assert self._environment is not None
         group, plural, namespace = key.split("/")[1:4]
-        ledger = self._ledgers.get(namespace)
-        resource = self._environment.registry.stored("" if group == "core" else group, plural)
+        ledger = self.limited.get(namespace)
+        resource = self._environment.registry.stored["" if group == "core" else group, plural]
         if ledger is None or resource is None:
             return
         usage = None if stored is None else usage_of(resource, decode(resource, stored))
@@ -291,7 +292,7 @@ class QuotaController:
                     self._mark(namespace, name)
 
     def _with_status(self, quota: Document) -> Document:
-        ledger = self._ledgers.get(quota["metadata"]["namespace"])
+        ledger = self.limited.get(quota["metadata"]["namespace"])
         account = ledger.accounts.get(quota["metadata"]["name"]) if ledger is not None else None
         if account is None:
             return quota
@@ -300,6 +301,6 @@ class QuotaController:
 
 
 def _quotas(environment: Environment) -> Resource:
-    resource = environment.registry.stored("", "resourcequotas")
+    resource = environment.registry.stored["", "resourcequotas"]
     assert resource is not None
     return resource

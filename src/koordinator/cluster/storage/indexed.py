@@ -1,4 +1,4 @@
-"""The write path that both drivers share: preconditions, revisions, and one commit for all writes of a loop turn.
+"""What both drivers share: all state in memory, preconditions, revisions, and one commit for all writes of a loop turn.
 
 A driver adds nothing but ``_persist``. Writes are grouped by the event loop itself rather than by a writer thread: a
 commit in WAL mode without fsync costs less than handing it to a thread and back. Measured on two cores: with one
@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,9 +26,8 @@ from koordinator.cluster.storage.interface import (
     StorageError,
     StorageFull,
     Stored,
-    Watch,
 )
-from koordinator.cluster.storage.watch_cache import HistoryLimits, WatchCache
+from koordinator.cluster.storage.watch_cache import Collection, HistoryLimits, Position, WatchCursor
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,7 +46,13 @@ class IndexedStorage(ABC):
     """Reads from memory, writes through ``_persist``; see ``interface.Storage``."""
 
     def __init__(self, limits: HistoryLimits) -> None:
-        self._watch_cache = WatchCache(limits)
+        self._limits = limits
+        self._collections: dict[str, Collection] = {}
+        self._order: deque[tuple[Collection, int]] = deque()
+        """The changes of all histories, and their sizes, oldest first."""
+        self._size = 0
+        self._observers: list[Callable[[Sequence[Change]], None]] = []
+        self._position = Position()
         self._writes: list[_Write] = []
         self._pending: set[str] = set()
         self._committed: asyncio.Future[None] | None = None
@@ -64,19 +71,36 @@ class IndexedStorage(ABC):
         """See ``interface.Storage``."""
 
     def get(self, key: str) -> Stored | None:
-        return self._watch_cache.get(key)
+        collection = self._collections.get(_collection_of(key))
+        return None if collection is None else collection.objects.get(key)
 
     def list(self, prefix: str, *, limit: int = 0, start: str | None = None, revision: int | None = None) -> Page:
-        return self._watch_cache.list(prefix, limit, start, revision)
+        collection = self._collection(prefix)
+        begin = start if start is not None and start > prefix else prefix
+        first = bisect_left(collection.keys, begin)
+        # A key is text of well-formed names: nothing sorts between the prefix's last key and this bound.
+        last = bisect_left(collection.keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), lo=first)
+        keys, objects = collection.keys[first:last], collection.objects
+        if revision is not None and (later := collection.since(revision)):
+            objects = collection.before(later, keys, prefix, begin)
+            keys = sorted(objects)
+        page = keys[:limit] if limit else keys
+        remaining = len(keys) - len(page)
+        return Page(
+            items=[objects[key] for key in page],
+            revision=self._position.revision if revision is None else revision,
+            next_key=keys[len(page)] if remaining else None,
+            remaining=remaining,
+        )
 
-    def watch(self, prefix: str, after: int) -> Watch:
-        return self._watch_cache.watch(prefix, after)
+    def watch(self, prefix: str, after: int) -> WatchCursor:
+        return WatchCursor(self._position, self._collection(prefix), prefix, after)
 
     def observe(self, observer: Callable[[Sequence[Change]], None]) -> None:
-        self._watch_cache.observers.append(observer)
+        self._observers.append(observer)
 
     def revision(self) -> int:
-        return self._watch_cache.revision
+        return self._position.revision
 
     async def create(self, key: str, value: bytes) -> Stored:
         if await self._durable(key) is not None:
@@ -91,12 +115,14 @@ class IndexedStorage(ABC):
         return await self._write("deleted", key, previous.value if final is None else final, previous, frees=True)
 
     def end_watches(self) -> None:
-        self._watch_cache.end_watches()
+        for collection in self._collections.values():
+            for watcher in tuple(collection.watchers):
+                watcher.close()
 
     async def close(self) -> None:
         self._flush()
         self._closed = True
-        self._watch_cache.end_watches()
+        self.end_watches()
 
     async def _durable(self, key: str) -> Stored | None:
         """The durable state of a key that no write is on its way for.
@@ -105,7 +131,7 @@ class IndexedStorage(ABC):
         """
         while key in self._pending and self._committed is not None:
             await asyncio.wait((self._committed,))
-        return self._watch_cache.get(key)
+        return self.get(key)
 
     async def _expected(self, key: str, expected: int) -> Stored:
         current = await self._durable(key)
@@ -152,7 +178,7 @@ class IndexedStorage(ABC):
             self._report(*report)
 
     def _commit(self, writes: Sequence[_Write]) -> tuple[Sequence[_Write], Sequence[Change], StorageError | None]:
-        first = self._watch_cache.revision + 1
+        first = self._position.revision + 1
         changes = [
             Change(write.type, Stored(write.key, write.value, first + index), write.previous)
             for index, write in enumerate(writes)
@@ -160,7 +186,7 @@ class IndexedStorage(ABC):
         failure: StorageError | None = None
         try:
             self._persist(changes, frees=all(write.frees for write in writes))
-            self._watch_cache.apply(changes)
+            self._apply(changes)
         except StorageError as error:
             failure = error
         except Exception as error:
@@ -181,6 +207,66 @@ class IndexedStorage(ABC):
             if not write.done.done():
                 write.done.set_result(change.current)
 
+    # The state in memory, which a driver loads once and each durable change is applied to.
+
+    def _restore(self, objects: Iterable[Stored], changes: Iterable[Change], revision: int, floor: int) -> None:
+        """Start from what a driver kept; called once, before anything else."""
+        self._position.revision, self._position.floor = revision, floor
+        grouped: dict[str, list[Stored]] = {}
+        for stored in objects:
+            grouped.setdefault(_collection_of(stored.key), []).append(stored)
+        for name, members in grouped.items():
+            self._collection(name).load(members)
+        for change in changes:
+            collection = self._collection(change.current.key)
+            collection.remember(change)
+            self._count(collection, change)
+        self._trim()
+
+    def _apply(self, changes: Sequence[Change]) -> None:
+        """Make durable changes visible, all at once, and wake who watches them."""
+        touched: dict[Collection, None] = {}
+        for change in changes:
+            collection = self._collection(change.current.key)
+            collection.apply(change)
+            self._count(collection, change)
+            touched[collection] = None
+        self._position.revision = changes[-1].revision
+        self._trim()
+        for observer in self._observers:
+            observer(changes)
+        for collection in touched:
+            for watcher in collection.watchers:
+                watcher.notify()
+
+    def _collection(self, key: str) -> Collection:
+        """That of a key or a prefix."""
+        name = _collection_of(key)
+        collection = self._collections.get(name)
+        if collection is None:
+            collection = self._collections[name] = Collection(self._position.floor)
+        return collection
+
+    def _count(self, collection: Collection, change: Change) -> None:
+        size = len(change.current.value)
+        self._order.append((collection, size))
+        self._size += size
+
+    def _forget_history(self) -> None:
+        """Keep no change: who has not read one yet has to list again."""
+        self._trim(all_of_it=True)
+
+    def _trim(self, *, all_of_it: bool = False) -> None:
+        while self._order and (all_of_it or len(self._order) > self._limits.changes or self._size > self._limits.size):
+            collection, size = self._order.popleft()
+            self._size -= size
+            collection.trim_oldest()
+            self._position.floor = collection.trimmed
+
+
+def _collection_of(key: str) -> str:
+    return key[: key.index("/", key.index("/", 1) + 1) + 1]
+
 
 # A store that forgets with the process: for tests, for throw-away clusters and for simulations.
 
@@ -193,7 +279,7 @@ class MemoryStorage(IndexedStorage):
         super().__init__(limits or HistoryLimits())
         if objects:
             revision = objects[-1].revision
-            self._watch_cache.restore(objects, (), revision, revision)
+            self._restore(objects, (), revision, revision)
 
     def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
         """What is in memory is as durable as this store gets."""

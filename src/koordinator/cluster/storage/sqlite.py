@@ -117,9 +117,9 @@ class SqliteStorage(IndexedStorage):
         database = self._database
         if database is None or (self._checkpoint and not self._checkpoint.done()):
             return
-        if self._watch_cache.revision > self._compacted:
-            self._watch_cache.forget_history()
-            floor = self._watch_cache.floor
+        if self._position.revision > self._compacted:
+            self._forget_history()
+            floor = self._position.floor
             with suppress(sqlite3.Error, InDoubt):
                 database.compact(self._compacted, floor)
                 self._compacted = floor
@@ -139,7 +139,7 @@ class SqliteStorage(IndexedStorage):
             if change.revision > position.floor:
                 changes.append(change)
         self._compacted = position.floor
-        self._watch_cache.restore(objects.values(), changes, position.revision, position.floor)
+        self._restore(objects.values(), changes, position.revision, position.floor)
 
     def _persist(self, changes: Sequence[Change], *, frees: bool) -> None:
         if not frees and not self._ballast.spares():
@@ -154,11 +154,11 @@ class SqliteStorage(IndexedStorage):
             self._commit_once(changes)
 
     def _commit_once(self, changes: Sequence[Change]) -> None:
-        floor = self._watch_cache.floor
+        floor = self._position.floor
         compact = (self._compacted, floor) if floor - self._compacted >= _COMPACT_EVERY else None
-        known = self._watch_cache.revision
+        known = self._position.revision
         database = self._usable()
-        if self._watch_cache.revision != known:
+        if self._position.revision != known:
             raise WriteFailed(f"{self._path} was opened anew, and earlier writes turned out to be stored; try again")
         try:
             written = database.commit(changes, compact, sparing=self._ballast.is_released)
@@ -214,7 +214,7 @@ class SqliteStorage(IndexedStorage):
             raise self._failed(error) from error
         self._database = database
         if found:
-            self._watch_cache.apply(found)
+            self._apply(found)
         return database
 
     def _reopened(self) -> Database:
@@ -228,19 +228,19 @@ class SqliteStorage(IndexedStorage):
         except BaseException:
             database.close()
             raise
-        if revision >= self._watch_cache.revision:
+        if revision >= self._position.revision:
             return database
         database.close()
         raise StorageError(
             f"{self._path} is another database now: it ends at revision {revision}, and revision "
-            f"{self._watch_cache.revision} was stored; put the right one back, or stop the server"
+            f"{self._position.revision} was stored; put the right one back, or stop the server"
         )
 
     def _found(self, database: Database) -> list[Change]:
         """What was stored although its writers got no response."""
         found: dict[str, Change] = {}
-        for row in database.rows(self._watch_cache.revision):
-            found[row[1]] = _replayed(row, self._watch_cache.get(row[1]))
+        for row in database.rows(self._position.revision):
+            found[row[1]] = _replayed(row, self.get(row[1]))
         return list(found.values())
 
     def _let_go(self) -> None:
@@ -289,7 +289,7 @@ class SqliteStorage(IndexedStorage):
         if self._database is None:
             return
         try:
-            self._database.finish(self._watch_cache.revision)
+            self._database.finish(self._position.revision)
         except (sqlite3.Error, InDoubt) as error:
             _LOG.warning("%s could not be closed cleanly: %s", self._path, error.__cause__ or error)
         self._let_go()

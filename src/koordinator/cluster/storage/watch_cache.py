@@ -1,19 +1,18 @@
-"""What both drivers share: the current state, the recent history and the watchers, all in memory.
+"""The current state, the recent history and the watchers of one kind, all in memory.
 
-A driver makes changes durable and then applies them here. Watchers are cursors into the one history, so a watcher costs
-no memory however slow it is: when the history that it has not read yet is trimmed, it gets an error and lists again.
+Watchers are cursors into the one history, so a watcher costs no memory however slow it is: when the history that it has
+not read yet is trimmed, it gets an error and lists again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from koordinator.cluster.storage.interface import Change, Compacted, Page, Stored
+from koordinator.cluster.storage.interface import Change, Compacted, Stored
 
 _BATCH = 500
 """Changes that one ``next`` hands out at most, so that a long replay does not starve other watchers."""
@@ -29,36 +28,44 @@ class HistoryLimits:
     """Bytes of values, counted once per change."""
 
 
+@dataclass(slots=True)
+class Position:
+    """Of the store as a whole."""
+
+    revision: int = 0
+    """The last one that was written."""
+    floor: int = 0
+    """Changes up to this revision were trimmed; none is kept before it, in any collection."""
+
+
 class Collection:
     """The keys under one ``/GROUP/KIND/``: their state, their history and their watchers."""
 
-    __slots__ = ("_history", "_keys", "_objects", "_trimmed_entries", "trimmed", "watchers")
+    __slots__ = ("_history", "_trimmed_entries", "keys", "objects", "trimmed", "watchers")
 
     def __init__(self, trimmed: int) -> None:
-        self._objects: dict[str, Stored] = {}
-        self._keys: list[str] = []
+        self.objects: dict[str, Stored] = {}
+        self.keys: list[str] = []
+        """Sorted."""
         self._history: list[Change] = []
         self._trimmed_entries = 0
         self.trimmed = trimmed
         """Changes up to this revision are no longer in the history."""
         self.watchers: set[WatchCursor] = set()
 
-    def get(self, key: str) -> Stored | None:
-        return self._objects.get(key)
-
     def apply(self, change: Change) -> None:
         if change.type == "deleted":
-            del self._objects[change.key]
-            del self._keys[bisect_left(self._keys, change.key)]
+            del self.objects[change.key]
+            del self.keys[bisect_left(self.keys, change.key)]
         else:
             if change.type == "created":
-                insort(self._keys, change.key)
-            self._objects[change.key] = change.current
+                insort(self.keys, change.key)
+            self.objects[change.key] = change.current
         self._history.append(change)
 
     def load(self, objects: Iterable[Stored]) -> None:
-        self._objects = {stored.key: stored for stored in objects}
-        self._keys = sorted(self._objects)
+        self.objects = {stored.key: stored for stored in objects}
+        self.keys = sorted(self.objects)
 
     def remember(self, change: Change) -> None:
         """Add to the history without applying: the state was loaded already."""
@@ -72,32 +79,19 @@ class Collection:
             del self._history[: self._trimmed_entries]
             self._trimmed_entries = 0
 
-    def since(self, revision: int, limit: int) -> Sequence[Change]:
+    def since(self, revision: int, limit: int | None = None) -> Sequence[Change]:
         self.check(revision)
         first = bisect_right(self._history, revision, lo=self._trimmed_entries, key=_REVISION)
-        return self._history[first : first + limit]
+        return self._history[first : None if limit is None else first + limit]
 
     def check(self, revision: int) -> None:
         """Raises Compacted when not every change after ``revision`` is kept."""
         if revision < self.trimmed:
             raise Compacted(revision, self.trimmed + 1)
 
-    def select(self, prefix: str, start: str | None, revision: int | None) -> tuple[list[str], dict[str, Stored]]:
-        """The keys under ``prefix`` from ``start`` on and a mapping that holds at least their values."""
-        begin = start if start is not None and start > prefix else prefix
-        first = bisect_left(self._keys, begin)
-        # A key is text of well-formed names: nothing sorts between the prefix's last key and this bound.
-        last = bisect_left(self._keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), lo=first)
-        keys = self._keys[first:last]
-        if revision is None or not (later := self.since(revision, len(self._history))):
-            return keys, self._objects
-        return self._rewound(keys, later, prefix, begin)
-
-    def _rewound(
-        self, keys: list[str], later: Sequence[Change], prefix: str, begin: str
-    ) -> tuple[list[str], dict[str, Stored]]:
-        """The state before ``later`` happened."""
-        objects = {key: self._objects[key] for key in keys}
+    def before(self, later: Sequence[Change], keys: Sequence[str], prefix: str, begin: str) -> dict[str, Stored]:
+        """The objects under ``prefix`` from ``begin`` on as they were before ``later``; ``keys`` are those of now."""
+        objects = {key: self.objects[key] for key in keys}
         for change in reversed(later):
             if not change.key.startswith(prefix) or change.key < begin:
                 continue
@@ -105,104 +99,16 @@ class Collection:
                 objects.pop(change.key, None)
             else:
                 objects[change.key] = change.previous
-        return sorted(objects), objects
-
-
-class WatchCache:
-    """All collections, the revision counter, and the trimming of the history across them."""
-
-    def __init__(self, limits: HistoryLimits) -> None:
-        self._limits = limits
-        self._collections: dict[str, Collection] = {}
-        self._order: deque[tuple[Collection, int]] = deque()
-        self._size = 0
-        self.observers: list[Callable[[Sequence[Change]], None]] = []
-        """Called with all changes when they have become visible."""
-        self.revision = 0
-        self.floor = 0
-        """Changes up to this revision were trimmed; none is kept before it, in any collection."""
-
-    def restore(self, objects: Iterable[Stored], changes: Iterable[Change], revision: int, floor: int) -> None:
-        """Start from what a driver kept; called once, before anything else."""
-        self.revision, self.floor = revision, floor
-        grouped: dict[str, list[Stored]] = {}
-        for stored in objects:
-            grouped.setdefault(_collection_of(stored.key), []).append(stored)
-        for name, members in grouped.items():
-            self._collection(name).load(members)
-        for change in changes:
-            self._remember(change, apply=False)
-        self._trim()
-
-    def get(self, key: str) -> Stored | None:
-        return self._collection(_collection_of(key)).get(key)
-
-    def list(self, prefix: str, limit: int, start: str | None, revision: int | None) -> Page:
-        keys, objects = self._collection(_collection_of(prefix)).select(prefix, start, revision)
-        page = keys[:limit] if limit else keys
-        remaining = len(keys) - len(page)
-        return Page(
-            items=[objects[key] for key in page],
-            revision=self.revision if revision is None else revision,
-            next_key=keys[len(page)] if remaining else None,
-            remaining=remaining,
-        )
-
-    def apply(self, changes: Sequence[Change]) -> None:
-        """Make durable changes visible, all at once, and wake who watches them."""
-        touched = [self._remember(change, apply=True) for change in changes]
-        self.revision = changes[-1].revision
-        self._trim()
-        for observer in self.observers:
-            observer(changes)
-        for collection in dict.fromkeys(touched):
-            for watcher in collection.watchers:
-                watcher.notify()
-
-    def watch(self, prefix: str, after: int) -> WatchCursor:
-        return WatchCursor(self, self._collection(_collection_of(prefix)), prefix, after)
-
-    def end_watches(self) -> None:
-        for collection in self._collections.values():
-            for watcher in tuple(collection.watchers):
-                watcher.close()
-
-    def _collection(self, name: str) -> Collection:
-        collection = self._collections.get(name)
-        if collection is None:
-            collection = self._collections[name] = Collection(self.floor)
-        return collection
-
-    def _remember(self, change: Change, *, apply: bool) -> Collection:
-        collection = self._collection(_collection_of(change.key))
-        if apply:
-            collection.apply(change)
-        else:
-            collection.remember(change)
-        size = len(change.current.value)
-        self._order.append((collection, size))
-        self._size += size
-        return collection
-
-    def forget_history(self) -> None:
-        """Keep no change: who has not read one yet has to list again."""
-        self._trim(all_of_it=True)
-
-    def _trim(self, *, all_of_it: bool = False) -> None:
-        while self._order and (all_of_it or len(self._order) > self._limits.changes or self._size > self._limits.size):
-            collection, size = self._order.popleft()
-            self._size -= size
-            collection.trim_oldest()
-            self.floor = collection.trimmed
+        return objects
 
 
 class WatchCursor:
     """A cursor; see ``interface.Watch``."""
 
-    __slots__ = ("_closed", "_collection", "_prefix", "_waiter", "_watch_cache", "_woken", "revision")
+    __slots__ = ("_closed", "_collection", "_position", "_prefix", "_waiter", "_woken", "revision")
 
-    def __init__(self, watch_cache: WatchCache, collection: Collection, prefix: str, after: int) -> None:
-        self._watch_cache = watch_cache
+    def __init__(self, position: Position, collection: Collection, prefix: str, after: int) -> None:
+        self._position = position
         self._collection = collection
         self._prefix = prefix
         self._waiter: asyncio.Future[None] | None = None
@@ -214,7 +120,7 @@ class WatchCursor:
     async def next(self) -> Sequence[Change] | None:
         while not self._closed:
             # Mostly nothing has happened since the last look, which one comparison tells.
-            if self._woken or self.revision < self._watch_cache.revision:
+            if self._woken or self.revision < self._position.revision:
                 changes = self.pending()
                 if changes or self._woken:
                     self._woken = False
@@ -226,9 +132,7 @@ class WatchCursor:
     def pending(self) -> Sequence[Change]:
         changes = self._collection.since(self.revision, _BATCH)
         # A revision beyond the store's own (a client that knew a younger store) must not be moved back.
-        self.revision = (
-            changes[-1].revision if len(changes) == _BATCH else max(self.revision, self._watch_cache.revision)
-        )
+        self.revision = changes[-1].revision if len(changes) == _BATCH else max(self.revision, self._position.revision)
         return [change for change in changes if change.current.key.startswith(self._prefix)]
 
     def wake(self) -> None:
@@ -246,7 +150,3 @@ class WatchCursor:
         self._closed = True
         self._collection.watchers.discard(self)
         self.notify()
-
-
-def _collection_of(key: str) -> str:
-    return key[: key.index("/", key.index("/", 1) + 1) + 1]

@@ -7,8 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.document import Document, copied
-from koordinator.cluster.strategy.containers import default_each, defaults_of
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, UNSET, computed, lookup, table, text
 from koordinator.cluster.strategy.workload_rules import horizontal_pod_autoscaler
 

@@ -9,8 +9,8 @@ from koordinator.api.document import Document, same
 from koordinator.api.names import dns_label, dns_subdomain, path_segment
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, required, too_long
-from koordinator.cluster.strategy.containers import defaults_of
 from koordinator.cluster.strategy.metadata import validate_labels
+from koordinator.cluster.strategy.object_strategy import defaults_of
 from koordinator.cluster.strategy.pod_validation import check_container_resources, check_tolerations
 from koordinator.cluster.strategy.rules import IMMUTABLE, Rules, one_of, qualified, required_name
 

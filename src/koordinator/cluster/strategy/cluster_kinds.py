@@ -9,12 +9,11 @@ from koordinator.api.document import Document
 from koordinator.api.names import dns_label, path_segment
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, RequestContext
-from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the claim's defaults
 from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.causes import invalid, not_supported
-from koordinator.cluster.strategy.containers import default_each, defaults_of, round_up_resources
 from koordinator.cluster.strategy.metadata import check_finalizer, validate_label_selector
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
+from koordinator.cluster.strategy.pod import round_up_resources
 from koordinator.cluster.strategy.storage_rules import volume
 from koordinator.cluster.strategy.table import Table
 

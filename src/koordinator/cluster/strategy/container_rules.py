@@ -19,11 +19,9 @@ from koordinator.cluster.strategy.rules import (
     not_negative,
     one_of,
     one_of_if_set,
-    optional,
     port,
 )
 
-_TERMINATION: Final = optional("File", "FallbackToLogsOnError")
 _HEADER: Final = re.compile("[-A-Za-z0-9]+")
 _HEADER_RULE: Final = (
     "a valid HTTP header must consist of alphanumeric characters or '-' "
@@ -34,7 +32,7 @@ _ID: Final = "must be between 0 and 2147483647, inclusive"
 
 def check_settings(container: Document, at: str, volumes: dict[str, Document], grace: Any) -> list[Cause]:
     """``volumes`` are those of the pod by name; ``grace`` is its termination period in seconds."""
-    causes = _TERMINATION(container.get("terminationMessagePolicy"), f"{at}.terminationMessagePolicy")
+    causes: list[Cause] = []
     for index, variable in enumerate(container.get("env") or ()):
         if variable.get("valueFrom") is not None:
             causes += _value_from(variable, f"{at}.env[{index}].valueFrom")

@@ -1,27 +1,36 @@
-"""Custom resources: what their definition says of fields, columns and the status subresource."""
+"""Custom resources: the strategy of one version of a CustomResourceDefinition, and its schema at work."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.document import Document, copied, same
+from koordinator.api.kubernetes_types.unknown_fields import Unknown
 from koordinator.api.names import dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy.metadata import finalizer_warnings, keep_system_metadata, validate_metadata
-from koordinator.cluster.strategy.table import AGE, NAME, age
-from koordinator.cluster.structural_schema.custom_schema import CustomSchema
-from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata
-
-_STEP: Final = re.compile(
-    r"""\.?((?:[A-Za-z0-9_\-/]|\\.)+)|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]|\[(\*|-?\d+)\]"""
+from koordinator.cluster.strategy.custom_columns import columns_of, find, row_of, text
+from koordinator.cluster.strategy.metadata import (
+    MalformedMetadata,
+    coerce_metadata,
+    finalizer_warnings,
+    keep_system_metadata,
+    unknown_in_metadata,
+    validate_metadata,
 )
-_FILTER: Final = re.compile(r"""\[\?\(@\.([\w.\-]+)\s*==\s*["']([^"']*)["']\)\]""")
+from koordinator.cluster.structural_schema.embedded_resource import check, coerce, walker
+from koordinator.cluster.structural_schema.explanation import Correlated, explain
+from koordinator.cluster.structural_schema.failure import NO_FIELD
+from koordinator.cluster.structural_schema.list_types import checker
+from koordinator.cluster.structural_schema.node import Node, read
+from koordinator.cluster.structural_schema.pruning import Pruner, drop, filler, unknown_paths
+from koordinator.cluster.structural_schema.validity import accepts, validators_of
+
+if TYPE_CHECKING:
+    # What compiles expressions is loaded where a schema has some.
+    from koordinator.cluster.structural_schema.rules import RuleTree
 
 
 class CustomResourceStrategy:
@@ -78,27 +87,10 @@ class CustomResourceStrategy:
         return validate_metadata(obj, old, self._namespaced, dns_subdomain) + self.schema.status_causes(obj, old)
 
     def columns(self) -> Sequence[Column]:
-        if not self._printed:
-            return (NAME[0], AGE[0])
-        return (
-            NAME[0],
-            *(
-                Column(
-                    entry["name"],
-                    entry.get("type") or "string",
-                    entry.get("format") or "",
-                    entry.get("description") or "",
-                    entry.get("priority") or 0,
-                )
-                for entry in self._printed
-            ),
-        )
+        return columns_of(self._printed)
 
     def row(self, obj: Document, now: datetime) -> list[Any]:
-        name = obj["metadata"].get("name") or ""
-        if not self._printed:
-            return [name, AGE[1](obj, now)]
-        return [name, *(_cell(obj, entry, now) for entry in self._printed)]
+        return row_of(self._printed, obj, now)
 
     def fields(self, obj: Document) -> Mapping[str, str]:
         labels = {"metadata.name": obj["metadata"].get("name") or ""}
@@ -106,7 +98,7 @@ class CustomResourceStrategy:
             labels["metadata.namespace"] = obj["metadata"].get("namespace") or ""
         for path in self._selectable:
             found = find(obj, path)
-            labels[path] = _text(found[0]) if found else ""
+            labels[path] = text(found[0]) if found else ""
         return labels
 
     def _desired(self, obj: Document) -> Document:
@@ -121,59 +113,106 @@ def _take(obj: Document, old: Document, name: str) -> None:
         obj.pop(name, None)
 
 
-def _cell(obj: Document, entry: Document, now: datetime) -> Any:
-    """An absent value is null, which kubectl shows as ``<none>`` or nothing."""
-    found = find(obj, entry["jsonPath"])
-    if not found:
-        return None
-    value, kind = found[0], entry.get("type")
-    if kind == "date":
-        return age(value, now) if isinstance(value, str) else "<unknown>"
-    if kind == "integer":
-        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-    if kind == "number":
-        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-    if kind == "boolean":
-        return value if isinstance(value, bool) else None
-    return _text(value)  # of several, the real server shows the first
+# The schema: everything that a write or a read needs of it, compiled once.
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return msgspec.json.encode(value).decode()
+_BLOCKING: Final = frozenset(
+    ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+)
 
 
-def find(obj: Any, path: str) -> list[Any]:
-    """The values at a simple JSONPath: fields, ``['a.b']``, indexes, ``[*]`` and ``[?(@.type=="Ready")]``."""
-    values = [obj]
-    rest = path.strip("{}").removeprefix("$")
-    while rest:
-        condition = _FILTER.match(rest)
-        step = condition or _STEP.match(rest)
-        if step is None:
+class CustomSchema:
+    """Of one version of a definition."""
+
+    def __init__(self, schema: Document, *, prunes: bool = True) -> None:
+        """``prunes`` is false for the few old definitions with spec.preserveUnknownFields."""
+        self._root = read(schema)
+        self._validators = validators_of(self._root)
+        self._status = self._root.properties.get("status") or Node()
+        self._status_validators = validators_of(self._status)
+        self._pruner = Pruner(self._root) if prunes else None
+        self._fill = filler(self._root)
+        self._embedded = walker(self._root)
+        self._list_types = checker(self._root)
+        self._has_rules = self._root.any("rules")
+        self._rules: RuleTree | None = None
+
+    def unknown_fields(self, obj: Document) -> list[str]:
+        """The paths of what ``normalize`` would drop, in the order of the real server's warnings."""
+        paths = [found.path for found in unknown_in_metadata(obj, "")]
+        if self._pruner is not None:
+            paths += unknown_paths(self._pruner.find(obj))
+        embedded: list[Unknown] = []
+        if self._embedded is not None:
+            self._embedded(obj, "", lambda value, path: embedded.extend(unknown_in_metadata(value, path)))
+        return paths + sorted(found.path for found in embedded)
+
+    def normalize(self, obj: Document) -> None:
+        """What decoding does: metadata as Go has it, nothing unknown, no null that is not taken, defaults.
+
+        Raises MalformedMetadata.
+        """
+        coerce_metadata(obj)
+        self.prune(obj)
+        if self._embedded is not None:
+            self._embedded(obj, "", coerce)
+        if self._fill is not None:
+            self._fill(obj)
+
+    def refresh(self, obj: Document) -> None:
+        """What reading does to an object that was stored under another schema. Never fails."""
+        self.prune(obj)
+        if self._fill is not None:
+            self._fill(obj)
+
+    def prune(self, obj: Document) -> None:
+        """Drop what is unknown, and nulls that are not taken."""
+        if self._pruner is not None:
+            drop(self._pruner.find(obj))
+
+    def causes(self, obj: Document, old: Document | None) -> list[Cause]:
+        """Everything that is wrong with an object that has been normalized; ``old`` is None on create."""
+        causes: list[Cause] = []
+        if not accepts(self._validators, obj):
+            correlated = None if old is None else Correlated(obj, old, self._root)
+            causes += [failure.cause("") for failure in explain(self._root, obj, correlated)]
+        if self._embedded is not None:
+            self._embedded(obj, "", lambda value, path: causes.extend(check(value, path)))
+        return self._with_rules(causes + self._repetitions(obj, old), obj, old)
+
+    def status_causes(self, obj: Document, old: Document) -> list[Cause]:
+        """The same for an update of the status alone."""
+        causes: list[Cause] = []
+        if "status" in obj and not accepts(self._status_validators, obj["status"]):
+            correlated = Correlated(obj, old, self._root).member("status")
+            causes += [failure.cause("status") for failure in explain(self._status, obj["status"], correlated)]
+        return self._with_rules(causes + self._repetitions(obj, old), obj, old)
+
+    def _repetitions(self, obj: Document, old: Document | None) -> list[Cause]:
+        """What is in a set twice, unless it was so before."""
+        if self._list_types is None:
             return []
-        values = _filtered(values, step) if condition else _stepped(values, step)
-        rest = rest[step.end() :]
-    return [value for value in values if value is not None]
+        causes = self._list_types(obj, "")
+        return [] if causes and old is not None and self._list_types(old, "") else causes
 
+    def _with_rules(self, causes: list[Cause], obj: Document, old: Document | None) -> list[Cause]:
+        """And what the rules say, if the object is in order so far that they can be evaluated."""
+        if not self._has_rules:
+            return causes
+        if any(cause.reason in _BLOCKING for cause in causes):
+            message = (
+                "Invalid value: null: some validation rules were not checked because the object was invalid; "
+                "correct the existing errors to complete validation"
+            )
+            return [*causes, Cause("FieldValueInvalid", NO_FIELD, message)]
+        rules = self._compiled_rules()
+        return causes + (rules.causes(obj, old, root=self._root) if rules is not None else [])
 
-def _filtered(values: list[Any], step: re.Match[str]) -> list[Any]:
-    path, wanted = step.groups()
-    items = [item for value in values if isinstance(value, list) for item in value]
-    return [item for item in items if [_text(found) for found in find(item, path)] == [wanted]]
+    def _compiled_rules(self) -> RuleTree | None:
+        """Compiled when they are first needed: a server may serve many kinds that nobody writes."""
+        if self._rules is None:
+            from koordinator.cluster.structural_schema.rules import rules_of
 
-
-def _stepped(values: list[Any], step: re.Match[str]) -> list[Any]:
-    plain, single, double, index = step.groups()
-    if index is None:
-        written = plain if plain is not None else single if single is not None else double
-        name = re.sub(r"\\(.)", r"\1", written)
-        return [value[name] for value in values if isinstance(value, dict) and name in value]
-    lists = [value for value in values if isinstance(value, list)]
-    if index == "*":
-        return [item for value in lists for item in value]
-    at = int(index)
-    return [value[at] for value in lists if -len(value) <= at < len(value)]
+            self._rules = rules_of(self._root)
+            self._has_rules = self._rules is not None
+        return self._rules

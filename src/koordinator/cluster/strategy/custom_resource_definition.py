@@ -10,8 +10,7 @@ from koordinator.api.names import dns_1035_label, dns_subdomain
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported, required
-from koordinator.cluster.strategy.containers import default_each, defaults_of
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
 from koordinator.cluster.strategy.table import NAME_AND_AGE
 from koordinator.cluster.strategy.webhook_configuration import validate_client
 from koordinator.cluster.structural_schema.definition_check import definition_causes, definition_warnings

@@ -7,8 +7,7 @@ from typing import Final
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid
-from koordinator.cluster.strategy.containers import defaults_of
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, defaults_of
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, computed, lookup, table, text
 
 _ADMISSION: Final = "io.k8s.api.admissionregistration.v1."

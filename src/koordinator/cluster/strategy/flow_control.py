@@ -12,7 +12,7 @@ from koordinator.api.names import dns_subdomain
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported
 from koordinator.cluster.strategy.causes import required as missing
-from koordinator.cluster.strategy.containers import defaults_of
+from koordinator.cluster.strategy.object_strategy import defaults_of
 from koordinator.cluster.strategy.rules import Rules, at_least, between, one_of, required, required_name
 from koordinator.cluster.strategy.table import AGE, NAME, NONE, computed, lookup, table, text
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
+from koordinator.api.kubernetes_types.table import named
+from koordinator.api.kubernetes_types.unknown_fields import Unknown, find_unknown
 from koordinator.api.names import NameCheck, dns_label, label_key, label_value
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
@@ -40,11 +43,16 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     """Everything that is wrong in ``metadata``."""
     metadata: Document = obj.get("metadata") or {}
     causes = _validate_name(metadata, namespaced, name_check) if old is None else []
-    causes += validate_labels(metadata.get("labels"), "metadata.labels")
-    causes += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
-    causes += _validate_owners(metadata.get("ownerReferences") or [])
-    causes += _validate_finalizers(metadata.get("finalizers") or [])
-    causes += _validate_managers(metadata.get("managedFields") or [])
+    if labels := metadata.get("labels"):
+        causes += validate_labels(labels, "metadata.labels")
+    if annotations := metadata.get("annotations"):
+        causes += validate_annotations(annotations, "metadata.annotations")
+    if owners := metadata.get("ownerReferences"):
+        causes += _validate_owners(owners)
+    if finalizers := metadata.get("finalizers"):
+        causes += _validate_finalizers(finalizers)
+    if managers := metadata.get("managedFields"):
+        causes += _validate_managers(managers)
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
 
 
@@ -234,3 +242,40 @@ def _operator(operator: Any, values: list[str], field: str) -> list[Cause]:
         detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
         return [forbidden(f"{field}.values", detail)] if values else []
     return [invalid(f"{field}.operator", operator, "not a valid selector operator")]
+
+
+# Metadata of custom resources, and of whole objects inside of them: no type of their own makes it what it has to be.
+
+
+class MalformedMetadata(WrongType):
+    """Metadata, or a kind, of another type than an object can have; the text names the field and says why."""
+
+
+_METADATA: Final = named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+
+
+def unknown_in_metadata(obj: Document, path: str) -> list[Unknown]:
+    """The fields of ``metadata`` that no object has."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return []
+    return find_unknown(metadata, _METADATA, f"{path}.metadata" if path else "metadata")
+
+
+def coerce_metadata(obj: Document) -> None:
+    """Null becomes absent, empty things disappear, what no object has is dropped. Raises MalformedMetadata."""
+    metadata = obj["metadata"]
+    if not isinstance(metadata, dict):
+        if metadata is not None:
+            kind = {str: "string", bool: "bool", list: "array"}.get(type(metadata), "number")
+            raise MalformedMetadata(f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta")
+        obj["metadata"] = {}
+        return
+    for unknown in unknown_in_metadata(obj, ""):
+        unknown.holder.pop(unknown.name, None)
+    try:
+        canonicalize(metadata, _METADATA)
+    except WrongType as error:
+        raise MalformedMetadata(str(error)) from error
+    if metadata.get("creationTimestamp", "") is None:
+        del metadata["creationTimestamp"]

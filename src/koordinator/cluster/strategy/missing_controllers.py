@@ -7,12 +7,12 @@ workload controllers of `koord up` act on, nobody is warned where they run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.quota.usage import is_enforced
-from koordinator.cluster.resource import Resource
 
 _RUN_CONTROLLERS: Final = "unless you run kube-controller-manager with this cluster's kubeconfig"
 _CREATE_PODS: Final = f"create pods directly (kubectl run, kubectl create -f), {_RUN_CONTROLLERS}"
@@ -83,21 +83,32 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
 """(group, plural) -> the text of the Warning header."""
 
 
-def creation_warning(resource: Resource, obj: Document, *, controllers_run: bool = False) -> str | None:
-    """The warning for the creator of ``obj``; None where something acts on it, or where a controller creates it.
-    ``controllers_run``: the workload controllers run beside this server."""
-    key = (resource.group, resource.plural)
-    if key == ("", "resourcequotas"):
-        uncounted = sorted(name for name in (obj.get("spec") or {}).get("hard") or {} if not is_enforced(name))
-        return f"nothing in this cluster counts {', '.join(uncounted)}: it is not limited" if uncounted else None
-    warning = _WARNINGS.get(key)
-    if warning is None or (controllers_run and key in CONTROLLED) or obj["metadata"].get("ownerReferences"):
+Warn = Callable[[Document], str | None]
+"""From a new object to what its creator is warned of."""
+
+
+def creation_warnings(*, controllers_run: bool = False) -> Mapping[tuple[str, str], Warn]:
+    """By the kinds that something is to be said of. ``controllers_run``: the workload controllers run beside this
+    server."""
+    named = {key: partial(_warning, key, text) for key, text in _WARNINGS.items()}
+    left = {key: warn for key, warn in named.items() if not (controllers_run and key in CONTROLLED)}
+    return {**left, ("", "resourcequotas"): _uncounted}
+
+
+def _uncounted(obj: Document) -> str | None:
+    uncounted = sorted(name for name in (obj.get("spec") or {}).get("hard") or {} if not is_enforced(name))
+    return f"nothing in this cluster counts {', '.join(uncounted)}: it is not limited" if uncounted else None
+
+
+def _warning(key: tuple[str, str], text: str, obj: Document) -> str | None:
+    """None where something acts on the object, or where a controller creates it."""
+    if obj["metadata"].get("ownerReferences"):
         return None
     if key == ("apiregistration.k8s.io", "apiservices") and not (obj.get("spec") or {}).get("service"):
         return None
     if key == ("", "services") and not _has_endpoints(obj.get("spec") or {}):
         return None
-    return warning
+    return text
 
 
 def _has_endpoints(service_spec: Document) -> bool:

@@ -8,9 +8,9 @@ from koordinator.api.document import Document
 from koordinator.api.names import label_key, label_value
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
-from koordinator.cluster.strategy.containers import defaults_of, round_up_resources
 from koordinator.cluster.strategy.network_rules import cidr, read_block
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, defaults_of
+from koordinator.cluster.strategy.pod import round_up_resources
 from koordinator.cluster.strategy.pod_validation import check_amount
 from koordinator.cluster.strategy.table import AGE, NAME, Table, computed, lookup, table
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, Final
 
 from koordinator.api.document import Document, copied, same
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
-from koordinator.api.kubernetes_types.table import ObjectType, kind_type
+from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type, kind_type
+from koordinator.api.kubernetes_types.unknown_fields import unknown_fields
 from koordinator.api.names import NameCheck, dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy.containers import apply_defaults
-from koordinator.cluster.strategy.field_validation import unknown_fields
 from koordinator.cluster.strategy.metadata import (
     drop_repeated_owners,
     keep_system_metadata,
@@ -171,3 +170,70 @@ def _take(obj: Document, old: Document, name: str) -> None:
         obj.pop(name, None)
     elif obj.get(name) is not old[name]:
         obj[name] = copied(old[name])
+
+
+# Applies the defaults of Kubernetes' types wherever the types occur: a container is one in a pod and in a job.
+#
+# Each family of kinds registers what one type's defaults are; the walk finds the places from the table of types.
+# Parents come before what they hold, as in the real server's generated defaulters.
+
+
+TypeDefaults = Callable[[Document], None]
+
+_REGISTERED: Final[dict[str, TypeDefaults]] = {}
+
+
+def defaults_of(type_name: str) -> Callable[[TypeDefaults], TypeDefaults]:
+    """Register the defaults of one type, named as in the table: ``io.k8s.api.core.v1.Container``."""
+
+    def register(function: TypeDefaults) -> TypeDefaults:
+        assert type_name not in _REGISTERED
+        _REGISTERED[type_name] = function
+        return function
+
+    return register
+
+
+def default_each(obj: Document, name: str, value: Any) -> None:
+    """Set a field that is absent or zero."""
+    if not obj.get(name):
+        obj[name] = value
+
+
+def apply_defaults(document: Document, of: ObjectType, filled: Collection[str] = ()) -> None:
+    """Fill in the defaults of a canonical document, in place. ``filled`` names members that have theirs already."""
+    defaults = _REGISTERED.get(of.name)
+    if defaults is not None:
+        defaults(document)
+    for name, type_ in _places(of):
+        value = document.get(name)
+        if value is not None and name not in filled:
+            _descend(value, type_)
+
+
+def _descend(value: Any, type_: Type) -> None:
+    if type_.shape is Shape.OBJECT:
+        apply_defaults(value, type_.members)
+    elif type_.of.shape is Shape.OBJECT:
+        for item in value if type_.shape is Shape.LIST else value.values():
+            apply_defaults(item, type_.of.members)
+    else:
+        for item in value if type_.shape is Shape.LIST else value.values():
+            _descend(item, type_.of)
+
+
+@cache
+def _places(of: ObjectType) -> tuple[tuple[str, Type], ...]:
+    """The fields below which something has defaults; the others are not walked."""
+    return tuple((field.name, field.type) for field in of.fields.values() if _reaches(field.type, frozenset({of.name})))
+
+
+def _reaches(type_: Type, seen: frozenset[str]) -> bool:
+    while type_.element is not None:
+        type_ = type_.element
+    if type_.shape is not Shape.OBJECT or type_.name in seen:
+        return False
+    if type_.name in _REGISTERED:
+        return True
+    inner = seen | {type_.name}
+    return any(_reaches(field.type, inner) for field in type_.members.fields.values())

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
-from datetime import datetime
+import re
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import format_time
-from koordinator.cluster.resource import Cause, Column, RequestContext
+from koordinator.cluster.resource import Cause, RequestContext
+from koordinator.cluster.strategy import pod_resources
 from koordinator.cluster.strategy.causes import forbidden, invalid
-from koordinator.cluster.strategy.containers import default_each
 from koordinator.cluster.strategy.metadata import validate_core_finalizers
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
 from koordinator.cluster.strategy.pod_rules import check_own_claims
 from koordinator.cluster.strategy.pod_status import check_status
+from koordinator.cluster.strategy.pod_table import pod_table
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
-from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
+from koordinator.cluster.strategy.table import lookup
 
 # ``status.qosClass`` of a pod, as Kubernetes derives it from requests and limits of cpu and memory.
 
@@ -46,151 +46,144 @@ def _positive(amounts: Document | None) -> dict[str, Quantity]:
     return {name: quantity for name, quantity in parsed.items() if quantity}
 
 
-# The pod table of ``kubectl get``: how READY, STATUS and RESTARTS follow from the container states.
+# Defaults of pod specs and of what they hold, wherever these occur: in pods and in the templates of workloads.
 
 
-_NONE: Final = "<none>"
+_CORE: Final = "io.k8s.api.core.v1."
+_TAG: Final = re.compile(r":([\w][\w.-]{0,127})$")
+_FILE_MODE: Final = 0o644
 
 
-@dataclass(slots=True)
-class PodSummary:
-    """What one row says of a pod's containers."""
-
-    status: str
-    total: int
-    ready: int = 0
-    restarts: int = 0
-    last_restart: str = ""
-
-    def count(self, container: Document) -> None:
-        self.restarts += container.get("restartCount") or 0
-        finished = lookup(container, ("lastState", "terminated", "finishedAt")) or ""
-        self.last_restart = max(self.last_restart, finished)
+@defaults_of(f"{_CORE}PodSpec")
+def _pod_spec(spec: Document) -> None:
+    default_each(spec, "dnsPolicy", "ClusterFirst")
+    default_each(spec, "restartPolicy", "Always")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    default_each(spec, "schedulerName", "default-scheduler")
+    # The field is a deprecated name of the other; the real server fills in both.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
-def summarize(pod: Document) -> PodSummary:
-    """Derive the row as the real server's printer does."""
-    spec, status = pod["spec"], pod.get("status") or {}
-    sidecars = {c["name"] for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"}
-    total = len(spec.get("containers") or []) + len(sidecars)
-    conditions = {c.get("type"): c for c in status.get("conditions") or []}
-    summary = PodSummary(status.get("reason") or status.get("phase") or "", total)
-    if (conditions.get("PodScheduled") or {}).get("reason") == "SchedulingGated":
-        summary.status = "SchedulingGated"
-    initializing = _init_containers(summary, pod, sidecars)
-    if not initializing or (conditions.get("Initialized") or {}).get("status") == "True":
-        _restarts_of_sidecars(summary, status, sidecars)
-        _app_containers(summary, status, (conditions.get("Ready") or {}).get("status") == "True")
-    if pod["metadata"].get("deletionTimestamp"):
-        if status.get("reason") == "NodeLost":
-            summary.status = "Unknown"
-        elif status.get("phase") not in ("Succeeded", "Failed"):
-            summary.status = "Terminating"
-    return summary
+@defaults_of(f"{_CORE}Container")
+def _container(container: Document) -> None:
+    default_each(container, "imagePullPolicy", pull_policy(container.get("image") or ""))
+    default_each(container, "terminationMessagePath", "/dev/termination-log")
+    default_each(container, "terminationMessagePolicy", "File")
 
 
-def _init_containers(summary: PodSummary, pod: Document, sidecars: set[str]) -> bool:
-    """Whether an init container is still to finish; the first such one gives the status."""
-    statuses = pod["status"].get("initContainerStatuses") or [] if pod.get("status") else []
-    for index, container in enumerate(statuses):
-        summary.count(container)
-        state = container.get("state") or {}
-        terminated, waiting = state.get("terminated"), state.get("waiting") or {}
-        if terminated is not None and not terminated.get("exitCode"):
-            continue
-        if container.get("name") in sidecars and container.get("started"):
-            summary.ready += bool(container.get("ready"))
-            continue
-        if terminated is not None:
-            summary.status = f"Init:{_ended(terminated)}"
-        elif waiting.get("reason") not in (None, "", "PodInitializing"):
-            summary.status = f"Init:{waiting['reason']}"
-        else:
-            summary.status = f"Init:{index}/{len(pod['spec'].get('initContainers') or [])}"
-        return True
-    return False
+@defaults_of(f"{_CORE}EphemeralContainer")
+def _ephemeral_container(container: Document) -> None:
+    _container(container)
 
 
-def _restarts_of_sidecars(summary: PodSummary, status: Document, sidecars: set[str]) -> None:
-    """Once running, restarts of finished init containers no longer count."""
-    summary.restarts, summary.last_restart = 0, ""
-    for container in status.get("initContainerStatuses") or []:
-        if container.get("name") in sidecars:
-            summary.count(container)
+def pull_policy(image: str) -> str:
+    """``Always`` for ``latest``, said or meant; a digest without a tag is no ``latest``."""
+    name, at_sign, _ = image.partition("@")
+    tag = _TAG.search(name)
+    latest = tag.group(1) == "latest" if tag else not at_sign
+    return "Always" if latest else "IfNotPresent"
 
 
-def _app_containers(summary: PodSummary, status: Document, pod_ready: bool) -> None:
-    running, error = False, ""
-    for container in reversed(status.get("containerStatuses") or []):
-        summary.count(container)
-        state = container.get("state") or {}
-        terminated, waiting = state.get("terminated"), state.get("waiting") or {}
-        if waiting.get("reason"):
-            summary.status = waiting["reason"]
-        elif terminated is not None:
-            summary.status = _ended(terminated)
-            if terminated.get("exitCode"):
-                error = summary.status
-        elif container.get("ready") and "running" in state:
-            running = True
-            summary.ready += 1
-    if summary.status == "Completed":
-        if running:
-            summary.status = "Running" if pod_ready else error or "NotReady"
-        elif error:
-            summary.status = error
+@defaults_of(f"{_CORE}ContainerPort")
+def _container_port(port: Document) -> None:
+    default_each(port, "protocol", "TCP")
 
 
-def _ended(terminated: Document) -> str:
-    if terminated.get("reason"):
-        return str(terminated["reason"])
-    if terminated.get("signal"):
-        return f"Signal:{terminated['signal']}"
-    return f"ExitCode:{terminated.get('exitCode') or 0}"
+@defaults_of(f"{_CORE}ResourceRequirements")
+def _resource_requirements(resources: Document) -> None:
+    for name in ("requests", "limits"):
+        round_up_resources(resources.get(name))
 
 
-class _PodTable(Table):
-    """All cells of a row come from one summary."""
-
-    def row(self, obj: Document, now: datetime) -> list[Any]:
-        summary = summarize(obj)
-        restarts = str(summary.restarts)
-        if summary.restarts and summary.last_restart:
-            restarts = f"{restarts} ({age(summary.last_restart, now)} ago)"
-        status = obj.get("status") or {}
-        addresses = status.get("podIPs") or [{}]
-        return [
-            obj["metadata"].get("name") or "",
-            f"{summary.ready}/{summary.total}",
-            summary.status,
-            restarts,
-            age(obj["metadata"].get("creationTimestamp"), now),
-            addresses[0].get("ip") or _NONE,
-            obj["spec"].get("nodeName") or _NONE,
-            status.get("nominatedNodeName") or _NONE,
-            _readiness_gates(obj["spec"], status),
-        ]
+def round_up_resources(amounts: Any) -> None:
+    """Resource lists hold nothing finer than a thousandth."""
+    for name, text in (amounts or {}).items():
+        if text.endswith(("n", "u")):
+            amounts[name] = str(Quantity.parse(text).round_up_to_milli())
 
 
-def _readiness_gates(spec: Document, status: Document) -> str:
-    gates = spec.get("readinessGates") or []
-    if not gates:
-        return _NONE
-    true = {c.get("type") for c in status.get("conditions") or [] if c.get("status") == "True"}
-    return f"{sum(gate.get('conditionType') in true for gate in gates)}/{len(gates)}"
+@defaults_of(f"{_CORE}Probe")
+def _probe(probe: Document) -> None:
+    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        default_each(probe, name, value)
+    if isinstance(probe.get("grpc"), dict):
+        default_each(probe["grpc"], "service", "")
 
 
-def pod_table() -> Table:
-    wide = ("IP", "Node", "Nominated Node", "Readiness Gates")
-    columns = (
-        NAME[0],
-        Column("Ready"),
-        Column("Status"),
-        Column("Restarts"),
-        AGE[0],
-        *(Column(name, priority=1) for name in wide),
-    )
-    return _PodTable(columns, ())
+@defaults_of(f"{_CORE}HTTPGetAction")
+def _http_get(action: Document) -> None:
+    default_each(action, "path", "/")
+    default_each(action, "scheme", "HTTP")
+
+
+@defaults_of(f"{_CORE}ObjectFieldSelector")
+def _object_field(selector: Document) -> None:
+    default_each(selector, "apiVersion", "v1")
+
+
+@defaults_of(f"{_CORE}ResourceFieldSelector")
+def _resource_field(selector: Document) -> None:
+    default_each(selector, "divisor", "0")
+
+
+_VOLUME_SOURCES: Final = frozenset(
+    {
+        "hostPath", "emptyDir", "gcePersistentDisk", "awsElasticBlockStore", "gitRepo", "secret", "nfs", "iscsi",
+        "glusterfs", "persistentVolumeClaim", "rbd", "flexVolume", "cinder", "cephfs", "flocker", "downwardAPI", "fc",
+        "azureFile", "configMap", "vsphereVolume", "quobyte", "azureDisk", "photonPersistentDisk", "projected",
+        "portworxVolume", "scaleIO", "storageos", "csi", "ephemeral", "image",
+    }
+)  # fmt: skip
+
+
+@defaults_of(f"{_CORE}Volume")
+def _volume(volume: Document) -> None:
+    if not _VOLUME_SOURCES & volume.keys():
+        volume["emptyDir"] = {}
+    for source in ("secret", "configMap", "downwardAPI", "projected"):
+        if isinstance(volume.get(source), dict):
+            volume[source].setdefault("defaultMode", _FILE_MODE)
+    if isinstance(volume.get("hostPath"), dict):
+        volume["hostPath"].setdefault("type", "")
+    if isinstance(volume.get("image"), dict):
+        default_each(volume["image"], "pullPolicy", pull_policy(volume["image"].get("reference") or ""))
+
+
+@defaults_of(f"{_CORE}ServiceAccountTokenProjection")
+def _service_account_token(projection: Document) -> None:
+    projection.setdefault("expirationSeconds", 3600)
+
+
+@defaults_of(f"{_CORE}PersistentVolumeClaimSpec")
+def _claim_spec(spec: Document) -> None:
+    spec.setdefault("volumeMode", "Filesystem")
+
+
+@defaults_of(f"{_CORE}PersistentVolumeClaim")
+def _claim(claim: Document) -> None:
+    claim["apiVersion"], claim["kind"] = "v1", "PersistentVolumeClaim"
+    default_each(claim["status"], "phase", "Pending")
+
+
+@defaults_of(f"{_CORE}Pod")
+def _pod(pod: Document) -> None:
+    spec = pod["spec"]
+    for container in (*(spec.get("containers") or []), *(spec.get("initContainers") or [])):
+        # A spec that a patch leaves alone is as it was stored, be it by an older version.
+        resources = container.get("resources") or {}
+        limits = resources.get("limits")
+        if limits is not None:
+            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+    if spec.get("resources"):
+        pod_resources.set_defaults(spec)
+    spec.setdefault("enableServiceLinks", True)
+    if spec.get("hostNetwork"):
+        for container in (*(spec.get("initContainers") or []), *(spec.get("containers") or [])):
+            for port in container.get("ports") or []:
+                default_each(port, "hostPort", port.get("containerPort"))
 
 
 # Which fields of a pod's spec may change after creation.
@@ -358,7 +351,8 @@ class PodStrategy(ObjectStrategy):
         if old is not None and obj["spec"] == old["spec"]:
             return finalizers  # was checked when it was stored; most updates are of a pod's status or labels
         causes = finalizers + check_pod_spec(obj["spec"], "spec", obj["metadata"].get("labels") or {})
-        causes += check_own_claims(obj["metadata"].get("name") or "", obj["spec"], "spec.volumes")
+        if obj["spec"].get("volumes"):
+            causes += check_own_claims(obj["metadata"].get("name") or "", obj["spec"], "spec.volumes")
         return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:

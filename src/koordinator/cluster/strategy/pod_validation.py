@@ -121,6 +121,17 @@ def check_amount(name: str, text: str, field: str) -> list[Cause]:
 
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_RARE: Final = frozenset(("hostname", "subdomain", "runtimeClassName", "hostAliases", "readinessGates", "dnsConfig"))
+"""What ``check_settings`` looks at and most pods say nothing of."""
+_PREEMPTION: Final = (None, "PreemptLowerPriority", "Never")
+_SETTINGS: Final = frozenset(
+    (
+        "env", "envFrom", "volumeMounts", "volumeDevices", "lifecycle", "livenessProbe", "readinessProbe",
+        "startupProbe", "securityContext", "resizePolicy",
+    )
+)  # fmt: skip
+"""The same of a container."""
+_TERMINATION: Final = ("File", "FallbackToLogsOnError")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
@@ -136,9 +147,11 @@ def check_pod_spec(spec: Document, field: str, labels: Document, other_volumes: 
     for name in ("nodeName", "priorityClassName", "serviceAccountName"):
         if value := spec.get(name):
             causes += [invalid(f"{field}.{name}", value, detail) for detail in dns_subdomain(value)]
-    causes += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
+    if spec.get("nodeSelector"):
+        causes += validate_labels(spec["nodeSelector"], f"{field}.nodeSelector")
     causes += check_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
-    causes += check_settings(spec, field)
+    if not _RARE.isdisjoint(spec) or spec.get("securityContext") or _is_unusual(spec):
+        causes += check_settings(spec, field)
     if affinity := spec.get("affinity"):
         causes += _check_node_affinity(affinity.get("nodeAffinity") or {}, f"{field}.affinity.nodeAffinity")
         for kind in ("podAffinity", "podAntiAffinity"):
@@ -147,8 +160,13 @@ def check_pod_spec(spec: Document, field: str, labels: Document, other_volumes: 
         causes += _check_resources(spec, f"{field}.resources")
     if overhead := spec.get("overhead"):
         causes += check_container_resources({"limits": overhead}, f"{field}.overhead")
-    causes += _check_spread(spec.get("topologySpreadConstraints") or [], f"{field}.topologySpreadConstraints")
-    return causes + _check_gates(spec, field)
+    if spec.get("topologySpreadConstraints"):
+        causes += _check_spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints")
+    return causes + (_check_gates(spec, field) if spec.get("schedulingGates") else [])
+
+
+def _is_unusual(spec: Document) -> bool:
+    return spec.get("dnsPolicy") == "None" or spec.get("preemptionPolicy") not in _PREEMPTION
 
 
 def _check_choice(value: Any, allowed: tuple[str, ...], field: str) -> list[Cause]:
@@ -167,11 +185,15 @@ def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]
         for index, container in enumerate(spec.get(group) or []):
             at = f"{field}.{group}[{index}]"
             causes += _check_container(container, at, bool(spec.get("hostNetwork")))
-            causes += container_settings(container, at, volumes, grace)
+            causes += _check_choice(
+                container.get("terminationMessagePolicy"), _TERMINATION, f"{at}.terminationMessagePolicy"
+            )
+            if not _SETTINGS.isdisjoint(container):
+                causes += container_settings(container, at, volumes, grace)
             if group == "initContainers":
                 causes += _check_init_container(container, at)
-            else:
-                causes += _check_host_ports(container.get("ports") or (), f"{at}.ports", host_ports)
+            elif container.get("ports"):
+                causes += _check_host_ports(container["ports"], f"{at}.ports", host_ports)
             name = container.get("name")
             if name and name in seen:
                 causes.append(duplicate(f"{at}.name", name))
@@ -237,11 +259,13 @@ def _check_container(container: Document, at: str, host_network: bool) -> list[C
         causes.append(invalid(f"{at}.image", image, "must not have leading or trailing whitespace"))
     policies = ("Always", "IfNotPresent", "Never")
     causes += _check_choice(container.get("imagePullPolicy"), policies, f"{at}.imagePullPolicy")
-    causes += _check_ports(container.get("ports") or [], f"{at}.ports", host_network)
+    if container.get("ports"):
+        causes += _check_ports(container["ports"], f"{at}.ports", host_network)
     for index, variable in enumerate(container.get("env") or []):
         named = variable.get("name") or ""
         causes += _variable_name(named, f"{at}.env[{index}].name")
-    return causes + check_container_resources(container.get("resources") or {}, f"{at}.resources")
+    resources = container.get("resources")
+    return causes + (check_container_resources(resources, f"{at}.resources") if resources else [])
 
 
 def _check_ports(ports: list[Document], field: str, host_network: bool) -> list[Cause]:

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid
-from koordinator.cluster.strategy.containers import defaults_of
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, defaults_of
 from koordinator.cluster.strategy.rules import choice
 from koordinator.cluster.strategy.table import AGE, NAME, boolean, integer, table, text
 

@@ -18,9 +18,8 @@ from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
-from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.json_syntax import object_syntax_error
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
 
 # What ConfigMaps and Secrets have in common: their keys are file names, they are small, and they may be immutable.
 

@@ -10,9 +10,8 @@ from typing import Final
 from koordinator.api.document import Document
 from koordinator.api.names import dns_1035_label
 from koordinator.cluster.resource import RequestContext
-from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.network_rules import service
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
 from koordinator.cluster.strategy.table import Table
 
 HEADLESS: Final = "None"

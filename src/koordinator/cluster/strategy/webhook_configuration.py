@@ -13,10 +13,9 @@ from koordinator.api.document import Document
 from koordinator.api.names import dns_1035_label, dns_subdomain
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, invalid, not_supported, required
-from koordinator.cluster.strategy.containers import defaults_of
 from koordinator.cluster.strategy.expression_rules import check_match_conditions
 from koordinator.cluster.strategy.metadata import validate_label_selector
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, defaults_of
 from koordinator.cluster.strategy.table import AGE, NAME, computed, table
 
 # Where a webhook is reached, as its configuration says: exactly one of a URL and a Service.

@@ -8,11 +8,10 @@ from typing import Any, Final
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.cluster.resource import RequestContext
-from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
+from koordinator.cluster.strategy import pod as _pod  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import go_quoted
-from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.job_rules import job
-from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy, default_each, defaults_of
 from koordinator.cluster.strategy.table import lookup
 from koordinator.cluster.strategy.workload_rules import WORKLOADS
 

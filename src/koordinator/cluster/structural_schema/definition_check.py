@@ -11,7 +11,8 @@ from koordinator.api.kubernetes_types.schema_values import MEMBERS
 from koordinator.api.string_formats import FORMATS
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported, required
-from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata, check, coerce, walker
+from koordinator.cluster.strategy.metadata import MalformedMetadata
+from koordinator.cluster.structural_schema.embedded_resource import check, coerce, walker
 from koordinator.cluster.structural_schema.explanation import explain
 from koordinator.cluster.structural_schema.failure import shown
 from koordinator.cluster.structural_schema.node import META_FIELDS, Node, read

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from koordinator.api.document import Document
-from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
-from koordinator.api.kubernetes_types.table import ObjectType, named
 from koordinator.api.names import dns_1035_label, path_segment
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid, required
-from koordinator.cluster.strategy.field_validation import Unknown, find_unknown
-from koordinator.cluster.strategy.metadata import validate_metadata
+from koordinator.cluster.strategy.metadata import MalformedMetadata, coerce_metadata, validate_metadata
 from koordinator.cluster.structural_schema.failure import shown
 from koordinator.cluster.structural_schema.node import Node
 
 Visit = Callable[[Document, str], None]
 """(embedded object, path)."""
 Walk = Callable[[Any, str, Visit], None]
-_METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-
-
-class MalformedMetadata(WrongType):
-    """Metadata, or a kind, of another type than an object can have; the text names the field and says why."""
-
-
-def metadata_type() -> ObjectType:
-    return named(_METADATA)
 
 
 def walker(node: Node) -> Walk | None:
@@ -55,14 +43,6 @@ def walker(node: Node) -> Walk | None:
     return walk
 
 
-def unknown_in_metadata(obj: Document, path: str) -> list[Unknown]:
-    """The fields of ``metadata`` that no object has."""
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
-        return []
-    return find_unknown(metadata, metadata_type(), f"{path}.metadata" if path else "metadata")
-
-
 def coerce(obj: Document, path: str) -> None:
     """Give an embedded object the form that a Go object would have. Raises MalformedMetadata."""
     for name in ("apiVersion", "kind"):
@@ -74,25 +54,6 @@ def coerce(obj: Document, path: str) -> None:
         coerce_metadata(obj)
     except MalformedMetadata as error:
         raise MalformedMetadata(f"{path}.metadata: Invalid value: {shown(obj['metadata'])}: {error}") from error
-
-
-def coerce_metadata(obj: Document) -> None:
-    """Null becomes absent, empty things disappear, what no object has is dropped. Raises MalformedMetadata."""
-    metadata = obj["metadata"]
-    if not isinstance(metadata, dict):
-        if metadata is not None:
-            kind = {str: "string", bool: "bool", list: "array"}.get(type(metadata), "number")
-            raise MalformedMetadata(f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta")
-        obj["metadata"] = {}
-        return
-    for unknown in unknown_in_metadata(obj, ""):
-        unknown.holder.pop(unknown.name, None)
-    try:
-        canonicalize(metadata, metadata_type())
-    except WrongType as error:
-        raise MalformedMetadata(str(error)) from error
-    if metadata.get("creationTimestamp", "") is None:
-        del metadata["creationTimestamp"]
 
 
 def check(obj: Document, path: str) -> list[Cause]:

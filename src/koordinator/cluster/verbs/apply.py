@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.document import Document, copied
+from koordinator.api.document import Document, copied, repeated_fields
 from koordinator.cluster.errors import ApiError, bad_request, conflict
 from koordinator.cluster.limits import is_too_deep
+from koordinator.cluster.managed_fields.applied import applied
 from koordinator.cluster.managed_fields.field_manager import FieldManager
 from koordinator.cluster.patch import unsupported_patch
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.strategy.field_validation import repeated_fields
 from koordinator.cluster.strategy.json_syntax import json_kind
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment
@@ -73,7 +73,7 @@ class Configured:
 
     def to(self, old: Document | None) -> Document:
         """To an object, or None where there is none yet."""
-        new = self._fields.applied(old, copied(self._config), force=self._force)
+        new = applied(self._fields, old, copied(self._config), force=self._force)
         if self._repeated is not None:
             raise self._repeated
         return new

@@ -93,12 +93,12 @@ def _pods(environment: Environment, target: Target) -> Iterator[Document]:
 
 def _originals(environment: Environment, target: Target) -> Iterable[Stored]:
     """The nodes or pods themselves: the metrics of one that is gone are not served."""
-    resource = environment.registry.stored("", target.resource.plural)
+    resource = environment.registry.stored["", target.resource.plural]
     assert resource is not None
     if target.name:
-        found = environment.storage.get(resource.storage_key(target.namespace, target.name))
+        found = environment.storage.get(Target(resource, target.namespace, target.name).key)
         return [] if found is None else [found]
-    return environment.storage.list(resource.storage_prefix(target.namespace)).items
+    return environment.storage.list(Target(resource, target.namespace).prefix).items
 
 
 def _reports(environment: Environment) -> dict[str, Report]:

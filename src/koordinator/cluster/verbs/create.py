@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request
-from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, untracked
+from koordinator.cluster.managed_fields.field_manager import untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
-from koordinator.cluster.strategy.missing_controllers import creation_warning
-from koordinator.cluster.verbs.converted import storable
-from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment, timestamp
+from koordinator.cluster.verbs.environment import Attributes, Environment, accept, holding, mutate, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit
-from koordinator.cluster.verbs.validation import check
+from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit, storable
 
 _GENERATED_BASE = 58
 """generateName is cut so that five random characters still make a DNS label."""
@@ -49,25 +46,25 @@ async def create(
         untracked(obj)
     context = environment.context(options.warnings, options.user)
     attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
-    await environment.admission.mutate(attributes)
-    if environment.webhooks.mutates(attributes):
-        await _mutate(environment, attributes)
+    await mutate(environment, attributes)
     base = _name(environment, obj["metadata"])
     if attributes.target.name != obj["metadata"].get("name"):
-        attributes = replace(attributes, target=_named(target, obj))
-    with environment.addresses.holding(target) as allocate:
-        await _prepare(environment, attributes, allocate)
-        return await _admitted(environment, attributes, base)
+        attributes = msgspec.structs.replace(attributes, target=_named(target, obj))
+    with holding(environment, target) as allocate:
+        resource.strategy.prepare_create(obj, context)
+        await accept(environment, attributes, resource.strategy.validate, allocate)
+        return await _accepted(environment, attributes, base)
 
 
-async def _admitted(environment: Environment, attributes: Attributes, base: str) -> Stored:
+async def _accepted(environment: Environment, attributes: Attributes, base: str) -> Stored:
     """Store what nobody refuses but a quota."""
     target, obj, options = attributes.target, attributes.obj, attributes.request
     assert obj is not None
-    if environment.warns_of_missing_controllers:
-        warning = creation_warning(target.resource, obj, controllers_run=environment.workload_controllers)
-        if warning is not None:
-            options.warnings.append(warning)
+    warn = environment.creation_warnings.get((target.resource.group, target.resource.plural))
+    if warn is not None and (warning := warn(obj)) is not None:
+        options.warnings.append(warning)
+    if target.namespace not in environment.quotas.limited:
+        return await _store(environment, target, obj, base, dry_run=options.dry_run)
     with environment.quotas.taken(target, obj, dry_run=options.dry_run):
         return await _store(environment, target, obj, base, dry_run=options.dry_run)
 
@@ -77,7 +74,7 @@ async def _store(environment: Environment, target: Target, obj: Document, base: 
     resource = target.resource
     for _ in range(_GENERATED_ATTEMPTS if base else 1):
         name = obj["metadata"]["name"]
-        key = resource.storage_key(target.namespace, name)
+        key = Target(resource, target.namespace, name).key
         try:
             value = encode_within_limit(resource, await storable(resource, obj))
             if not dry_run:
@@ -95,17 +92,6 @@ def _named(target: Target, obj: Document) -> Target:
     return Target(target.resource, target.namespace, obj["metadata"].get("name") or "", target.subresource)
 
 
-async def _mutate(environment: Environment, attributes: Attributes) -> None:
-    """Webhooks see what the plugins have made of the decoded object, before the server adds anything to it."""
-    obj, target = attributes.obj, attributes.target
-    assert obj is not None
-    managers = obj["metadata"].get(MANAGED_FIELDS)
-    await environment.webhooks.mutate(attributes)
-    check_namespace(target, obj)
-    target.resource.strategy.decode(obj)
-    keep_readable(obj, managers, attributes.request.warnings)
-
-
 def _name(environment: Environment, metadata: Document) -> str:
     """Give the object its identity; returns what its name was generated from, empty for a given name."""
     metadata["uid"] = environment.new_uid()
@@ -114,17 +100,6 @@ def _name(environment: Environment, metadata: Document) -> str:
     if isinstance(base, str) and base:
         metadata["name"] = _generated_name(environment, base)
     return base
-
-
-async def _prepare(environment: Environment, attributes: Attributes, allocate: Allocate) -> None:
-    obj, target = attributes.obj, attributes.target
-    assert obj is not None
-    target.resource.strategy.prepare_create(obj, attributes.context)
-    validate, warnings = target.resource.strategy.validate, attributes.context.warnings
-    await check(target.resource, target.name, validate, obj, None, warnings)
-    allocate(obj)
-    await environment.admission.validate(attributes)
-    await environment.webhooks.validate(attributes)
 
 
 def _generated_name(environment: Environment, base: str) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import msgspec
+
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, conflict
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
+from koordinator.cluster.verbs.environment import Attributes, Environment, plugins_validate, timestamp
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.propagation import finalizers_for
 from koordinator.cluster.verbs.read import ObjectList, list_objects
@@ -39,7 +41,7 @@ async def delete(
     """
     gone = False
     request = request or WriteOptions(dry_run=options.dry_run)
-    about = replace(target, name="") if of_collection else target
+    about = msgspec.structs.replace(target, name="") if of_collection else target
 
     async def attempt(stored: Stored, old: Document) -> Stored:
         nonlocal gone
@@ -76,7 +78,7 @@ async def _store(
 async def _admit(environment: Environment, attributes: Attributes) -> None:
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
-    await environment.admission.validate(attributes)
+    await plugins_validate(environment.admission, attributes)
     await environment.webhooks.validate(attributes)
 
 
@@ -169,7 +171,7 @@ async def delete_collection(
     found = list_objects(environment, target, selection)
     deleted = []
     for stored in found.items:
-        namespace, _, name = stored.key.removeprefix(target.resource.storage_prefix()).rpartition("/")
+        namespace, _, name = stored.key.removeprefix(target.resource.prefix).rpartition("/")
         try:
             one = await delete(
                 environment, Target(target.resource, namespace or None, name), options, request, of_collection=True

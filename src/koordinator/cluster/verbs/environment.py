@@ -1,23 +1,32 @@
-"""The dependencies of every verb: the store, the served kinds, the clock, randomness and the admission chain."""
+"""The dependencies of every verb, and what create and update share: admission, validation and their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.cluster.access.identity import ADMIN, User
-from koordinator.cluster.managed_fields.field_manager import FieldManager
-from koordinator.cluster.resource import Registry, RequestContext, Resource
+from koordinator.cluster.errors import invalid
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, FieldManager, keep_readable
+from koordinator.cluster.resource import Cause, Registry, RequestContext, Resource
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
+from koordinator.cluster.strategy.missing_controllers import Warn, creation_warnings
+from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions, manager_of
 from koordinator.cluster.verbs.selection import SelectorCache
-from koordinator.cluster.verbs.target import Target, decode, is_namespace, new_uid
+from koordinator.cluster.verbs.target import Target, check_namespace, decode, is_namespace, new_uid
+from koordinator.model.cel.budget import INLINE, allowance
+from koordinator.model.cel.errors import TakesLong
 
 if TYPE_CHECKING:
     # Signing takes a library that servers without tokens do not load.
@@ -35,8 +44,7 @@ GroupResource = tuple[str, str]
 GroupVersionKind = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, eq=False):
     """One write on its way to the store."""
 
     operation: Operation
@@ -51,6 +59,12 @@ class Attributes:
     """The kind of ``obj`` where that is not the resource's own: Binding for pods/binding."""
 
     @property
+    def kind(self) -> RequestKind:
+        """What the plugins are chosen by."""
+        resource = self.target.resource
+        return self.operation, resource.group, resource.plural, self.target.subresource, self.target.namespace
+
+    @property
     def namespace(self) -> str:
         """Empty for what is cluster-scoped; a Namespace counts as being in itself."""
         target = self.target
@@ -59,43 +73,80 @@ class Attributes:
         return target.name if is_namespace(target.resource) else ""
 
 
-class Admission(Protocol):
-    """Whoever may change or refuse a write; refuses by raising ApiError."""
-
-    async def mutate(self, attributes: Attributes) -> None:
-        """Before the kind prepares the object for the store; may change ``attributes.obj`` in place."""
-        ...
-
-    async def validate(self, attributes: Attributes) -> None:
-        """When the object is as it will be stored."""
-        ...
+RequestKind = tuple[Operation, str, str, str, str | None]
+"""Operation, group, plural, subresource, namespace: what decides which plugins a request concerns."""
+Step = Callable[[Attributes], Awaitable[None]]
 
 
-class Webhooks(Admission, Protocol):
+class Steps(NamedTuple):
+    """What the plugins that a request concerns do, in their order; each refuses by raising ApiError."""
+
+    mutate: Sequence[Step] = ()
+    """Before the kind prepares the object for the store; may change ``Attributes.obj`` in place."""
+    validate: Sequence[Step] = ()
+    """When the object is as it will be stored."""
+
+
+Admission = Mapping[RequestKind, Steps]
+"""The plugins that are built in, as it has them for every kind of request."""
+
+
+class NoAdmission(dict[RequestKind, Steps]):
+    """Of a server that takes all that is valid."""
+
+    def __missing__(self, kind: RequestKind) -> Steps:
+        return Steps()
+
+
+async def plugins_mutate(admission: Admission, attributes: Attributes) -> None:
+    for step in admission[attributes.kind].mutate:
+        await step(attributes)
+
+
+async def plugins_validate(admission: Admission, attributes: Attributes) -> None:
+    for step in admission[attributes.kind].validate:
+        await step(attributes)
+
+
+class Webhooks(Protocol):
     """The caller of admission webhooks; first checked for whether there is anything to call."""
+
+    @property
+    def in_force(self) -> Collection[str]:
+        """The kinds of configurations and policies of which there are some; without any, nothing is called."""
+        ...
 
     def mutates(self, attributes: Attributes) -> bool:
         """Whether ``mutate`` might call someone; the object need not be decoded for this."""
         ...
 
+    async def mutate(self, attributes: Attributes) -> None:
+        """As a step of a plugin, and after those."""
+        ...
 
-class NoAdmission:
-    """Of a server that takes all that is valid."""
+    async def validate(self, attributes: Attributes) -> None: ...
+
+
+class NoWebhooks:
+    """Of a server that calls none."""
+
+    in_force: Collection[str] = ()
+
+    def mutates(self, attributes: Attributes) -> bool:
+        return False
 
     async def mutate(self, attributes: Attributes) -> None: ...
 
     async def validate(self, attributes: Attributes) -> None: ...
 
 
-class NoWebhooks(NoAdmission):
-    """Of a server that calls none."""
-
-    def mutates(self, attributes: Attributes) -> bool:
-        return False
-
-
 class Quotas(Protocol):
     """Tracks the usage of the quotas."""
+
+    @property
+    def limited(self) -> Collection[str]:
+        """The namespaces that have a quota."""
+        ...
 
     def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
         """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
@@ -110,6 +161,8 @@ class TokenIssuer(Protocol):
 
 class NoQuotas:
     """Of a server that enforces none."""
+
+    limited: Collection[str] = ()
 
     def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
         return nullcontext()
@@ -126,6 +179,11 @@ def allocate_nothing(obj: Document) -> None:
 class Addresses(Protocol):
     """Gives Services their cluster IPs and node ports."""
 
+    @property
+    def prefix(self) -> str:
+        """Where the objects are stored that get some."""
+        ...
+
     def holding(self, target: Target) -> AbstractContextManager[Allocate]:
         """What the function in the block has given is held until the end of the block."""
         ...
@@ -134,8 +192,13 @@ class Addresses(Protocol):
 class NoAddresses:
     """Of a server that takes Services as they are."""
 
+    prefix = ""
+
     def holding(self, target: Target) -> AbstractContextManager[Allocate]:
-        return nullcontext(allocate_nothing)
+        return _NOTHING_HELD
+
+
+_NOTHING_HELD: Final = nullcontext(allocate_nothing)
 
 
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -161,9 +224,8 @@ class Environment:
     selector_cache: SelectorCache = field(default_factory=SelectorCache)
     quotas: Quotas = field(default_factory=NoQuotas)
     addresses: Addresses = field(default_factory=NoAddresses)
-    warns_of_missing_controllers: bool = True
-    workload_controllers: bool = False
-    """Whether those of ``koord up`` run beside this server."""
+    creation_warnings: Mapping[GroupResource, Warn] = field(default_factory=creation_warnings)
+    """What the creator of an object is told, by its kind."""
     account_tokens: TokenIssuer | None = None
     """None where no tokens are issued."""
     tracks_fields: bool = False
@@ -177,20 +239,21 @@ class Environment:
         """Of one request; None where fields are not tracked."""
         if not self.tracks_fields:
             return None
-        return FieldManager(self.registry, resource, subresource, options.manager, timestamp(self.clock.now()))
+        manager = options.field_manager or manager_of(options.user_agent)
+        return FieldManager(self.registry, resource, subresource, manager, timestamp(self.clock.now()))
 
     def lookup(self, group: str, plural: str, namespace: str | None, name: str) -> Document | None:
-        resource = self.registry.stored(group, plural)
+        resource = self.registry.stored[group, plural]
         if resource is None:
             return None
-        stored = self.storage.get(resource.storage_key(namespace, name))
+        stored = self.storage.get(Target(resource, namespace, name).key)
         return None if stored is None else decode(resource, stored)
 
     def list_objects(self, group: str, plural: str, namespace: str | None = None) -> Sequence[Document]:
-        resource = self.registry.stored(group, plural)
+        resource = self.registry.stored[group, plural]
         if resource is None:
             return []
-        return [decode(resource, stored) for stored in self.storage.list(resource.storage_prefix(namespace)).items]
+        return [decode(resource, stored) for stored in self.storage.list(Target(resource, namespace).prefix).items]
 
     def new_uid(self) -> str:
         return new_uid(self.random)
@@ -202,3 +265,93 @@ class Environment:
 def timestamp(moment: datetime) -> str:
     """metav1.Time of a moment in UTC: whole seconds."""
     return moment.isoformat()[:19] + "Z"
+
+
+# The stages that a new object and a changed one have in common.
+
+
+async def mutate(environment: Environment, attributes: Attributes) -> None:
+    """Plugins change the decoded object, and webhooks then, before the server adds anything to it. Raises ApiError."""
+    await plugins_mutate(environment.admission, attributes)
+    if not environment.webhooks.in_force or not environment.webhooks.mutates(attributes):
+        return
+    obj, target = attributes.obj, attributes.target
+    assert obj is not None
+    managers = obj["metadata"].get(MANAGED_FIELDS)
+    await environment.webhooks.mutate(attributes)
+    check_namespace(target, obj)
+    target.resource.strategy.decode(obj)
+    keep_readable(obj, managers, attributes.request.warnings)
+
+
+def holding(environment: Environment, target: Target) -> AbstractContextManager[Allocate]:
+    """See ``Addresses``."""
+    addresses = environment.addresses
+    return addresses.holding(target) if target.resource.prefix == addresses.prefix else _NOTHING_HELD
+
+
+async def accept(environment: Environment, attributes: Attributes, validate: Validate, allocate: Allocate) -> None:
+    """The object, as prepared for the store, gets what it lacks, or is refused: by raising ApiError."""
+    obj = attributes.obj
+    assert obj is not None
+    target = attributes.target
+    await check(target.resource, target.name, validate, obj, attributes.old, attributes.context.warnings)
+    allocate(obj)
+    await plugins_validate(environment.admission, attributes)
+    if environment.webhooks.in_force:
+        await environment.webhooks.validate(attributes)
+
+
+Validate = Callable[[Document, Document | None], list[Cause]]
+
+
+async def check(
+    resource: Resource, name: str, validate: Validate, obj: Document, old: Document | None, warnings: list[str]
+) -> None:
+    """Raises ApiError 422 for what is wrong; what was wrong before is only warned of."""
+    causes = await bounded(lambda: validate(obj, old))
+    if not causes:
+        return
+    warnings.extend(text for cause in causes if cause.tolerated and (text := cause.text) not in warnings)
+    if refused := [cause for cause in causes if not cause.tolerated]:
+        raise invalid(resource, name, refused)
+
+
+# Nearly all validation takes microseconds. Rules and policies in CEL are other people's programs: what takes longer
+# than a few milliseconds is begun again in a thread. Of those there are few, so that it holds up those alone who also
+# have long ones, and they pause, since only one thread of Python runs at a time.
+
+
+T = TypeVar("T")
+_THREADS: Final = 2
+_PAUSE_SECONDS: Final = 0.001
+
+
+class _Threads:
+    """Started when they are first needed."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def run(self, function: Callable[[], T]) -> T:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(_THREADS, "expressions")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+
+
+_THREAD: Final = _Threads()
+
+
+async def bounded(function: Callable[[], T]) -> T:
+    """What a function returns that may evaluate expressions; it is called twice when that takes long."""
+    try:
+        with allowance(INLINE):
+            return function()
+    except TakesLong:
+        return await _THREAD.run(lambda: _patiently(function))
+
+
+def _patiently(function: Callable[[], T]) -> T:
+    """In a thread, which gives way to the loop as often as the loop would have waited for it."""
+    with allowance(INLINE, lambda: time.sleep(_PAUSE_SECONDS)):
+        return function()

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from koordinator.api.document import Document, copied
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.errors import ApiError, bad_request, forbidden, invalid, not_found
@@ -15,7 +17,14 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.verbs.delete import check_preconditions, delete
-from koordinator.cluster.verbs.environment import Attributes, Environment, NoAdmission, NoWebhooks
+from koordinator.cluster.verbs.environment import (
+    Attributes,
+    Environment,
+    NoAdmission,
+    NoWebhooks,
+    plugins_mutate,
+    plugins_validate,
+)
 from koordinator.cluster.verbs.options import API_SERVER, DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.selection import compile_selector
 from koordinator.cluster.verbs.target import Target, check_form, check_namespace, decode
@@ -35,7 +44,7 @@ def budgets_of(environment: Environment, pod: Document) -> list[Document]:
     """The budgets whose selector matches; one without a selector matches nothing."""
     resource = budget_resource(environment)
     labels = pod["metadata"].get("labels") or {}
-    prefix = resource.storage_prefix(pod["metadata"]["namespace"])
+    prefix = Target(resource, pod["metadata"]["namespace"]).prefix
     budgets = (decode(resource, stored) for stored in environment.storage.list(prefix).items)
     return [budget for budget in budgets if selects(budget, labels)]
 
@@ -49,7 +58,7 @@ def selects(budget: Document, labels: Mapping[str, str]) -> bool:
 
 
 def budget_resource(environment: Environment) -> Resource:
-    resource = environment.registry.stored("policy", "poddisruptionbudgets")
+    resource = environment.registry.stored["policy", "poddisruptionbudgets"]
     assert resource is not None
     return resource
 
@@ -166,18 +175,18 @@ async def evict(environment: Environment, target: Target, eviction: Document, op
     attributes = Attributes(
         "CREATE", target, eviction, None, environment.context(options.warnings), options, body_kind=_KIND
     )
-    await environment.admission.mutate(attributes)
+    await plugins_mutate(environment.admission, attributes)
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
         EVICTION.strategy.decode(eviction)
     if eviction["metadata"].get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     deletion = _delete_options(target, eviction, options)
-    await environment.admission.validate(attributes)
+    await plugins_validate(environment.admission, attributes)
     await environment.webhooks.validate(attributes)
     # Webhooks for deletions are not called for this one, as by the real server.
     silent = replace(environment, admission=NoAdmission(), webhooks=NoWebhooks())
-    await _Eviction(silent, replace(target, subresource=""), deletion).run()
+    await _Eviction(silent, msgspec.structs.replace(target, subresource=""), deletion).run()
 
 
 def _complete(target: Target, eviction: Document) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
@@ -37,7 +40,7 @@ _META: Final = "meta.k8s.io/v1"
 API_SERVER: Final = "kube-apiserver"
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 """Whose writes those are that the server makes itself, as a real cluster names them."""
-_TIMEOUT_SECONDS: Final = 34.0
+WRITE_SECONDS: Final = 34.0
 """The real server's limit for a write."""
 
 
@@ -108,8 +111,7 @@ class ListOptions:
             raise invalid_options(_LIST, causes)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True, eq=False):
     """Of every request that writes, with the place where what it warns of is collected."""
 
     dry_run: bool = False
@@ -122,7 +124,7 @@ class WriteOptions:
     """On the monotonic clock; what waits for others past it gives up."""
     user: User = ADMIN
     """Who sends the request."""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
     @classmethod
     def parse(
@@ -159,19 +161,18 @@ class WriteOptions:
         """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``parse`` does."""
         return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")), user=user)
 
-    @property
-    def manager(self) -> str:
-        """Who owns the fields that are written: the manager that the request names, or else the program it is from."""
-        if self.field_manager:
-            return self.field_manager
-        name = "".join(filter(str.isprintable, self.user_agent.partition("/")[0]))
-        return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
-
     def document(self, kind: str) -> Document:
         """As an object of the API: CreateOptions or UpdateOptions."""
         given = {"fieldManager": self.field_manager, "fieldValidation": self.field_validation}
         named = {name: value for name, value in given.items() if value}
         return {"kind": kind, "apiVersion": _META, **({"dryRun": ["All"]} if self.dry_run else {}), **named}
+
+
+@lru_cache(maxsize=256)
+def manager_of(user_agent: str) -> str:
+    """Who owns the fields that are written where the request names no manager: the program that it is from."""
+    name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
+    return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +281,13 @@ def _check_field_manager(manager: str) -> list[Cause]:
 def _timeout(text: str) -> float:
     """Seconds that a write may take."""
     if not text:
-        return _TIMEOUT_SECONDS
+        return WRITE_SECONDS
     try:
         seconds = parse_duration(text).total_seconds()
     except DurationError as error:
         message = f'invalid timeout specified in the request URL - time: invalid duration "{text}"'
         raise bad_request(message) from error
-    return min(seconds, _TIMEOUT_SECONDS) if seconds > 0 else _TIMEOUT_SECONDS
+    return min(seconds, WRITE_SECONDS) if seconds > 0 else WRITE_SECONDS
 
 
 def _integer(query: Query, name: str) -> int | None:

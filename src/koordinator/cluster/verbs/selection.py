@@ -328,7 +328,7 @@ class Selection:
     def prefix(self, target: Target) -> str:
         """The smallest part of the store that holds all that can match."""
         if self.name is not None and (target.namespace or not target.resource.namespaced):
-            return target.resource.storage_key(target.namespace, self.name)
+            return Target(target.resource, target.namespace, self.name).key
         return target.prefix
 
     def matches(self, stored: Stored) -> bool:

@@ -30,14 +30,19 @@ from koordinator.cluster.strategy.scale import (
     scaled,
 )
 from koordinator.cluster.verbs.apply import configured
-from koordinator.cluster.verbs.converted import shown_one
-from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
+from koordinator.cluster.verbs.environment import (
+    Attributes,
+    Environment,
+    check,
+    plugins_mutate,
+    plugins_validate,
+    timestamp,
+)
 from koordinator.cluster.verbs.eviction import EVICTION, evict
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode
+from koordinator.cluster.verbs.target import Target, check_form, check_name, check_namespace, decode, encode, shown_one
 from koordinator.cluster.verbs.token_request import TOKEN_REQUEST, request_token
 from koordinator.cluster.verbs.update import explained, retry, store
-from koordinator.cluster.verbs.validation import check
 
 # POST pods/NAME/binding: the one moment in which a pod gets its node.
 
@@ -63,7 +68,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     _complete(target, binding)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
-    await environment.admission.mutate(attributes)
+    await plugins_mutate(environment.admission, attributes)
     if environment.webhooks.mutates(attributes):
         await environment.webhooks.mutate(attributes)
         _complete(target, binding)
@@ -71,7 +76,7 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     if metadata.get("name") != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
-    await environment.admission.validate(attributes)
+    await plugins_validate(environment.admission, attributes)
     await environment.webhooks.validate(attributes)
     now = timestamp(environment.clock.now())
 
@@ -93,7 +98,7 @@ async def bind_named(environment: Environment, target: Target, binding: Document
     name = check_namespace(target, binding, BINDING).get("name")
     if not name:
         raise bad_request("Name parameter required.")
-    pods = environment.registry.stored("", "pods")
+    pods = environment.registry.stored["", "pods"]
     assert pods is not None
     await bind(environment, Target(pods, target.namespace, str(name), "binding"), binding, options)
 

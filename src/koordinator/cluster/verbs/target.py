@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -22,8 +21,7 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.json_syntax import json_kind
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One object, or with an empty name all objects of a kind in a namespace (None: in all namespaces)."""
 
     resource: Resource
@@ -33,11 +31,14 @@ class Target:
 
     @property
     def key(self) -> str:
-        return self.resource.storage_key(self.namespace, self.name)
+        """Where the object is stored."""
+        prefix = self.resource.prefix
+        return f"{prefix}{self.namespace}/{self.name}" if self.namespace else f"{prefix}{self.name}"
 
     @property
     def prefix(self) -> str:
-        return self.resource.storage_prefix(self.namespace)
+        """Where all objects of the namespace are stored, or of all namespaces."""
+        return f"{self.resource.prefix}{self.namespace}/" if self.namespace else self.resource.prefix
 
 
 # The stored form of an object, chosen so that most responses are made without decoding it.
@@ -80,12 +81,19 @@ def encode_within_limit(resource: Resource, obj: Document) -> bytes:
     return value
 
 
+def current(resource: Resource, stored: Stored) -> Stored:
+    """A stored object in the form that the schema of its kind gives it now."""
+    form = resource.current
+    if form is None or (form.since is not None and stored.revision > form.since):
+        return stored
+    return form(stored)
+
+
 def decode(resource: Resource, stored: Stored) -> Document:
     """A stored object in the form of one served version; the caller owns the result.
 
-    Where a webhook converts, it has the stored form, and says so in its apiVersion: see ``verbs.converted``."""
-    if resource.current is not None:
-        stored = resource.current(stored)
+    Where a webhook converts, it has the stored form, and says so in its apiVersion: see ``shown``."""
+    stored = current(resource, stored)
     obj: Document = {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(stored.value)}
     if resource.stored_as and resource.conversion is None:
         obj["apiVersion"] = resource.api_version
@@ -98,8 +106,7 @@ def wire(resource: Resource, stored: Stored) -> bytes:
     """``decode`` and encode again, without doing either where the versions differ in nothing else."""
     if resource.from_stored is not None:
         return _encode(decode(resource, stored))
-    if resource.current is not None:
-        stored = resource.current(stored)
+    stored = current(resource, stored)
     version = b'"resourceVersion":"%d",' % stored.revision if stored.revision else b""
     head = b'{"kind":"%s","apiVersion":"%s","metadata":{%s' % (
         resource.kind.encode(),
@@ -129,6 +136,33 @@ def list_item(resource: Resource, stored: Stored) -> Sequence[bytes]:
         return (_encode(obj),)
     head = b'{"metadata":{"resourceVersion":"%d",' % stored.revision if stored.revision else _HEAD
     return head, stored.value[len(_HEAD) :]
+
+
+# Custom resources between the store and those who read and write them in another version than the stored one.
+
+
+async def shown(resource: Resource, items: Sequence[Stored]) -> Sequence[Stored]:
+    """Stored objects in the form of the version that is read. Raises ApiError 500."""
+    if resource.conversion is None or not items:
+        return items
+    objects = [decode(resource, stored) for stored in items]
+    if all(obj["apiVersion"] == resource.api_version for obj in objects):
+        return items
+    converted = await resource.conversion.convert(objects, resource.api_version)
+    pairs = zip(items, converted, strict=True)
+    return [Stored(stored.key, encode(resource, obj), stored.revision) for stored, obj in pairs]
+
+
+async def shown_one(resource: Resource, stored: Stored) -> Stored:
+    return stored if resource.conversion is None else (await shown(resource, [stored]))[0]
+
+
+async def storable(resource: Resource, obj: Document) -> Document:
+    """An object in the form of the version that is stored. Raises ApiError 500."""
+    if resource.conversion is None:
+        return obj
+    (converted,) = await resource.conversion.convert([obj], resource.stored_as)
+    return converted
 
 
 # Who an object is: does a body belong to the URL that it was sent to, and what makes a new object unique?

@@ -115,7 +115,7 @@ def _bound(environment: Environment, target: Target, reference: Mapping[str, Any
     plural = _BOUND.get(kind)
     if plural is None or reference.get("apiVersion") != "v1":
         raise bad_request(f"cannot bind token for serviceaccount {target.name!r} to {kind or 'an object of no kind'!r}")
-    resource = environment.registry.stored("", plural)
+    resource = environment.registry.stored["", plural]
     assert resource is not None
     found = environment.lookup("", plural, target.namespace if resource.namespaced else None, name)
     if found is None:

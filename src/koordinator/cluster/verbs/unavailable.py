@@ -7,8 +7,9 @@ would read as an error of the client or of the address.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, bad_request, not_found
@@ -37,11 +38,11 @@ def explain_unavailable(environment: Environment, target: Target) -> ApiError | 
     if explain is None:
         return None
     if subresource == "proxy":
-        target = replace(target, name=_without_port(target.name))
+        target = msgspec.structs.replace(target, name=_without_port(target.name))
     obj = environment.lookup(target.resource.group, target.resource.plural, target.namespace, target.name)
     if obj is None:
         return not_found(target.resource, target.name)
-    error = bad_request(explain(environment, replace(target, subresource=subresource), obj))
+    error = bad_request(explain(environment, msgspec.structs.replace(target, subresource=subresource), obj))
     error.details = {"name": target.name, "kind": target.resource.plural}
     return error
 

@@ -10,19 +10,18 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.document import Document, same
+from koordinator.api.document import Document, repeated_fields, same
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
+from koordinator.api.kubernetes_types.unknown_fields import Unknown, find_unknown
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
-from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_readable, keep_times, untracked
+from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_times, untracked
 from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
 from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import go_quoted
-from koordinator.cluster.strategy.field_validation import Unknown, find_unknown, repeated_fields
-from koordinator.cluster.verbs.converted import shown_one, storable
-from koordinator.cluster.verbs.environment import Allocate, Attributes, Environment
+from koordinator.cluster.verbs.environment import Attributes, Environment, Validate, accept, holding, mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
     Target,
@@ -32,8 +31,9 @@ from koordinator.cluster.verbs.target import (
     check_namespace,
     decode,
     encode_within_limit,
+    shown_one,
+    storable,
 )
-from koordinator.cluster.verbs.validation import check
 from koordinator.model.patch.merge_list import go_text
 
 # The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
@@ -65,7 +65,7 @@ async def modify(
     ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it.
     ``applied``: by server-side apply, where the change says who manages which field."""
     options = options or WriteOptions()
-    prepare = _preparation(target)
+    prepare, validate = _preparation(target), _validation(target)
     fields = environment.field_manager(target.resource, options, target.subresource)
 
     async def replace(stored: Stored, old: Document) -> Stored:
@@ -79,8 +79,11 @@ async def modify(
             untracked(obj)
         context = environment.context(options.warnings)
         attributes = Attributes("UPDATE", target, obj, old, context, options)
-        with environment.addresses.holding(target) as allocate:
-            await _admit(environment, attributes, prepare, allocate)
+        with holding(environment, target) as allocate:
+            await mutate(environment, attributes)
+            keep_times(obj, old)
+            prepare(obj, old, context)
+            await accept(environment, attributes, validate, allocate)
             return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
@@ -93,6 +96,16 @@ def _preparation(target: Target) -> Prepare:
     if target.subresource == "approval":
         return _approving(strategy)
     return _finalizing(strategy) if target.subresource == "finalize" else strategy.prepare_update
+
+
+def _validation(target: Target) -> Validate:
+    strategy = target.resource.strategy
+
+    def status(obj: Document, old: Document | None) -> list[Cause]:
+        assert old is not None
+        return strategy.validate_status(obj, old)
+
+    return status if target.subresource == "status" else strategy.validate
 
 
 def _finalizing(strategy: Strategy) -> Prepare:
@@ -166,31 +179,6 @@ def _check_identity(target: Target, obj: Document, old: Document, *, compares_ui
     if compares_uid and metadata.get("uid") and metadata["uid"] != before["uid"]:
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
         raise conflict(target.resource, target.name, why)
-
-
-async def _admit(environment: Environment, attributes: Attributes, prepare: Prepare, allocate: Allocate) -> None:
-    obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
-    assert obj is not None
-    assert old is not None
-    strategy = resource.strategy
-    await environment.admission.mutate(attributes)
-    if environment.webhooks.mutates(attributes):
-        managers = obj["metadata"].get(MANAGED_FIELDS)
-        await environment.webhooks.mutate(attributes)
-        check_namespace(attributes.target, obj)
-        strategy.decode(obj)
-        keep_readable(obj, managers, attributes.request.warnings)
-    keep_times(obj, old)
-    prepare(obj, old, attributes.context)
-    status = attributes.target.subresource == "status"
-
-    def validate(new: Document, _: Document | None) -> list[Cause]:
-        return strategy.validate_status(new, old) if status else strategy.validate(new, old)
-
-    await check(resource, attributes.target.name, validate, obj, old, attributes.context.warnings)
-    allocate(obj)
-    await environment.admission.validate(attributes)
-    await environment.webhooks.validate(attributes)
 
 
 def _same(value: bytes, stored: bytes) -> bool:

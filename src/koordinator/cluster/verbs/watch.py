@@ -10,12 +10,11 @@ import msgspec
 
 from koordinator.cluster.errors import ApiError, expired
 from koordinator.cluster.storage.interface import Change, Compacted, Stored
-from koordinator.cluster.verbs.converted import shown
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import ListOptions
 from koordinator.cluster.verbs.read import check_not_too_new
 from koordinator.cluster.verbs.selection import Selection
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import Target, shown
 
 _BOOKMARK_SECONDS = 60.0
 _LAST_BOOKMARK_SECONDS = 2.0

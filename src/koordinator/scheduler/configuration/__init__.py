@@ -1,14 +1,12 @@
 """KubeSchedulerConfiguration: read strictly, defaulted, validated, and resolved into profiles."""
 
 from koordinator.scheduler.configuration.loading import (
-    default_configuration,
-    load_configuration,
-    parse_configuration,
-)
-from koordinator.scheduler.configuration.resolved import (
     ProfileConfiguration,
     SchedulerConfiguration,
+    default_configuration,
+    load_configuration,
     not_built,
+    parse_configuration,
     write_configuration,
 )
 

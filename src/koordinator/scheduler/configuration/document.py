@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from koordinator.api.component_configuration import (
     ClientConnection,
@@ -49,6 +49,12 @@ class Plugins(Strict):
     bind: PluginSet = PluginSet()
     post_bind: PluginSet = PluginSet()
     multi_point: PluginSet = PluginSet()
+
+
+SETS: Final = {each.encode_name: each.name for each in fields(Plugins)}
+"""The fields of ``Plugins``, by their names in the configuration."""
+FIELDS: Final = {name: field for name, field in SETS.items() if name != "multiPoint"}
+"""Those of the extension points."""
 
 
 class PluginConfig(Strict):

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, POINTS, Catalogue
+from koordinator.scheduler.configuration.document import FIELDS, SETS, PluginEntry, Plugins, PluginSet
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, Catalogue
 from koordinator.scheduler.engine.profile import PluginOrder
 
-_FIELDS: Final = {
-    point: "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point) for point in POINTS
-}
 _DEFAULT: Final = tuple(PluginEntry(name=name, weight=weight) for name, weight in DEFAULT_PLUGINS)
 _PRE_BIND_WRITER: Final = "DefaultPreBind"
 _WRITTEN_BY_IT: Final = ("Reservation", "NodeNUMAResource", "DeviceShare", "Coscheduling")
@@ -40,7 +37,7 @@ class Expansion:
 
     @property
     def order(self) -> PluginOrder:
-        names = {_FIELDS[point]: plugins for point, plugins in self.points.items()}
+        names = {FIELDS[point]: plugins for point, plugins in self.points.items()}
         score = tuple((name, self.weights[name]) for name in self.points["score"])
         return PluginOrder(**{**names, "score": score})  # type: ignore[arg-type]
 
@@ -58,7 +55,7 @@ def expand(plugins: Plugins | None, path: str, catalogue: Catalogue) -> Expansio
     _check_names(given, path, catalogue)
     multi_point = _merge(_DEFAULT, given.multi_point)
     everywhere = {entry.name: catalogue.points_of(entry.name, f"{path}.multiPoint") for entry in multi_point}
-    at_point = {point: _at(point, getattr(given, field), everywhere) for point, field in _FIELDS.items()}
+    at_point = {point: _at(point, getattr(given, field), everywhere) for point, field in FIELDS.items()}
     if plugins is not None:
         _append_pre_bind_writer(at_point["preBind"], given.pre_bind)
     _check_order(at_point, path)
@@ -97,7 +94,7 @@ def _append_pre_bind_writer(pre_bind: list[str], own: PluginSet) -> None:
 
 
 def _check_names(plugins: Plugins, path: str, catalogue: Catalogue) -> None:
-    for point, field in (*_FIELDS.items(), ("multiPoint", "multi_point")):
+    for point, field in SETS.items():
         own: PluginSet = getattr(plugins, field)
         seen: set[str] = set()
         for index, entry in enumerate(own.enabled):
@@ -126,7 +123,7 @@ def _check_order(at_point: dict[str, list[str]], path: str) -> None:
 
 def _unknown_disabled(plugins: Plugins, path: str, catalogue: Catalogue) -> Iterator[str]:
     # Not an error for upstream either: configuration files outlive the plugins that they disable.
-    for point, field in (*_FIELDS.items(), ("multiPoint", "multi_point")):
+    for point, field in SETS.items():
         for index, entry in enumerate(getattr(plugins, field).disabled):
             if entry.name != "*" and entry.name not in catalogue:
                 yield f"{path}.{point}.disabled[{index}].name: there is no plugin {entry.name} to disable"

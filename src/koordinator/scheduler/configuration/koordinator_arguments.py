@@ -1,21 +1,90 @@
-"""Arguments of Koordinator's plugins, with the original's defaults."""
+"""Arguments of Koordinator's plugins, with the original's defaults: read, completed and checked."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
+from msgspec.structs import replace
 
 from koordinator.api.annotations import PRE_ALLOCATABLE_PRIORITY
 from koordinator.api.component_configuration import Strict
 from koordinator.api.duration import GoDuration
 from koordinator.api.installation import NAMESPACE
 from koordinator.api.labels import IS_PRE_ALLOCATABLE
+from koordinator.api.nodemetric import AGGREGATIONS
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, HUAWEI_NPU_CORE, RDMA
-from koordinator.scheduler.configuration.arguments import Arguments, ResourceSpec
+from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.configuration.argument_checks import (
+    check_candidate_nodes,
+    check_duration,
+    check_one_of,
+    check_range,
+    check_values,
+    is_extended_resource,
+)
+from koordinator.scheduler.configuration.upstream_arguments import Arguments, ResourceSpec, check_weights
 
 _UNLIMITED = "1844674407370955161"
 """A fifth of the largest 64-bit integer, so that sums of quotas do not overflow."""
+_STRATEGIES: Final = ("LeastAllocated", "MostAllocated")
+_NOTHING: Final = Quantity.parse("0")
+_WEIGHTS: Final = {"cpu": 1, "memory": 1}
+_THRESHOLDS: Final = {"cpu": 65, "memory": 95}
+_FACTORS: Final = {"cpu": 85, "memory": 70}
+
+
+class AggregatedUsage(Strict):
+    usage_thresholds: dict[str, int] = {}
+    usage_aggregation_type: str = ""
+    usage_aggregated_duration: GoDuration = GoDuration()
+    score_aggregation_type: str = ""
+    score_aggregated_duration: GoDuration = GoDuration()
+
+
+class LoadAwareSchedulingArgs(Arguments):
+    filter_expired_node_metrics: bool = True
+    node_metric_expiration_seconds: int = 180
+    enable_schedule_when_node_metrics_expired: bool = False
+    resource_weights: dict[str, int] = {}
+    dominant_resource_weight: int = 0
+    usage_thresholds: dict[str, int] = {}
+    prod_usage_thresholds: dict[str, int] = {}
+    prod_usage_include_sys: bool = False
+    score_according_prod_usage: bool = False
+    estimator: str = ""
+    estimated_scaling_factors: dict[str, int] = {}
+    estimated_seconds_after_pod_scheduled: int | None = None
+    estimated_seconds_after_initialized: int | None = None
+    allow_customize_estimation: bool = False
+    aggregated: AggregatedUsage | None = None
+    supported_resources: list[str] = []
+
+    def completed(self, path: str) -> LoadAwareSchedulingArgs:
+        """As SetDefaults and Validate of the same name in Koordinator."""
+        weights = self.resource_weights or ({} if self.dominant_resource_weight else _WEIGHTS)
+        args = replace(
+            self,
+            resource_weights=weights,
+            usage_thresholds=self.usage_thresholds or _THRESHOLDS,
+            estimated_scaling_factors={**_FACTORS, **self.estimated_scaling_factors},
+        )
+        check_range(args.node_metric_expiration_seconds, f"{path}.nodeMetricExpirationSeconds", 1)
+        check_values(args.resource_weights, f"{path}.resourceWeights", 1, 100)
+        check_range(args.dominant_resource_weight, f"{path}.dominantResourceWeight", 0, 100)
+        check_values(args.usage_thresholds, f"{path}.usageThresholds", 0, 100)
+        check_values(args.prod_usage_thresholds, f"{path}.prodUsageThresholds", 0, 100)
+        check_values(args.estimated_scaling_factors, f"{path}.estimatedScalingFactors", 1, 100)
+        for name in args.resource_weights:
+            if name not in args.estimated_scaling_factors:
+                allowed = "every weighted resource needs one"
+                raise ConfigurationError(f"{path}.estimatedScalingFactors[{name}]", None, allowed)
+        if args.aggregated is not None:
+            _check_aggregated(args.aggregated, f"{path}.aggregated")
+        return args
 
 
 class AllocationStrategy(Strict):
@@ -33,6 +102,12 @@ class NodeNUMAResourceArgs(Arguments):
     default_cpu_bind_policy: str = msgspec.field(name="defaultCPUBindPolicy", default="FullPCPUs")
     scoring_strategy: AllocationStrategy = _over("cpu", "memory")
     numa_scoring_strategy: AllocationStrategy = _over("cpu", "memory")
+
+    def completed(self, path: str) -> NodeNUMAResourceArgs:
+        check_one_of(self.default_cpu_bind_policy, f"{path}.defaultCPUBindPolicy", ("", "FullPCPUs", "SpreadByPCPUs"))
+        _check_strategy(self.scoring_strategy, f"{path}.scoringStrategy")
+        _check_strategy(self.numa_scoring_strategy, f"{path}.numaScoringStrategy")
+        return self
 
 
 class GPUSharedResourceTemplatesConfig(Strict):
@@ -62,6 +137,10 @@ class DeviceShareArgs(Arguments):
     )
     gpu_share_unsupported_models: list[GPUShareUnsupportedModel] = []
 
+    def completed(self, path: str) -> DeviceShareArgs:
+        _check_strategy(self.scoring_strategy, f"{path}.scoringStrategy")
+        return self
+
 
 class PreAllocationConfig(Strict):
     enable_cluster_mode: bool = False
@@ -90,6 +169,31 @@ class ReservationArgs(Arguments):
     ignored_resource_groups: list[str] = []
     reservation_selector_index: ReservationSelectorIndex = ReservationSelectorIndex()
 
+    def completed(self, path: str) -> ReservationArgs:
+        """A period of 0 or an empty key stands for the default."""
+        default = ReservationArgs()
+        args = replace(
+            self,
+            gc_duration_seconds=self.gc_duration_seconds or default.gc_duration_seconds,
+            gc_interval_seconds=self.gc_interval_seconds or default.gc_interval_seconds,
+            resync_interval_seconds=self.resync_interval_seconds or default.resync_interval_seconds,
+            pre_allocation_config=self.pre_allocation_config and _complete_pre_allocation(self.pre_allocation_config),
+        )
+        percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+        check_candidate_nodes(percentage, absolute, path, is_used=args.enable_preemption)
+        check_range(args.gc_duration_seconds, f"{path}.gcDurationSeconds", 0)
+        check_range(args.gc_interval_seconds, f"{path}.gcIntervalSeconds", 0)
+        check_range(args.resync_interval_seconds, f"{path}.resyncIntervalSeconds", 0)
+        for index, name in enumerate(args.ignored_resources):
+            if not is_extended_resource(name):
+                allowed = "an extended resource such as example.com/gpu"
+                raise ConfigurationError(f"{path}.ignoredResources[{index}]", name, allowed)
+        for index, group in enumerate(args.ignored_resource_groups):
+            if "/" in group or not is_extended_resource(f"{group}/x"):
+                allowed = "a DNS subdomain other than kubernetes.io, without a slash"
+                raise ConfigurationError(f"{path}.ignoredResourceGroups[{index}]", group, allowed)
+        return args
+
 
 class HookPlugin(Strict):
     key: str = ""
@@ -116,6 +220,21 @@ class ElasticQuotaArgs(Arguments):
     quota_snapshot_update_interval: GoDuration = GoDuration(minutes=2)
     hook_plugins: list[HookPlugin] = []
 
+    def completed(self, path: str) -> ElasticQuotaArgs:
+        """An empty limit or namespace stands for the default."""
+        default = ElasticQuotaArgs()
+        args = replace(
+            self,
+            default_quota_group_max=self.default_quota_group_max or default.default_quota_group_max,
+            system_quota_group_max=self.system_quota_group_max or default.system_quota_group_max,
+            quota_group_namespace=self.quota_group_namespace or default.quota_group_namespace,
+        )
+        _check_amounts(args.default_quota_group_max, f"{path}.defaultQuotaGroupMax")
+        _check_amounts(args.system_quota_group_max, f"{path}.systemQuotaGroupMax")
+        check_duration(args.delay_evict_time, f"{path}.delayEvictTime")
+        check_duration(args.revoke_pod_interval, f"{path}.revokePodInterval")
+        return args
+
 
 class CoschedulingArgs(Arguments):
     default_timeout: GoDuration = GoDuration(minutes=10)
@@ -124,6 +243,11 @@ class CoschedulingArgs(Arguments):
     enable_preemption: bool = False
     aware_network_topology: bool = False
     default_match_policy: str = "once-satisfied"
+
+    def completed(self, path: str) -> CoschedulingArgs:
+        check_duration(self.default_timeout, f"{path}.defaultTimeout")
+        check_range(self.controller_workers, f"{path}.controllerWorkers", 1)
+        return self
 
 
 class ResourceStrategy(Strict):
@@ -134,6 +258,13 @@ class ResourceStrategy(Strict):
 class NodeResourcesFitPlusArgs(Arguments):
     resources: dict[str, ResourceStrategy] = {}
 
+    def completed(self, path: str) -> NodeResourcesFitPlusArgs:
+        """The original finds these errors only while it scores."""
+        for name, strategy in self.resources.items():
+            check_one_of(strategy.type, f"{path}.resources[{name}].type", _STRATEGIES)
+            check_range(strategy.weight, f"{path}.resources[{name}].weight", 0)
+        return self
+
 
 class ScarceResourceAvoidanceArgs(Arguments):
     resources: list[str] = []
@@ -141,3 +272,39 @@ class ScarceResourceAvoidanceArgs(Arguments):
 
 class SchedulingHintArgs(Arguments):
     max_hint_nodes: int = 100
+
+    def completed(self, path: str) -> SchedulingHintArgs:
+        check_range(self.max_hint_nodes, f"{path}.maxHintNodes", 1)
+        return self
+
+
+def _complete_pre_allocation(given: PreAllocationConfig) -> PreAllocationConfig:
+    default = PreAllocationConfig()
+    return replace(
+        given,
+        cluster_label_key=given.cluster_label_key or default.cluster_label_key,
+        cluster_priority_annotation_key=given.cluster_priority_annotation_key
+        or default.cluster_priority_annotation_key,
+    )
+
+
+def _check_strategy(strategy: AllocationStrategy, path: str) -> None:
+    check_one_of(strategy.type, f"{path}.type", _STRATEGIES)
+    check_weights(strategy.resources, f"{path}.resources")
+
+
+def _check_amounts(amounts: Mapping[str, Quantity], path: str) -> None:
+    for name, amount in amounts.items():
+        if amount < _NOTHING:
+            raise ConfigurationError(f"{path}[{name}]", str(amount), "0 or more")
+
+
+def _check_aggregated(aggregated: AggregatedUsage, path: str) -> None:
+    check_values(aggregated.usage_thresholds, f"{path}.usageThresholds", 0, 100)
+    for field, aggregation, window in (
+        ("usage", aggregated.usage_aggregation_type, aggregated.usage_aggregated_duration),
+        ("score", aggregated.score_aggregation_type, aggregated.score_aggregated_duration),
+    ):
+        if aggregation:
+            check_one_of(aggregation, f"{path}.{field}AggregationType", AGGREGATIONS)
+        check_duration(window, f"{path}.{field}AggregatedDuration")

@@ -1,20 +1,107 @@
-"""Loads a configuration file and resolves it; every error is one ConfigurationError that names the field."""
+"""Loads a configuration file and resolves it: profiles with the plugins of each point and their arguments. Every error
+is one ConfigurationError that names the field."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
+from koordinator.api.component_configuration import plain_document
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_document, read_configuration_file
-from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION
-from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile, complete_document
+from koordinator.scheduler.configuration.document import FIELDS, KubeSchedulerConfiguration, Profile, complete_document
 from koordinator.scheduler.configuration.expansion import Expansion, expand
-from koordinator.scheduler.configuration.points import Catalogue
-from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
-from koordinator.scheduler.configuration.third_party import InstalledPlugins
+from koordinator.scheduler.configuration.points import (
+    ARGUMENT_KINDS,
+    OLD_VERSIONS,
+    VERSION,
+    Catalogue,
+    make_arguments,
+)
+from koordinator.scheduler.configuration.third_party import InstalledPlugins, ThirdPartyPlugin
+from koordinator.scheduler.engine.profile import PluginOrder
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileConfiguration:
+    """The profile of one scheduler name: the plugins of each extension point, and their arguments (defaulted ones
+    included)."""
+
+    scheduler_name: str
+    order: PluginOrder
+    plugins: tuple[str, ...]
+    """Every plugin that is enabled at any point, in the order of first mention."""
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfiguration:
+    """``document`` is the file that it was resolved from, with defaults."""
+
+    document: KubeSchedulerConfiguration
+    profiles: tuple[ProfileConfiguration, ...]
+    warnings: tuple[str, ...]
+    """Warnings about settings that will not have the effect that their author may expect."""
+    third_party: Mapping[str, ThirdPartyPlugin]
+    """The plugins of other packages that profiles name."""
+
+
+def not_built(configuration: SchedulerConfiguration, built: Collection[str]) -> tuple[str, ...]:
+    """The plugins that profiles enable and that are not implemented yet."""
+    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.plugins)
+    return tuple(name for name in enabled if name not in built and name not in configuration.third_party)
+
+
+# The configuration as an equivalent file without implicit defaults (``--write-config-to``). Each point is listed and
+# multiPoint emptied, so that Go programs that read the file expand it to the same lists.
+
+
+def write_configuration(configuration: SchedulerConfiguration) -> str:
+    """YAML that ``parse_configuration`` reads back to the same profiles and settings."""
+    document = plain_document(configuration.document)
+    document["profiles"] = [_profile_document(profile) for profile in configuration.profiles]
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _profile_document(profile: ProfileConfiguration) -> dict[str, Any]:
+    at_points = {point: _enabled(profile, point) for point in FIELDS}
+    listed = {entry["name"] for entries in at_points.values() for entry in entries}
+    elsewhere = [name for name in profile.plugins if name not in listed]
+    return {
+        "schedulerName": profile.scheduler_name,
+        "plugins": {
+            **{point: {"enabled": entries, "disabled": _all()} for point, entries in at_points.items()},
+            "multiPoint": {"enabled": [{"name": name} for name in elsewhere], "disabled": _all()},
+        },
+        "pluginConfig": [
+            {"name": name, "args": {**plain_document(args), **_type_meta(name)}}
+            for name, args in profile.arguments.items()
+            if name in profile.plugins or name not in ARGUMENT_KINDS or args != make_arguments(name, {}, name)
+        ],
+    }
+
+
+def _type_meta(name: str) -> dict[str, str]:
+    # Arguments of a plugin of another package have no kind in this API group.
+    return {"apiVersion": VERSION, "kind": f"{name}Args"} if name in ARGUMENT_KINDS else {}
+
+
+def _all() -> list[dict[str, str]]:
+    # A list of its own for each place, or YAML would write anchors.
+    return [{"name": "*"}]
+
+
+def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
+    order = profile.order
+    if point == "score":
+        return [{"name": name, "weight": weight} for name, weight in order.score]
+    return [{"name": name} for name in getattr(order, FIELDS[point])]
+
 
 KIND: Final = "KubeSchedulerConfiguration"
 _CONFIG_MAP_KEY: Final = "koord-scheduler-config"

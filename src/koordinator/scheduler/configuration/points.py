@@ -10,88 +10,100 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_kinds import make_arguments
+from koordinator.scheduler.configuration import koordinator_arguments as koordinator
+from koordinator.scheduler.configuration import upstream_arguments as upstream
 from koordinator.scheduler.configuration.third_party import InstalledPlugins, ThirdPartyPlugin
 
-POINTS: Final = (
-    "preEnqueue",
-    "queueSort",
-    "preFilter",
-    "filter",
-    "postFilter",
-    "preScore",
-    "score",
-    "reserve",
-    "permit",
-    "preBind",
-    "bind",
-    "postBind",
-)
-
-DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
-    ("SchedulingGates", 0),
-    ("PrioritySort", 0),
-    ("NodeUnschedulable", 0),
-    ("NodeName", 0),
-    ("TaintToleration", 3),
-    ("NodeAffinity", 2),
-    ("NodePorts", 0),
-    ("NodeResourcesFit", 1),
-    ("VolumeRestrictions", 0),
-    ("NodeVolumeLimits", 0),
-    ("VolumeBinding", 0),
-    ("VolumeZone", 0),
-    ("PodTopologySpread", 2),
-    ("InterPodAffinity", 2),
-    ("DynamicResources", 2),
-    ("DefaultPreemption", 0),
-    ("NodeResourcesBalancedAllocation", 1),
-    ("ImageLocality", 1),
-    ("DefaultBinder", 0),
-)
-"""Upstream's multiPoint list with weights."""
-
-
-def _points(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
+_DEFAULT: Final = {
+    "SchedulingGates": (0, "preEnqueue"),
+    "PrioritySort": (0, "queueSort"),
+    "NodeUnschedulable": (0, "filter"),
+    "NodeName": (0, "filter"),
+    "TaintToleration": (3, "filter preScore score"),
+    "NodeAffinity": (2, "preFilter filter preScore score"),
+    "NodePorts": (0, "preFilter filter"),
+    "NodeResourcesFit": (1, "preFilter filter preScore score"),
+    "VolumeRestrictions": (0, "preFilter filter"),
+    "NodeVolumeLimits": (0, "preFilter filter"),
+    "VolumeBinding": (0, "preFilter filter preScore score reserve preBind"),
+    "VolumeZone": (0, "preFilter filter"),
+    "PodTopologySpread": (2, "preFilter filter preScore score"),
+    "InterPodAffinity": (2, "preFilter filter preScore score"),
+    "DynamicResources": (2, "preEnqueue preFilter filter postFilter score reserve preBind"),
+    "DefaultPreemption": (0, "preEnqueue postFilter"),
+    "NodeResourcesBalancedAllocation": (1, "preScore score"),
+    "ImageLocality": (1, "score"),
+    "DefaultBinder": (0, "bind"),
+}
+"""Upstream's multiPoint list: the weight of each plugin, and the points that it implements."""
+_OTHERS: Final = {
+    "GangScheduling": "preEnqueue reserve permit",
+    "NodeDeclaredFeatures": "preFilter filter",
+    "Coscheduling": "preEnqueue preFilter postFilter preScore score reserve permit preBind postBind",
+    "Reservation": "preFilter filter postFilter preScore score reserve preBind bind",
+    "NodeNUMAResource": "preFilter filter preScore score reserve preBind",
+    "DeviceShare": "preFilter filter preScore score reserve preBind",
+    "ElasticQuota": "preFilter postFilter reserve",
+    "LoadAwareScheduling": "preFilter filter score reserve",
+    "SchedulingHint": "preFilter",
+    "NodeResourcesFitPlus": "preScore score",
+    "ScarceResourceAvoidance": "preScore score",
+    "DefaultPreBind": "preBind",
+}
+"""The points of plugins that are not in that list."""
+DEFAULT_PLUGINS: Final = tuple((name, weight) for name, (weight, _) in _DEFAULT.items())
 KNOWN_PLUGINS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "SchedulingGates": _points("preEnqueue"),
-        "PrioritySort": _points("queueSort"),
-        "NodeUnschedulable": _points("filter"),
-        "NodeName": _points("filter"),
-        "TaintToleration": _points("filter preScore score"),
-        "NodeAffinity": _points("preFilter filter preScore score"),
-        "NodePorts": _points("preFilter filter"),
-        "NodeResourcesFit": _points("preFilter filter preScore score"),
-        "VolumeRestrictions": _points("preFilter filter"),
-        "NodeVolumeLimits": _points("preFilter filter"),
-        "VolumeBinding": _points("preFilter filter preScore score reserve preBind"),
-        "VolumeZone": _points("preFilter filter"),
-        "PodTopologySpread": _points("preFilter filter preScore score"),
-        "InterPodAffinity": _points("preFilter filter preScore score"),
-        "DynamicResources": _points("preEnqueue preFilter filter postFilter score reserve preBind"),
-        "DefaultPreemption": _points("preEnqueue postFilter"),
-        "NodeResourcesBalancedAllocation": _points("preScore score"),
-        "ImageLocality": _points("score"),
-        "DefaultBinder": _points("bind"),
-        "GangScheduling": _points("preEnqueue reserve permit"),
-        "NodeDeclaredFeatures": _points("preFilter filter"),
-        "Coscheduling": _points("preEnqueue preFilter postFilter preScore score reserve permit preBind postBind"),
-        "Reservation": _points("preFilter filter postFilter preScore score reserve preBind bind"),
-        "NodeNUMAResource": _points("preFilter filter preScore score reserve preBind"),
-        "DeviceShare": _points("preFilter filter preScore score reserve preBind"),
-        "ElasticQuota": _points("preFilter postFilter reserve"),
-        "LoadAwareScheduling": _points("preFilter filter score reserve"),
-        "SchedulingHint": _points("preFilter"),
-        "NodeResourcesFitPlus": _points("preScore score"),
-        "ScarceResourceAvoidance": _points("preScore score"),
-        "DefaultPreBind": _points("preBind"),
+        name: frozenset(points.split())
+        for name, points in (*((name, points) for name, (_, points) in _DEFAULT.items()), *_OTHERS.items())
     }
 )
+_GROUP: Final = "kubescheduler.config.k8s.io"
+VERSION: Final = f"{_GROUP}/v1"
+OLD_VERSIONS: Final = (f"{_GROUP}/v1beta2", f"{_GROUP}/v1beta3")
+ARGUMENT_KINDS: Final[Mapping[str, type[upstream.Arguments]]] = MappingProxyType(
+    {
+        kind.__name__.removesuffix("Args"): kind
+        for kind in (
+            upstream.NodeAffinityArgs,
+            upstream.NodeResourcesFitArgs,
+            upstream.NodeResourcesBalancedAllocationArgs,
+            upstream.VolumeBindingArgs,
+            upstream.PodTopologySpreadArgs,
+            upstream.InterPodAffinityArgs,
+            upstream.DynamicResourcesArgs,
+            upstream.DefaultPreemptionArgs,
+            koordinator.LoadAwareSchedulingArgs,
+            koordinator.NodeNUMAResourceArgs,
+            koordinator.DeviceShareArgs,
+            koordinator.ReservationArgs,
+            koordinator.ElasticQuotaArgs,
+            koordinator.CoschedulingArgs,
+            koordinator.NodeResourcesFitPlusArgs,
+            koordinator.ScarceResourceAvoidanceArgs,
+            koordinator.SchedulingHintArgs,
+        )
+    }
+)
+"""The arguments of each plugin that takes some, by its name."""
+
+
+def make_arguments(name: str, document: Mapping[str, Any], path: str) -> upstream.Arguments:
+    """The arguments of the plugin ``name`` with defaults. Raises ConfigurationError.
+
+    The type meta may be omitted; if given, it must be right.
+    """
+    if name not in ARGUMENT_KINDS:
+        raise ConfigurationError(path, dict(document), f"none: {name} takes no arguments")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind not in (None, "", f"{name}Args"):
+        raise ConfigurationError(f"{path}.kind", kind, f"{name}Args")
+    if version not in (None, "", VERSION, *OLD_VERSIONS):
+        raise ConfigurationError(f"{path}.apiVersion", version, VERSION)
+    without_type = {field: value for field, value in document.items() if field not in ("kind", "apiVersion")}
+    return decode_strictly(without_type, ARGUMENT_KINDS[name], path).completed(path)
 
 
 class Catalogue:

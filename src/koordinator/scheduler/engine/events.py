@@ -10,6 +10,7 @@ import msgspec
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class EventKind:
@@ -76,3 +77,12 @@ class ClusterEvent(msgspec.Struct, frozen=True):
     kind: str
     old: Any = None
     new: Any = None
+
+    @property
+    def node_name(self) -> str:
+        """The node of the pod that the event is about, or the name of the object, which nodes share with what is of
+        them, such as NodeMetrics; "" if it is unknown."""
+        about = self.new if self.new is not None else self.old
+        if about is None:
+            return ""
+        return str(about.pod.spec.node_name if isinstance(about, PodInfo) else about.metadata.name)

@@ -17,6 +17,7 @@ from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.base.services import Service
 from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, CycleState, PodChanges
 from koordinator.scheduler.engine.columns import NamedAspect, NodeReference, Rows
 from koordinator.scheduler.engine.framework import Plugin, Reason
@@ -262,6 +263,16 @@ class MetricsProvider(Plugin):
     @abstractmethod
     def collectors(self) -> Sequence[Collector]:
         """The collectors that produce the plugin's metrics at each scrape; called for one profile's instance only."""
+
+
+class ServiceProvider(Plugin):
+    """A plugin that serves GET requests (original: APIServiceProvider): it makes documents, and the program handles
+    paths, leader checks and encoding."""
+
+    @abstractmethod
+    def services(self) -> Mapping[str, Service]:
+        """Path below ``/apis/v1/plugins/NAME``, parameters written ``:name`` -> the service for it. If several profiles
+        have the plugin, only the first instance's services are served."""
 
 
 class FinishedPodHandler(Plugin):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows, at
-from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
+from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin, Plugin, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 SomeRows = Rows | int
@@ -131,6 +131,30 @@ def each_row(rows: Rows, of_one: Callable[[int], int], likeness: Callable[[int],
                 known[key] = value
         found[index] = value
     return found
+
+
+class ReasonCodes:
+    """Codes for combinations of reasons, for a Filter that finds them node by node."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[Reason, ...], int] = {(): FEASIBLE}
+        self._reasons: list[tuple[Reason, ...]] = [()]
+
+    def has_room(self, most: int, reason: Reason) -> bool:
+        """Whether ``reason`` alone has a code, or one of the first ``most`` is left for it."""
+        return len(self._codes) <= most or (reason,) in self._codes
+
+    def of(self, *reasons: Reason) -> int:
+        """The code of these reasons; FEASIBLE for none."""
+        code = self._codes.get(reasons)
+        if code is None:
+            code = self._codes[reasons] = len(self._reasons)
+            self._reasons.append(reasons)
+        return code
+
+    def reasons(self, code: int) -> tuple[Reason, ...]:
+        """The reasons of a code."""
+        return self._reasons[code]
 
 
 class FilterCodes(Protocol):

@@ -19,7 +19,7 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import FEASIBLE, Plugin, PluginError, Reason, ScorePlugin
-from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
+from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -88,8 +88,7 @@ class ScalarFilterPlugin(RowFilterPlugin):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._of_nodes_alone = set(self.reads) <= {Aspect.NODE}
-        self._reasons: list[Reason] = []
-        self._codes: dict[Reason, int] = {}
+        self._codes = ReasonCodes()
         self._too_many = Reason(f"node(s) were rejected by plugin {self.name}, which gives too many different reasons")
 
     @abstractmethod
@@ -107,7 +106,7 @@ class ScalarFilterPlugin(RowFilterPlugin):
         return FEASIBLE if result is None else self._code(result, node.name)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
-        return (self._reasons[code - 1] if code <= len(self._reasons) else self._too_many,)
+        return self._codes.reasons(code)
 
     def events_to_register(self) -> frozenset[str]:
         """All events that can change what ``filter_node`` sees."""
@@ -120,13 +119,7 @@ class ScalarFilterPlugin(RowFilterPlugin):
         reason = Reason(result, self._of_nodes_alone) if isinstance(result, str) else result
         if not isinstance(reason, Reason) or not reason.text:
             raise _wrong(self, "filter_node", node, result, "None or a reason, a text that is not empty")
-        code = self._codes.get(reason)
-        if code is None:
-            if len(self._reasons) == _DIFFERENT_REASONS:
-                return _DIFFERENT_REASONS + 1
-            self._reasons.append(reason)
-            code = self._codes[reason] = len(self._reasons)
-        return code
+        return self._codes.of(reason if self._codes.has_room(_DIFFERENT_REASONS, reason) else self._too_many)
 
 
 class ScalarScorePlugin(RowScorePlugin):

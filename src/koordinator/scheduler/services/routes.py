@@ -13,12 +13,12 @@ from koordinator.kube.progress import add_progress
 from koordinator.kube.services import BASE, Services
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import SchedulerConfiguration, write_configuration
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.explain import Sources, explain_node, explain_pod
 from koordinator.scheduler.program import Scheduler
 from koordinator.scheduler.services.node_document import node_service
 from koordinator.scheduler.services.pod_resources import add_pod_resources
-from koordinator.scheduler.services.provider import ServiceProvider
 
 POD_PATH = "/debug/explain/:namespace/:name"
 NODE_PATH = "/debug/explain-node/:name"

@@ -12,9 +12,9 @@ from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_VENDOR
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY
 from koordinator.scheduler.engine.binding_points import PodChanges
 from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.features import DEVICE_PLUGIN_ADAPTION
 from koordinator.scheduler.plugins.device_share.allocation import HeldDevice
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
-from koordinator.scheduler.plugins.device_share.gates import DEVICE_PLUGIN_ADAPTION
 from tests.scheduler.plugins.device_share.machines import GIB, Machines, device, gpu, make_device_pod
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)

@@ -15,8 +15,8 @@ from koordinator.api.labels import RESERVATION_IGNORED
 from koordinator.api.pod import PodTemplateSpec
 from koordinator.api.reservation import ALIGNED, RESTRICTED, Reservation, ReservationStatus
 from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.features import RESIZE_POD
 from koordinator.scheduler.plugins.device_share.allocation import HeldDevice, allocation_annotation, allocations_of
-from koordinator.scheduler.plugins.device_share.gates import RESIZE_POD
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples

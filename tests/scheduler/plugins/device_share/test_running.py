@@ -19,8 +19,8 @@ from koordinator.scheduler.configuration.koordinator_arguments import DeviceShar
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import RESIZE_POD
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
-from koordinator.scheduler.plugins.device_share.gates import RESIZE_POD
 from koordinator.scheduler.plugins.device_share.plugin import DeviceShare
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import make_node, make_profile

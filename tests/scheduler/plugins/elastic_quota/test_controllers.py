@@ -15,7 +15,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
-from koordinator.scheduler.plugins.elastic_quota.gates import MULTI_QUOTA_TREE
+from koordinator.scheduler.features import MULTI_QUOTA_TREE
 from koordinator.scheduler.plugins.elastic_quota.preemption import RevokeController, to_revoke
 from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
 from koordinator.scheduler.plugins.elastic_quota.status import QuotaAmounts, QuotaGauges, amounts_of, patch_of

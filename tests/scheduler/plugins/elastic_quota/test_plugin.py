@@ -16,7 +16,7 @@ from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.elastic_quota.gates import (
+from koordinator.scheduler.features import (
     DISABLE_DEFAULT_QUOTA,
     IGNORE_OVERDUE,
     IGNORE_OVERHEAD,

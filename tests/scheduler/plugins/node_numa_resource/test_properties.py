@@ -14,7 +14,7 @@ from koordinator.api.pod import Pod
 from koordinator.model.cpu_allocation.topology import BindPolicy, cpu_mask, cpus_of
 from koordinator.model.numa_topology.hints import NUMATopologyPolicy, numa_nodes_of
 from koordinator.model.numa_topology.merging import Machine, merge
-from koordinator.scheduler.configuration.arguments import ResourceSpec
+from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (

@@ -10,8 +10,8 @@ import pytest
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.cpu_list import format_cpu_list
-from koordinator.scheduler.configuration.arguments import ResourceSpec
 from koordinator.scheduler.configuration.koordinator_arguments import AllocationStrategy, NodeNUMAResourceArgs
+from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
 from koordinator.scheduler.engine.framework import SkipScore
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer

@@ -16,7 +16,7 @@ from koordinator.api.reservation import Reservation, ReservationStatus
 from koordinator.base.services import ServiceError
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.explain.sources import filter_nodes
-from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
+from koordinator.scheduler.plugins.reservation.metrics import reservation_gauges
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
@@ -160,10 +160,10 @@ def test_a_node_without_reservations_has_an_empty_document() -> None:
 
 
 def samples(*reservations: Reservation) -> dict[tuple[str, ...], float]:
-    gauges = ReservationGauges(lambda: reservations)
     return {
         (each.name.removeprefix("scheduler_reservation_"), *each.labels.values()): each.value
-        for family in gauges.collect()
+        for gauge in reservation_gauges(lambda: reservations)
+        for family in gauge.collect()
         for each in family.samples
     }
 

@@ -15,8 +15,8 @@ from koordinator.api import labels as label_keys
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from koordinator.api.reservation import Reservation, ReservationOwner, ReservationStatus
+from koordinator.scheduler.plugins.reservation.booking import faults
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
-from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.plugins.reservation.test_free_capacity import available, cluster_with

@@ -19,8 +19,8 @@ from koordinator.api.reservation import Reservation
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationArgs, ReservationSelectorIndex
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex

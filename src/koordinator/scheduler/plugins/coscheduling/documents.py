@@ -19,6 +19,7 @@ from koordinator.api.explanations import (
 from koordinator.api.pod import Pod
 from koordinator.api.timestamps import format_time
 from koordinator.base.services import Service, ServiceError
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIED, STRICT, Declaration
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
@@ -28,7 +29,6 @@ from koordinator.scheduler.plugins.coscheduling.interruption import interruption
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyPlan
 from koordinator.scheduler.plugins.preemption import Plan
-from koordinator.scheduler.services.provider import ServiceProvider
 
 _MEMBERS_SHOWN: Final = 20
 

@@ -11,15 +11,15 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.numa_topology import NUMATopologyHintProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations
+from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.instances import instances
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import (
     DeviceSharePart,
-    is_required_from_reservation,
     of_affinity,
 )
 from koordinator.scheduler.plugins.device_share.reservations import Restored, of_reservation, share_of_reservation
+from koordinator.scheduler.plugins.reservation.matching import needs_reservation
 
 TOO_FEW = Reason("Insufficient NUMA Scoped Devices", unresolvable=True)
 NOT_KNOWN = Reason("Designated Allocation Lack NUMA Node ID")
@@ -87,7 +87,7 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
             if not isinstance(found, Reason):
                 return found
             refusals.append(of_reservation(found))
-        if refusals and is_required_from_reservation(pod.pod):
+        if refusals and needs_reservation(pod.pod):
             return refusals[0]
         share = replace(self.share_without_reservation(pod, demand, row), numa_nodes=numa_nodes)
         return self.allocate_of(demand, row, share, leaves_secondary=True)

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError, convert, decode
+from koordinator.api.core import ConfigMap
 from koordinator.api.device import GPU
 from koordinator.api.device_share import (
     APPLY_FOR_ALL,
@@ -23,7 +24,9 @@ from koordinator.api.device_share import (
     GPUPartitionSpec,
 )
 from koordinator.api.meta import LabelSelector
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, ResourceList
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.strict_yaml import load_documents
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, read_allocations
 from koordinator.scheduler.plugins.device_share.requests import Amounts, PerGPU, RequestError, device_requests, per_gpu
@@ -200,3 +203,41 @@ def _designated(annotations: Mapping[str, str]) -> DeviceAllocations:
         return read_allocations(text)
     except DecodeError as error:
         raise RequestError(str(error)) from error
+
+
+_KEY: Final = "data.yaml"
+Templates = dict[str, dict[str, Mapping[str, int]]]
+"""``vendor-model`` -> name of the template -> amounts of a GPU by resource."""
+
+
+def read_templates(config_map: ConfigMap) -> Templates:
+    """Decode the ConfigMap. Raises DecodeError or ConfigurationError."""
+    documents = load_documents(config_map.data.get(_KEY, ""), f"ConfigMap {config_map.metadata.key}: {_KEY}")
+    if len(documents) > 1:
+        raise ConfigurationError(f"ConfigMap {config_map.metadata.key}: {_KEY}", f"{len(documents)} documents", "one")
+    found = convert(documents[0] if documents else {}, dict[str, dict[str, ResourceList]])
+    return {
+        model: {name: {key: each.value for key, each in amounts.items() if each} for name, amounts in templates.items()}
+        for model, templates in found.items()
+    }
+
+
+def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """``vendor-model`` -> the names of the templates that equal these amounts of a GPU; models without any are
+    omitted."""
+    wanted = {name: amount for name, amount in amounts.items() if amount}
+    found = {
+        model: tuple([name for name, each in sorted(of_model.items()) if each == wanted])
+        for model, of_model in templates.items()
+    }
+    return {model: names for model, names in found.items() if names}
+
+
+def templates_of(config_map: object) -> tuple[Templates, str]:
+    """The templates, and the error in the ConfigMap, which may be missing."""
+    if not isinstance(config_map, ConfigMap):
+        return {}, ""
+    try:
+        return read_templates(config_map), ""
+    except (DecodeError, ConfigurationError) as error:
+        return {}, str(error)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-
-from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from koordinator.api.device_share import device_quantity
 from koordinator.scheduler.engine.allocations import closed_by
@@ -90,20 +86,3 @@ def _texts(minors: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]
 
 def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: str(device_quantity(name, amount)) for name, amount in sorted(amounts.items())}
-
-
-class PlanningGauge(Collector):
-    """``nodes`` returns the names of the nodes whose Device object is planned so, at each scrape."""
-
-    def __init__(self, nodes: Callable[[], Iterable[str]]) -> None:
-        self._nodes = nodes
-
-    def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily(
-            "scheduler_secondary_device_not_well_planned",
-            "[ALPHA] Whether the secondary devices of the node are not well planned",
-            labels=("node_name",),
-        )
-        for name in self._nodes():
-            family.add_metric((name,), 1)
-        return [family]

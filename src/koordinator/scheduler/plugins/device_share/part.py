@@ -6,16 +6,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from koordinator.api.annotations import RESERVATION_AFFINITY
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.api.labels import (
     GPU_ISOLATION_PROVIDER,
     GPU_MODEL,
     GPU_VENDOR,
-    PRE_ALLOCATION_REQUIRED,
-    RESERVATION_IGNORED,
 )
-from koordinator.api.pod import Pod
 from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import Reason
@@ -30,8 +26,15 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, amounts_held
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, demand_key, read_demand
-from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS
+from koordinator.scheduler.plugins.device_share.demand import (
+    DeviceDemand,
+    Templates,
+    demand_key,
+    matching_templates,
+    read_demand,
+    templates_of,
+)
+from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
 from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, with_both_memories
 from koordinator.scheduler.plugins.device_share.reservations import (
@@ -42,8 +45,7 @@ from koordinator.scheduler.plugins.device_share.reservations import (
     share_of_taking_over,
     total,
 )
-from koordinator.scheduler.plugins.device_share.scoring import DeviceScorer
-from koordinator.scheduler.plugins.device_share.templates import Templates, matching_templates, templates_of
+from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
 from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
@@ -121,8 +123,8 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         if not requested:
             return None
         own = demand_key(pod.pod, requested, is_designated=self._is_designated(pod))
-        ignored = pod.pod.metadata.labels.get(RESERVATION_IGNORED)
-        return own, ignored, stands_for_a_reservation(pod.pod), is_required_from_reservation(pod.pod)
+        taking = ignores_reservations(pod.pod), stands_for_a_reservation(pod.pod), needs_reservation(pod.pod)
+        return own, *taking
 
     def templates_for(self, demand: DeviceDemand) -> dict[str, tuple[str, ...]] | None:
         """The templates that equal the demand, by model; None if it need not be one."""
@@ -212,8 +214,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             # No pod is taken over: all candidates stay.
             share = share_of_taking_over(restored, held, ())
         else:
-            ignores = pod.pod.metadata.labels.get(RESERVATION_IGNORED) == "true"
-            share = share_of_node(restored, ignores_reservations=ignores)
+            share = share_of_node(restored, ignores_reservations=ignores_reservations(pod.pod))
         return replace(share, required=self._designated(demand, row)) if demand.designated else share
 
     def _designated(self, demand: DeviceDemand, row: int) -> ByType:
@@ -252,12 +253,6 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             return found
         own = total([held[uid] for uid in chosen if uid in held])
         return found if includes(found, own) else NO_GPUS
-
-
-def is_required_from_reservation(pod: Pod) -> bool:
-    """Whether the pod may not use the node's own devices: it has to take from a Reservation, or take over a pod."""
-    required = pod.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
-    return required or RESERVATION_AFFINITY in pod.metadata.annotations
 
 
 def of_affinity(affinity: NUMATopologyHint | None) -> frozenset[int] | None:

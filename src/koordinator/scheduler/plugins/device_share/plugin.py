@@ -19,6 +19,7 @@ from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, Kind
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.api.meta import Object
+from koordinator.base.instruments import Scraped
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
@@ -31,22 +32,20 @@ from koordinator.scheduler.engine.framework import (
     Reason,
     default_normalize,
 )
-from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider
+from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider, ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
-from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin, RowScorePlugin
+from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
-from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE
+from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE, instances
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.documents import PlanningGauge, explained_devices, node_device_summary
-from koordinator.scheduler.plugins.device_share.instances import instances
+from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.plugins.device_share.requests import fits
-from koordinator.scheduler.services.provider import ServiceProvider
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
 """Labels of nodes that matter."""
@@ -74,8 +73,7 @@ class DeviceShare(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._reasons: list[Reason] = []
-        self._codes: dict[Reason, int] = {}
+        self._codes = ReasonCodes()
 
     # Events.
 
@@ -138,7 +136,7 @@ class DeviceShare(
         if refusal is None and row in self.nodes and not self._is_decided(pod, row):
             found = self.found(pod, demand, row)
             refusal = found if isinstance(found, Reason) else None
-        return FEASIBLE if refusal is None else self._code(refusal)
+        return FEASIBLE if refusal is None else self._codes.of(refusal)
 
     def _is_decided(self, pod: PodInfo, row: int) -> bool:
         """Whether the NUMA topology manager has admitted the pod, for which devices were checked, or has rejected it,
@@ -148,15 +146,8 @@ class DeviceShare(
         admission = self.handle.numa_topology.admit(pod, row)
         return bool(admission.reasons) or admission.affinity is not None
 
-    def _code(self, reason: Reason) -> int:
-        code = self._codes.get(reason)
-        if code is None:
-            self._reasons.append(reason)
-            code = self._codes[reason] = len(self._reasons)
-        return code
-
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
-        return (self._reasons[code - 1],)
+        return self._codes.reasons(code)
 
     def events_to_register(self) -> frozenset[str]:
         nodes = {EventKind.NODE_ADD, EventKind.NODE_LABEL}
@@ -230,11 +221,16 @@ class DeviceShare(
         return node_device_summary(self.nodes[row])
 
     def collectors(self) -> Sequence[Collector]:
-        return (PlanningGauge(self._badly_planned),)
-
-    def _badly_planned(self) -> list[str]:
-        names = self.view.columns.names
-        return [names[row] for row, node in self.nodes.items() if node.is_badly_planned]
+        return (
+            Scraped(
+                "scheduler_secondary_device_not_well_planned",
+                "[ALPHA] Whether the secondary devices of the node are not well planned",
+                ("node_name",),
+                lambda: [
+                    ((self.view.columns.names[row],), 1) for row, node in self.nodes.items() if node.is_badly_planned
+                ],
+            ),
+        )
 
     def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
         if kind is not CONFIG_MAPS:

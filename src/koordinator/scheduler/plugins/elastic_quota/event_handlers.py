@@ -18,9 +18,9 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import IGNORE_OVERDUE, IGNORE_OVERHEAD, IGNORE_TERMINATING
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, group_of
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
-from koordinator.scheduler.plugins.elastic_quota.gates import IGNORE_OVERDUE, IGNORE_OVERHEAD, IGNORE_TERMINATING
 from koordinator.scheduler.plugins.expirations import Expirations
 
 _MEMO: Final = "ElasticQuota"

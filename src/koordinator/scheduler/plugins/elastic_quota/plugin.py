@@ -26,11 +26,18 @@ from koordinator.scheduler.engine.framework_hooks import (
     MetricsProvider,
     QuotaHookPlugin,
     QuotaReader,
+    ServiceProvider,
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import (
+    DISABLE_DEFAULT_QUOTA,
+    GUARANTEE_USAGE,
+    IGNORE_OVERDUE,
+    MULTI_QUOTA_TREE,
+)
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
 from koordinator.scheduler.plugins.elastic_quota.admission import Admission, explain_quota
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
@@ -40,16 +47,9 @@ from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     request_of,
 )
 from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
-from koordinator.scheduler.plugins.elastic_quota.gates import (
-    DISABLE_DEFAULT_QUOTA,
-    GUARANTEE_USAGE,
-    IGNORE_OVERDUE,
-    MULTI_QUOTA_TREE,
-)
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy, RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import QuotaGauges, StatusController, document_of
 from koordinator.scheduler.plugins.preemption import PreemptionPlanner
-from koordinator.scheduler.services.provider import ServiceProvider
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of the event that quotas may admit more, for another reason than the deletion of an assigned pod."""

@@ -14,7 +14,9 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import is_finished
+from koordinator.base.services import Service
 from koordinator.model.huge_pages import huge_page_pool
+from koordinator.model.raw_allocatable import raw_allocatable
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
@@ -26,6 +28,7 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
 )
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ElementwiseScorePlugin, SomeRows
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -44,7 +47,6 @@ from koordinator.scheduler.plugins.load_aware.pod_load import (
     Estimates,
     became_true,
     is_of_daemon_set,
-    unamplified_allocatable,
 )
 from koordinator.scheduler.plugins.load_aware.rules import (
     FIRST_RESOURCE,
@@ -55,7 +57,6 @@ from koordinator.scheduler.plugins.load_aware.rules import (
     LoadRules,
 )
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
-from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
 """The kind of event caused by time alone."""
@@ -90,7 +91,7 @@ class LoadAwareScheduling(
 
     def on_node(self, row: int, node: Node) -> None:
         self._thresholds[row] = self._settings.thresholds_for(node.metadata.annotations.get(keys.USAGE_THRESHOLDS))
-        capacity = self._settings.amounts(unamplified_allocatable(node))
+        capacity = self._settings.amounts(raw_allocatable(node))
         # Rows without relevant changes need not be evaluated again.
         news = self._columns.write_node(row, capacity, self._thresholds[row], huge_page_pool(node))
         if news and self._columns.conclude(row, self._nodes.get(row)):
@@ -213,11 +214,7 @@ class LoadAwareScheduling(
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the node that the event is about passes now."""
-        about = event.new if event.new is not None else event.old
-        name = (
-            about.pod.spec.node_name if isinstance(about, PodInfo) else about.metadata.name if about is not None else ""
-        )
-        row = self.view.columns.row_of.get(name)
+        row = self.view.columns.row_of.get(event.node_name)
         return row is None or self._rules.codes(self._estimates.of(pod), row) == FEASIBLE
 
     # Explanations and services.

@@ -11,9 +11,8 @@ from typing import Final
 import msgspec
 
 from koordinator.api import annotations as keys
-from koordinator.api.codec import DecodeError, decode
-from koordinator.api.node import Node
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.codec import decode_or
+from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_limits, pod_requests
@@ -60,25 +59,10 @@ _SECONDS: Final = re.compile(r"[+]?[0-9]{1,30}|-0{1,30}")
 _MOST_INT64: Final = 2**63 - 1
 
 
-def unamplified_allocatable(node: Node) -> ResourceList:
-    """Allocatable, with the values from before amplification where the node's annotation has them."""
-    text = node.metadata.annotations.get(keys.RAW_ALLOCATABLE)
-    if not text:
-        return node.status.allocatable
-    try:
-        raw = decode(text, ResourceList)
-    except DecodeError:
-        return node.status.allocatable
-    return {**node.status.allocatable, **raw}
-
-
 def scaling_factors(text: str) -> dict[str, int]:
     """Percent by resource, from a pod's annotation; values below 0, by which a pod would evade the filter, are
     dropped."""
-    try:
-        factors = decode(text, dict[str, int])
-    except DecodeError:
-        return {}
+    factors: dict[str, int] = decode_or(text, dict[str, int], {})
     return {name: factor for name, factor in factors.items() if 0 <= factor <= _MOST_INT64}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import decode_or
 from koordinator.api.duration import GoDuration
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
@@ -93,11 +93,8 @@ class Settings:
     def thresholds_for(self, annotation: str | None) -> Thresholds:
         """The thresholds of the arguments, each group replaced by the node's where its annotation has one. An
         annotation that cannot be decoded changes nothing."""
-        if not annotation:
-            return self.thresholds
-        try:
-            own = decode(annotation, NodeThresholds)
-        except DecodeError:
+        own = decode_or(annotation, NodeThresholds, None)
+        if own is None:
             return self.thresholds
         base, of_node = self.thresholds, own.aggregated_usage
         aggregated, aggregation = base.aggregated, base.aggregation

@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.framework import FEASIBLE, SKIP_FILTER, PreFil
 from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
-from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, SomeRows, each_row
+from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ReasonCodes, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ReservationInfo
@@ -34,16 +34,15 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     PodAllocation,
     amplified,
 )
-from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState, short_of_cpu
+from koordinator.scheduler.plugins.node_numa_resource.node_state import CPUS, NodeState, SpecialRows, short_of_cpu
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, UNKNOWN_NODE, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
-    is_reservation_ignored,
 )
-from koordinator.scheduler.plugins.node_numa_resource.rows import SpecialRows
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
+from koordinator.scheduler.plugins.reservation.matching import ignores_reservations
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 
 INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
@@ -59,27 +58,6 @@ _NO_HINTS: Final = Reason("node(s) Insufficient NUMA Node resources")
 _INCOMPATIBLE: Final = Reason("reservation NUMA scope is incompatible with the best topology hint")
 
 
-class Codes:
-    """Numbers for tuples of reasons, for all classes of pods."""
-
-    def __init__(self) -> None:
-        self._codes: dict[tuple[Reason, ...], int] = {(): FEASIBLE}
-        self._reasons: list[tuple[Reason, ...]] = [()]
-
-    def of(self, reasons: Sequence[Reason]) -> int:
-        """The number of these reasons; FEASIBLE for none."""
-        key = tuple(reasons)
-        code = self._codes.get(key)
-        if code is None:
-            code = self._codes[key] = len(self._reasons)
-            self._reasons.append(key)
-        return code
-
-    def reasons(self, code: int) -> tuple[Reason, ...]:
-        """The reasons of a number."""
-        return self._reasons[code]
-
-
 class NUMAFilter(
     PreFilterPlugin, ElementwiseFilterPlugin, NUMATopologyPolicySource, ReservationFilterPlugin, Explainer, NUMAPart
 ):
@@ -90,11 +68,11 @@ class NUMAFilter(
 
     def __init__(self, args: Any, view: Any) -> None:
         super().__init__(args, view)
-        self._codes = Codes()
+        self._codes = ReasonCodes()
         self._special = SpecialRows()
         numa = args.numa_scoring_strategy
         self._numa_scorer = NUMAScorer(numa.resources, most=self._packs)
-        self._short_of_amplified = self._codes.of((_SHORT_OF_AMPLIFIED,))
+        self._short_of_amplified = self._codes.of(_SHORT_OF_AMPLIFIED)
 
     # PreFilter.
 
@@ -138,7 +116,7 @@ class NUMAFilter(
         node = self._nodes.get(row, UNKNOWN_NODE)
         if requirements.is_plain and node.is_plain:
             return FEASIBLE
-        return self._codes.of(self._refusal(pod, requirements, row, node))
+        return self._codes.of(*self._refusal(pod, requirements, row, node))
 
     def _refusal(self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState) -> Sequence[Reason]:
         """Why the pod cannot go to the row; empty if it can."""
@@ -182,7 +160,7 @@ class NUMAFilter(
     ) -> Sequence[Reason]:
         """The reason if the node has too few CPUs to bind the pod to."""
         if self._restored(row).matched:
-            ignoring = is_reservation_ignored(pod.pod)
+            ignoring = ignores_reservations(pod.pod)
             found = self._choice(pod, requirements, row).from_any(None, ignoring=ignoring)
             return () if isinstance(found, PodAllocation) else found
         required = requirements.required or node.rules.bind
@@ -209,7 +187,7 @@ class NUMAFilter(
             return _NO_HINTS
         if node.closed:
             return CLOSED
-        choice, ignoring = self._choice(pod, requirements, row), is_reservation_ignored(pod.pod)
+        choice, ignoring = self._choice(pod, requirements, row), ignores_reservations(pod.pod)
         narrow = (
             len(node.rules.zones.amounts) > FEW
             and not requirements.keeps_apart
@@ -218,7 +196,7 @@ class NUMAFilter(
         return hints_of(choice, policy, self._numa_scorer, ignoring=ignoring, narrow=narrow)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
-        choice, ignoring = self._choice(pod, self._requirements.of(pod), row), is_reservation_ignored(pod.pod)
+        choice, ignoring = self._choice(pod, self._requirements.of(pod), row), ignores_reservations(pod.pod)
         if choice.fits(affinity.mask, ignoring=ignoring):
             return ()
         found = choice.from_any(affinity.mask, ignoring=ignoring)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import numpy as np
 
 from koordinator.api.annotations import RESOURCE_STATUS
 from koordinator.api.cpu_list import format_cpu_list
@@ -13,6 +15,9 @@ from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
 from koordinator.model.numa_topology.hints import NUMANodeState
 from koordinator.scheduler.engine.allocations import Closure, Closures
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
+from koordinator.scheduler.engine.row_amounts import CPU
+from koordinator.scheduler.plugins.node_labels import grown
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
@@ -202,3 +207,65 @@ def short_of_cpu(wanted: Any, allocatable: Any, requested: Any, bound: Any, adde
     """Whether less than ``wanted`` is left when ``bound``, the CPU of bound pods, counts ``added`` more. All in
     milli-CPU; of one node, or of many in arrays."""
     return wanted > allocatable - requested - added * (requested >= bound)
+
+
+_FIRST = 64
+
+
+class SpecialRows(set[int]):
+    """The rows, with what arrays say of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
+        """The rows that have to be evaluated one by one."""
+        self._amplified: Mask = np.zeros(_FIRST, dtype=np.bool_)
+        """Those of the other rows whose CPU is amplified."""
+        self._bound: Ints = np.zeros(_FIRST, dtype=np.int64)
+        """The CPU that pods on the rows are bound to, in milli-CPU."""
+        self._added: Ints = np.zeros(_FIRST, dtype=np.int64)
+        """NodeState.added_cpu."""
+
+    def note(self, row: int, node: NodeState | None) -> None:
+        """Update the row from the present policies of its node; None if the node is gone."""
+        self._fit(row)
+        is_special = node is not None and not node.is_plain
+        if is_special:
+            self.add(row)
+        else:
+            self.discard(row)
+        self._amplified[row] = node is not None and is_special and _only_multiplies(node)
+        self._by_itself[row] = is_special and not self._amplified[row]
+        self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
+        self._added[row] = node.added_cpu if node is not None else 0
+
+    def among(self, rows: Rows) -> Rows:
+        """The indices in ``rows`` of those that have to be evaluated one by one."""
+        if not self:
+            return rows[:0]
+        self._fit(int(rows.max(initial=0)))
+        return np.flatnonzero(self._by_itself.take(rows))
+
+    def short_of_cpu(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
+        """For each of ``rows``, whether amplification is the node's only policy and it has less than ``cpu``
+        (milli-CPU) left when that of bound pods counts amplified."""
+        if not self or not cpu:
+            return np.zeros(rows.shape[0], dtype=np.bool_)
+        self._fit(int(rows.max(initial=0)))
+        requested, allocatable = (
+            at(columns.taken(CPU, with_defaults=False), rows),
+            at(columns.allocatable[:, CPU], rows),
+        )
+        short = short_of_cpu(cpu, allocatable, requested, self._bound.take(rows), self._added.take(rows))
+        return self._amplified.take(rows) & cast("Mask", short)
+
+    def _fit(self, row: int) -> None:
+        if row >= self._by_itself.shape[0]:
+            self._by_itself, self._amplified = grown(self._by_itself, row + 1), grown(self._amplified, row + 1)
+            self._bound, self._added = grown(self._bound, row + 1), grown(self._added, row + 1)
+
+
+def _only_multiplies(node: NodeState) -> bool:
+    """Whether CPU amplification is the node's only policy."""
+    is_known = node.topology is None or bool(node.cpus)
+    return is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None

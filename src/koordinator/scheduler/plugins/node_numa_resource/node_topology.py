@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError, decode, decode_or
 from koordinator.api.cpu_list import HIGHEST_CPU, HIGHEST_NUMA_NODE, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
@@ -28,7 +28,6 @@ from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, c
 from koordinator.model.numa_topology.hints import NUMATopologyPolicy
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, Zones, amplified, canonical
 
-T = TypeVar("T")
 MOST_ALLOCATED: Final = "MostAllocated"
 _DIGITS: Final = 10
 """Python refuses to read numbers of more than some thousand."""
@@ -92,14 +91,15 @@ class NodeTopology:
 def read_topology(document: NodeResourceTopology) -> NodeTopology:
     """Decode the topology of a node."""
     annotations = document.metadata.annotations
-    detail = _read(annotations, annotation_keys.CPU_TOPOLOGY, _CPUDetail)
+    detail = decode_or(annotations.get(annotation_keys.CPU_TOPOLOGY), _CPUDetail, _CPUDetail()).detail
     cpus = CPUTopology(
         # Cores are numbered by socket.
         LogicalCPU(each.id, each.socket << 16 | each.core, each.node, each.socket)
-        for each in (detail.detail if detail is not None else ())
+        for each in detail
         if 0 <= each.id <= HIGHEST_CPU
     )
-    kubelet = _read(annotations, annotation_keys.KUBELET_CPU_MANAGER_POLICY, CPUManagerPolicy) or CPUManagerPolicy()
+    text = annotations.get(annotation_keys.KUBELET_CPU_MANAGER_POLICY)
+    kubelet = decode_or(text, CPUManagerPolicy, CPUManagerPolicy())
     reserved = _reserved(annotations, kubelet)
     return NodeTopology(
         cpus=cpus,
@@ -107,7 +107,7 @@ def read_topology(document: NodeResourceTopology) -> NodeTopology:
         kubelet=kubelet,
         policy=next((_KUBELET_POLICIES[each] for each in document.topology_policies if each in _KUBELET_POLICIES), _NO),
         zones=_zones(document, cpus, reserved),
-        ratios=_read(annotations, annotation_keys.RESOURCE_AMPLIFICATION_RATIO, dict[str, float]),
+        ratios=decode_or(annotations.get(annotation_keys.RESOURCE_AMPLIFICATION_RATIO), dict[str, float], None),
     )
 
 
@@ -115,15 +115,11 @@ _NO: Final = NUMATopologyPolicy.NONE
 
 
 def _reserved(annotations: Mapping[str, str], kubelet: CPUManagerPolicy) -> int:
-    pods = _read(annotations, annotation_keys.POD_CPU_ALLOCS, list[_PodCPUs]) or []
+    pods = decode_or(annotations.get(annotation_keys.POD_CPU_ALLOCS), list[_PodCPUs], [])
+    node = decode_or(annotations.get(annotation_keys.NODE_RESERVATION), NodeReservation, NodeReservation())
+    system = decode_or(annotations.get(annotation_keys.SYSTEM_QOS_RESOURCE), _SystemQoS, _SystemQoS())
     lists = [pod.cpuset for pod in pods if pod.managed_by_kubelet and pod.uid]
-    lists.append(kubelet.reserved_cpus)
-    node = _read(annotations, annotation_keys.NODE_RESERVATION, NodeReservation)
-    if node is not None:
-        lists.append(node.reserved_cpus)
-    system = _read(annotations, annotation_keys.SYSTEM_QOS_RESOURCE, _SystemQoS)
-    if system is not None and system.cpuset_exclusive is not False:
-        lists.append(system.cpuset)
+    lists += [kubelet.reserved_cpus, node.reserved_cpus, system.cpuset if system.cpuset_exclusive is not False else ""]
     reserved = 0
     for text in lists:
         try:
@@ -148,16 +144,6 @@ def _zones(document: NodeResourceTopology, cpus: CPUTopology, reserved: int) -> 
             taken = (cpus.numa_nodes.get(number, 0) & reserved).bit_count()
             amounts[CPU] = Quantity.from_milli(max(0, cpu.milli - taken * MILLI), cpu.format)
     return dict(sorted(found.items()))
-
-
-def _read(annotations: Mapping[str, str], key: str, expected: type[T]) -> T | None:
-    text = annotations.get(key)
-    if not text:
-        return None
-    try:
-        return decode(text, expected)
-    except DecodeError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,6 @@ from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeStat
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     PodRequirements,
     RequirementsCache,
-    is_reservation_ignored,
-    needs_reservation,
 )
 from koordinator.scheduler.plugins.node_numa_resource.reserved import (
     Choice,
@@ -42,6 +40,7 @@ from koordinator.scheduler.plugins.node_numa_resource.reserved import (
     counted_twice,
     held_by,
 )
+from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 
 NAME: Final = "NodeNUMAResource"
 TOPOLOGY: Final = NamedAspect.of_objects(NODE_RESOURCE_TOPOLOGIES)
@@ -130,7 +129,7 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
         requirements = self._requirements.of(pod)
         if requirements.designated is not None:
             return _designated(choice, requirements.designated)
-        if is_reservation_ignored(pod.pod) or not choice.restored.matched:
+        if ignores_reservations(pod.pod) or not choice.restored.matched:
             return choice.from_any(mask, ignoring=True)
         taking_over = self.restored_pre_allocatable(row) is not None
         uids = self._nominated(pod, row, taking_over=taking_over, assumed=assumed)

@@ -31,19 +31,23 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
-from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
+from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
-from koordinator.scheduler.plugins.node_numa_resource.documents import allocation_of, completed_spec, status_text
 from koordinator.scheduler.plugins.node_numa_resource.filtering import CLOSED, INVALID_TOPOLOGY, NUMAFilter
 from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
 from koordinator.scheduler.plugins.node_numa_resource.part import READS, TOPOLOGY
-from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
+from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
+    PodRequirements,
+    allocation_of,
+    completed_spec,
+    status_text,
+)
 from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
@@ -51,7 +55,6 @@ from koordinator.scheduler.plugins.node_resources.allocation import Allocation, 
 from koordinator.scheduler.plugins.node_resources.strategies import LEAST_ALLOCATED, MOST_ALLOCATED
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
-from koordinator.scheduler.services.provider import ServiceProvider
 
 
 @dataclass(frozen=True, slots=True)

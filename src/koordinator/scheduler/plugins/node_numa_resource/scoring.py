@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, is_scalar
+from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
+from koordinator.scheduler.plugins.node_resources.allocation import is_scalar
 from koordinator.scheduler.plugins.node_resources.strategies import least_of_one, most_of_one
 
 _OF_EVERY_NODE = ("cpu", "memory", "ephemeral-storage")
@@ -14,7 +15,7 @@ _OF_EVERY_NODE = ("cpu", "memory", "ephemeral-storage")
 class NUMAScorer:
     """``most``: fuller is better. Amounts are by resource, in canonical units."""
 
-    def __init__(self, resources: Sequence[ResourceWeight], *, most: bool) -> None:
+    def __init__(self, resources: Sequence[ResourceSpec], *, most: bool) -> None:
         self._weights = [
             (each.name, each.weight) for each in resources if each.name in _OF_EVERY_NODE or is_scalar(each.name)
         ]

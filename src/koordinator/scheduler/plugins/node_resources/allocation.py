@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.api import resource_names
+from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.plugin_forms import SomeRows
@@ -52,15 +53,6 @@ class Scorer(NamedTuple):
     where it has no rule of its own for them."""
 
 
-class ResourceWeight(Protocol):
-    """A resource to score, with its weight."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def weight(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """What the pod adds to the resources that are scored for it."""
@@ -86,7 +78,7 @@ class AllocationScorer:
     def __init__(
         self,
         columns: NodeColumns,
-        resources: Sequence[ResourceWeight],
+        resources: Sequence[ResourceSpec],
         scorer: Scorer,
     ) -> None:
         self._columns = columns

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api import resource_names
-from koordinator.api.node import Node
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
@@ -171,9 +170,7 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScor
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the node that the event is about has enough of everything now."""
-        about = event.new if event.new is not None else event.old
-        name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""
-        row = self.view.columns.row_of.get(name)
+        row = self.view.columns.row_of.get(event.node_name)
         return row is None or not self.filter_one(pod, self.pre_filter(pod).state, row)
 
     def _is_ignored(self, name: str) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
+from koordinator.scheduler.configuration.upstream_arguments import ScoringStrategy, UtilizationShapePoint
 from koordinator.scheduler.engine.columns import Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.node_resources.allocation import (
     Fill,
     Item,
-    ResourceWeight,
     Scorer,
 )
 
@@ -23,31 +23,6 @@ _MAX_UTILIZATION: Final = 100
 _ZERO: Final = np.zeros(())
 _HUNDRED: Final = np.array(float(MAX_NODE_SCORE))
 """Costs half of plain numbers, which numpy converts at each use."""
-
-
-class ShapePoint(Protocol):
-    """A corner of the function from utilisation (0..100) to score (0..10)."""
-
-    @property
-    def utilization(self) -> int: ...
-    @property
-    def score(self) -> int: ...
-
-
-class Shape(Protocol):
-    @property
-    def shape(self) -> Sequence[ShapePoint]: ...
-
-
-class Strategy(Protocol):
-    """The ``scoringStrategy`` of the plugin's arguments."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def resources(self) -> Sequence[ResourceWeight]: ...
-    @property
-    def requested_to_capacity_ratio(self) -> Shape | None: ...
 
 
 def least_allocated(fill: Fill) -> Ints:
@@ -91,14 +66,14 @@ LEAST_ALLOCATED: Final = Scorer(least_allocated, least_of_one)
 MOST_ALLOCATED: Final = Scorer(most_allocated, most_of_one)
 
 
-def scorer_for(strategy: Strategy) -> Scorer:
+def scorer_for(strategy: ScoringStrategy) -> Scorer:
     """The scorer of a validated strategy."""
     if strategy.type == "RequestedToCapacityRatio" and strategy.requested_to_capacity_ratio is not None:
         return Scorer(requested_to_capacity_ratio(strategy.requested_to_capacity_ratio.shape))
     return MOST_ALLOCATED if strategy.type == "MostAllocated" else LEAST_ALLOCATED
 
 
-def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Callable[[Fill], Ints]:
+def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Callable[[Fill], Ints]:
     """A broken line from utilisation to score; resources with a score of 0 do not count in the mean."""
     function = broken_line([(point.utilization, point.score * (MAX_NODE_SCORE // _MAX_SHAPE_SCORE)) for point in shape])
 

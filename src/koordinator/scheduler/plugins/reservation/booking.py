@@ -8,16 +8,19 @@ from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError, decode, decode_or
 from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.pod import Pod
 from koordinator.api.reservation import RESTRICTED, Reservation
+from koordinator.api.resource_names import PODS
+from koordinator.api.usable_amounts import unusable
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.row_amounts import whole_amounts
+from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
 from koordinator.scheduler.plugins.reservation.operating_pod import current_owner, is_operating
-from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, is_available
+from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, is_available, problem
 
 Amounts = Mapping[str, int]
 """By name of the resource, in the units of columns."""
@@ -146,14 +149,15 @@ def booking_of(reservation: Reservation, pod: Pod) -> Booking:
     except SelectorError:
         owners = None
     allocatable = whole_amounts(reservation.status.allocatable)
+    reserved = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
     return Booking(
         reservation,
         pod,
         owners,
         allocatable,
         restricted=_restricted(reservation, allocatable),
-        reserved=whole_amounts(_reserved(reservation)),
-        order=_order(reservation),
+        reserved=whole_amounts(decode_or(reserved, ResourcesAnnotation, ResourcesAnnotation()).resources),
+        order=whole_number(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER)) or 0,
         is_claimed=is_operating(pod) and current_owner(pod) is not None,
     )
 
@@ -162,24 +166,113 @@ def _restricted(reservation: Reservation, allocatable: Amounts) -> frozenset[str
     if reservation.spec.allocate_policy != RESTRICTED:
         return frozenset()
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
-    try:
-        named = decode(text.encode(), RestrictedOptions).resources if text else ()
-    except DecodeError:
-        named = ()
+    named = decode_or(text, RestrictedOptions, RestrictedOptions()).resources
     return frozenset(allocatable) & (set(named) or set(allocatable))
 
 
-def _reserved(reservation: Reservation) -> ResourceList:
-    text = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+def whole_number(text: str | None) -> int | None:
+    """The number of 64 bits in a label or an annotation; None if there is none."""
     try:
-        return decode(text.encode(), ResourcesAnnotation).resources if text else {}
-    except DecodeError:
-        return {}
-
-
-def _order(reservation: Reservation) -> int:
-    try:
-        order = int(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, ""))
+        number = int(text or "")
     except ValueError:
-        return 0
-    return order if -(2**63) <= order < 2**63 else 0
+        return None
+    return number if -(2**63) <= number < 2**63 else None
+
+
+_NOBODY: Final[dict[str, int]] = {}
+
+
+class Users:
+    """The pods on nodes that take from each Reservation, also from Reservations that are not known yet."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._rows: dict[str, dict[str, int]] = {}
+        """The uid of a Reservation -> the rows of its users, by their uids."""
+        self._taken_from: dict[str, str] = {}
+        """The uid of a pod -> that of the Reservation that it takes from."""
+
+    def __len__(self) -> int:
+        return len(self._taken_from)
+
+    def add(self, uid: str, pod: PodInfo, row: int) -> None:
+        self._rows.setdefault(uid, {})[pod.uid] = row
+        self._taken_from[pod.uid] = uid
+
+    def remove(self, uid: str, pod: PodInfo) -> bool:
+        """Whether the pod was a user of the Reservation."""
+        rows = self._rows.get(uid, {})
+        if rows.pop(pod.uid, None) is None:
+            return False
+        if not rows:
+            del self._rows[uid]
+        del self._taken_from[pod.uid]
+        return True
+
+    def taken_from(self, pod: PodInfo) -> str | None:
+        """The uid of the Reservation that the pod takes from."""
+        return self._taken_from.get(pod.uid)
+
+    def of(self, uid: str) -> dict[str, PodInfo]:
+        """The users of the Reservation, by uid, wherever they are."""
+        found = ((each, self._view.pods_on.get(row, {}).get(each)) for each, row in self._users(uid).items())
+        return {each: pod for each, pod in found if pod is not None}
+
+    def on(self, uid: str, row: int | None) -> dict[str, PodInfo]:
+        """Those that are on the row. A pod elsewhere, whose record has been written by hand, holds nothing there."""
+        there = self._view.pods_on.get(row, {}) if row is not None else {}
+        return {each: there[each] for each, where in self._users(uid).items() if where == row and each in there}
+
+    def _users(self, uid: str) -> dict[str, int]:
+        return self._rows.get(uid, _NOBODY)
+
+
+def taken_of(booking: Booking, reserve_pod: PodInfo | None) -> tuple[Amounts, tuple[int, int]]:
+    """What users take of the Reservation, and nothing more: what its reserve pod and they would both count for."""
+    if not booking.users or reserve_pod is None:
+        return NO_CREDIT
+    requests = [user.request for user in booking.users.values()]
+    amounts: dict[str, int] = {}
+    for name, held in booking.allocatable.items():
+        taken = min(held, sum([each.amounts.get(name, 0) for each in requests]))
+        if taken and name != PODS:
+            amounts[name] = taken
+    most = reserve_pod.request.non_zero
+    cpu, memory = (min(most[index], sum([each.non_zero[index] for each in requests])) for index in (CPU, MEMORY))
+    return amounts, (cpu, memory)
+
+
+_ANNOTATIONS: Final[tuple[tuple[str, type[WireStruct]], ...]] = (
+    (annotation_keys.RESERVATION_RESIZE_ALLOCATABLE, ResourcesAnnotation),
+    (annotation_keys.NODE_RESERVATION, ResourcesAnnotation),
+    (annotation_keys.RESERVATION_RESTRICTED_OPTIONS, RestrictedOptions),
+)
+
+
+def faults(reservation: Reservation) -> list[str]:
+    """All errors of a Reservation; empty if it is valid."""
+    found = [text] if (text := problem(reservation)) else []
+    for index, owner in enumerate(reservation.spec.owners):
+        try:
+            Owners([owner])
+        except SelectorError as error:
+            found.append(f"spec.owners[{index}].labelSelector: {error}; no pod owns the reservation until it is mended")
+    template = reservation.spec.template
+    for index, container in enumerate(template.spec.containers if template is not None else ()):
+        found += unusable(container.resources.requests, f"spec.template.spec.containers[{index}].resources.requests")
+    found += unusable(reservation.status.allocatable, "status.allocatable")
+    annotations = reservation.metadata.annotations
+    for key, kind in _ANNOTATIONS:
+        try:
+            if annotations.get(key):
+                decode(annotations[key].encode(), kind)
+        except DecodeError as error:
+            found.append(f"annotation {key}: {error}")
+    return [*found, *_order_fault(reservation)]
+
+
+def _order_fault(reservation: Reservation) -> list[str]:
+    text = reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, "")
+    if not text or whole_number(text) is not None:
+        return []
+    return [f"label {label_keys.RESERVATION_ORDER}: {text!r} is not a whole number of 64 bits"]

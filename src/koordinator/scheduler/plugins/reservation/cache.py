@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import RESERVED
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.booking import (
     NO_CREDIT,
     NO_MATCH,
@@ -33,10 +34,11 @@ from koordinator.scheduler.plugins.reservation.booking import (
     Booking,
     Match,
     Unmatched,
+    Users,
     booking_of,
     match_of,
+    taken_of,
 )
-from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     mismatch,
@@ -55,7 +57,6 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     stands_for_a_reservation,
 )
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
-from koordinator.scheduler.plugins.reservation.users import Users, taken_of
 
 _MEMO: Final = "Reservation"
 

@@ -13,8 +13,8 @@ from koordinator.api.reservation import SCHEDULED_CONDITION, Reservation
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.booking import faults
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.life_cycle import Facts, is_to_be_deleted, status_change
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, is_over, problem
 

@@ -13,9 +13,8 @@ from koordinator.api.resource_names import CPU, PODS
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import amount_of, amount_text
-from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking
+from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, faults
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.matching import Owners
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over

@@ -9,67 +9,102 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
-from koordinator.api.node import Node
 from koordinator.api.reservation import ALIGNED, Reservation
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    Plugin,
+    PluginError,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.journal import Adjustment
-from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
+from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
+from koordinator.scheduler.engine.reservation_points import ReservationPoints
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
+    is_required,
     requirements_key,
     requirements_of,
 )
+from koordinator.scheduler.plugins.reservation.nomination import Nominator
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
-from koordinator.scheduler.plugins.reservation.part import ReservationPart
-from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, is_required
+from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, PreAllocator
 from koordinator.scheduler.plugins.reservation.reserve_pod import pinned_node, stands_for_a_reservation
 
-_OTHER_NODE: Final = 1
-_CONFLICT: Final = 2
-_FIRST_CODE: Final = 3
-"""Codes below are the same for all classes."""
+_NONE: Final[tuple[frozenset[str], frozenset[str]]] = frozenset(), frozenset()
 
 
-@dataclass(slots=True, kw_only=True)
-class Coded:
-    """Maps the reasons of rejections to codes, for one class of pods."""
+class ReservationPart(Plugin):
+    """One part of the plugin; all have the same state."""
 
-    combinations: list[tuple[Reason, ...]] = field(default_factory=list)
-    """The reasons of the codes from _FIRST_CODE on."""
+    name = "Reservation"
+    handle: Handle
 
-    def code_of(self, reasons: tuple[Reason, ...]) -> int:
-        if reasons not in self.combinations:
-            self.combinations.append(reasons)
-        return self.combinations.index(reasons) + _FIRST_CODE
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        shared = view.shared.setdefault(self.name, {})
+        self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
+        if args is not None:
+            self._cache.index_selectors(args.reservation_selector_index)
+        self._failures: dict[str, str] = shared.setdefault("failures", {})
+        config = args.pre_allocation_config if args is not None else None
+        self._pre_allocator = PreAllocator(self._cache, view, config, lambda: self._points)
+        ignored = (frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)) if args else _NONE
+        self._nominator = Nominator(self._cache, view, ignored, lambda: self._points)
+
+    @cached_property
+    def _points(self) -> ReservationPoints:
+        """The other plugins of the profile that implement points about Reservations."""
+        return ReservationPoints(self.handle.profile)
+
+    def _taking_over(self, pod: PodInfo) -> Booking | None:
+        """The Reservation of a reserve pod, if it may take over running pods; otherwise None."""
+        reservation = self._reservation(pod)
+        if reservation is None or not reservation.spec.pre_allocation:
+            return None
+        return self._cache.pending_booking(reservation, pod.pod)
+
+    def _reservation(self, pod: PodInfo) -> Reservation | None:
+        """The Reservation of a reserve pod; None if it is gone."""
+        name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
+        found = self.view.objects_of(RESERVATIONS).get(name)
+        return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
 
 
 @dataclass(slots=True)
-class Owner(Coded):
+class Owner:
     """A class of pods that own Reservations, or must use one. ``is_operating``: they represent one once they run."""
 
     match: Match
     requirements: ReservationRequirements
     is_operating: bool
+    codes: ReasonCodes = field(default_factory=ReasonCodes)
 
 
 @dataclass(slots=True)
-class ReservePod(Coded):
+class ReservePod:
     """A class of reserve pods. ``taking_over``: the Reservation, if it may take over running pods."""
 
     pinned: str
     policy: str
     taking_over: Booking | None = None
+    codes: ReasonCodes = field(default_factory=ReasonCodes)
 
 
 class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTransformer, ReservationPart):
@@ -110,8 +145,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         about, uids = event.new if event.new is not None else event.old, self._cache.match(pod).uids
         if isinstance(about, Reservation):
             return about.metadata.uid in uids
-        name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""
-        return any(self._cache.bookings[uid].node_name == name for uid in uids)
+        return any(self._cache.bookings[uid].node_name == event.node_name for uid in uids)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         if stands_for_a_reservation(pod.pod):
@@ -165,23 +199,23 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         owner: Owner = state
         name = self.view.columns.names[row]
         if owner.is_operating and self._conflicts(name, ALIGNED):
-            return _CONFLICT
+            return owner.codes.of(POLICY_CONFLICT)
         if owner.requirements.ignored:
             return FEASIBLE
         there = self._cache.open_on(name, owner.match)
-        reasons = self._nominator.why_not(pod, owner.requirements, row, there)
-        return owner.code_of(reasons) if reasons else FEASIBLE
+        return owner.codes.of(*self._nominator.why_not(pod, owner.requirements, row, there))
 
     def _filter_reserve_pod(self, pod: PodInfo, state: ReservePod, row: int) -> int:
         name = self.view.columns.names[row]
         if state.pinned and state.pinned != name:
-            return _OTHER_NODE
+            return state.codes.of(OTHER_NODE)
         if self._conflicts(name, state.policy):
-            return _CONFLICT
+            return state.codes.of(POLICY_CONFLICT)
         if state.taking_over is None:
             return FEASIBLE
-        reasons = self._pre_allocator.offered(state.taking_over, self._nominator.checked(pod), row).reasons
-        return state.code_of(reasons) if reasons else FEASIBLE
+        return state.codes.of(
+            *self._pre_allocator.offered(state.taking_over, self._nominator.checked(pod), row).reasons
+        )
 
     def _conflicts(self, node_name: str, policy: str) -> bool:
         """Whether a Reservation of the policy cannot be on the node: Reservations of the default policy and of other
@@ -190,12 +224,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         return any(each.is_open and (not each.reservation.spec.allocate_policy) != (not policy) for each in there)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
-        if code == _OTHER_NODE:
-            return (OTHER_NODE,)
-        if code == _CONFLICT:
-            return (POLICY_CONFLICT,)
-        coded: Coded = state
-        return coded.combinations[code - _FIRST_CODE]
+        of_class: Owner | ReservePod = state
+        return of_class.codes.reasons(code)
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         """What each Reservation on the row that the pod owns lacks for it."""

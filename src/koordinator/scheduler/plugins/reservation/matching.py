@@ -86,7 +86,7 @@ def _read(pod: Pod) -> ReservationRequirements:
             exact = tuple(decode(annotations[key].encode(), _ExactMatch).resource_names)
     except DecodeError as error:
         return ReservationRequirements(problem=f"annotation {key}: {error}")
-    return ReservationRequirements(affinity, exact, pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true")
+    return ReservationRequirements(affinity, exact, ignores_reservations(pod))
 
 
 def requirements_key(pod: Pod) -> Hashable:
@@ -95,8 +95,23 @@ def requirements_key(pod: Pod) -> Hashable:
     return (
         annotations.get(annotation_keys.RESERVATION_AFFINITY),
         annotations.get(annotation_keys.EXACT_MATCH_RESERVATION),
-        pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true",
+        ignores_reservations(pod),
     )
+
+
+def ignores_reservations(pod: Pod) -> bool:
+    """Whether the pod takes what is reserved for others."""
+    return pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true"
+
+
+def is_required(pod: Pod) -> bool:
+    """Whether the reserve pod goes only where its Reservation takes over a pod."""
+    return pod.metadata.labels.get(label_keys.PRE_ALLOCATION_REQUIRED) == "true"
+
+
+def needs_reservation(pod: Pod) -> bool:
+    """Whether the pod must take from a Reservation, or, as a reserve pod, must take over a running pod."""
+    return is_required(pod) or annotation_keys.RESERVATION_AFFINITY in pod.metadata.annotations
 
 
 class Owners:

@@ -4,17 +4,16 @@ The gauges are computed at each scrape, so that a deleted Reservation leaves non
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from koordinator.api.quantity import Quantity
 from koordinator.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, Reservation
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.base.instruments import Counter, Histogram
+from koordinator.base.instruments import Counter, Histogram, Scraped
 from koordinator.base.metrics import exponential_buckets
 
 _PHASES: Final = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
@@ -22,30 +21,27 @@ _GIBIBYTE: Final = 1 << 30
 _CANDIDATES: Final = exponential_buckets(1, 2, 16)
 
 
-class ReservationGauges(Collector):
+def reservation_gauges(reservations: Callable[[], Iterable[Reservation]]) -> tuple[Collector, ...]:
     """By the statuses of the Reservations; the names, labels and units are the original's."""
-
-    def __init__(self, reservations: Callable[[], Iterable[Reservation]]) -> None:
-        self._reservations = reservations
-
-    def collect(self) -> Iterable[Metric]:
-        phases = GaugeMetricFamily(
+    return (
+        Scraped(
             "scheduler_reservation_status_phase",
             "[ALPHA] The current number of reservations in each status phase "
             "(e.g. Pending, Available, Succeeded, Failed)",
-            labels=("name", "phase"),
-        )
-        amounts = GaugeMetricFamily(
+            ("name", "phase"),
+            lambda: [
+                ((each.metadata.name, phase), float(phase == (each.status.phase or PENDING)))
+                for each in reservations()
+                for phase in _PHASES
+            ],
+        ),
+        Scraped(
             "scheduler_reservation_resource",
             "[ALPHA] Resource metrics for a reservation, including allocatable, allocated, and utilization with unit.",
-            labels=("type", "name", "resource", "unit"),
-        )
-        for reservation in self._reservations():
-            name, current = reservation.metadata.name, reservation.status.phase or PENDING
-            for phase in _PHASES:
-                phases.add_metric((name, phase), float(phase == current))
-            _add_amounts(amounts, reservation)
-        return [phases, amounts]
+            ("type", "name", "resource", "unit"),
+            lambda: [amount for each in reservations() for amount in _amounts(each)],
+        ),
+    )
 
 
 class SelectorIndexMetrics(Collector):
@@ -76,16 +72,16 @@ class SelectorIndexMetrics(Collector):
         return [*self._queries.collect(), *self._candidates.collect()]
 
 
-def _add_amounts(family: GaugeMetricFamily, reservation: Reservation) -> None:
+def _amounts(reservation: Reservation) -> Iterator[tuple[Sequence[str], float]]:
     name, status = reservation.metadata.name, reservation.status
     for resource, held in status.allocatable.items():
         unit, allocatable = _measured(resource, held)
         taken = status.allocated.get(resource)
         allocated = _measured(resource, taken)[1] if taken is not None else 0.0
-        family.add_metric(("allocatable", name, resource, unit), allocatable)
-        family.add_metric(("allocated", name, resource, unit), allocated)
+        yield ("allocatable", name, resource, unit), allocatable
+        yield ("allocated", name, resource, unit), allocated
         if allocatable > 0:
-            family.add_metric(("utilization", name, resource, "ratio"), allocated / allocatable)
+            yield ("utilization", name, resource, "ratio"), allocated / allocatable
 
 
 def _measured(resource: str, amount: Quantity) -> tuple[str, float]:

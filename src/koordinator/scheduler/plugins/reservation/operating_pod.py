@@ -7,12 +7,11 @@ Aligned).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError, decode, decode_or
 from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod, PodTemplateSpec
 from koordinator.api.reservation import (
@@ -44,22 +43,16 @@ def operating_reservation(pod: Pod) -> Reservation:
         node_name=pod.spec.node_name,
         allocatable=requested_amounts(pod),
     )
-    try:
-        owners = _owners(pod)
-    except DecodeError:
-        owners = ()
+    owners = decode_or(pod.metadata.annotations.get(annotation_keys.RESERVATION_OWNERS), list[ReservationOwner], [])
     spec = ReservationSpec(
-        template=PodTemplateSpec(spec=pod.spec), owners=list(owners), allocate_once=True, allocate_policy=ALIGNED
+        template=PodTemplateSpec(spec=pod.spec), owners=owners, allocate_once=True, allocate_policy=ALIGNED
     )
     return Reservation(metadata=pod.metadata, spec=spec, status=status)
 
 
 def current_owner(pod: Pod) -> ObjectReference | None:
     """The current owner by the pod's own annotation; None if there is none, or if it cannot be decoded."""
-    try:
-        return _current_owner(pod)
-    except DecodeError:
-        return None
+    return decode_or(pod.metadata.annotations.get(annotation_keys.RESERVATION_CURRENT_OWNER), ObjectReference, None)
 
 
 def operating_faults(pod: Pod) -> list[str]:
@@ -67,13 +60,13 @@ def operating_faults(pod: Pod) -> list[str]:
     found: list[str] = []
     key = annotation_keys.RESERVATION_OWNERS
     try:
-        for index, owner in enumerate(_owners(pod)):
+        for index, owner in enumerate(decode(pod.metadata.annotations.get(key) or "[]", list[ReservationOwner])):
             found += _owner_fault(f"annotation {key}[{index}].labelSelector", owner)
     except DecodeError as error:
         found.append(f"annotation {key}: {error}; no pod owns what the pod reserves until it is mended")
     key = annotation_keys.RESERVATION_CURRENT_OWNER
     try:
-        _current_owner(pod)
+        decode(pod.metadata.annotations.get(key) or "{}", ObjectReference)
     except DecodeError as error:
         found.append(f"annotation {key}: {error}; it counts as if it were not there")
     return found
@@ -85,16 +78,6 @@ def _owner_fault(where: str, owner: ReservationOwner) -> list[str]:
     except SelectorError as error:
         return [f"{where}: {error}; no pod owns what the pod reserves until it is mended"]
     return []
-
-
-def _owners(pod: Pod) -> Sequence[ReservationOwner]:
-    text = pod.metadata.annotations.get(annotation_keys.RESERVATION_OWNERS)
-    return decode(text.encode(), list[ReservationOwner]) if text else ()
-
-
-def _current_owner(pod: Pod) -> ObjectReference | None:
-    text = pod.metadata.annotations.get(annotation_keys.RESERVATION_CURRENT_OWNER)
-    return decode(text.encode(), ObjectReference) if text else None
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -32,6 +32,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ControllerProvider,
     FailureHandler,
     MetricsProvider,
+    ServiceProvider,
 )
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -43,14 +44,12 @@ from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
 from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
-from koordinator.scheduler.plugins.reservation.fitting import score
+from koordinator.scheduler.plugins.reservation.fitting import Owned, event_note, score, summary
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
-from koordinator.scheduler.plugins.reservation.messages import Owned, event_note, summary
-from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
+from koordinator.scheduler.plugins.reservation.metrics import reservation_gauges
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, stands_for_a_reservation
-from koordinator.scheduler.services.provider import ServiceProvider
 
 _PREFERRED: Final = 1000
 """The score of the node whose Reservation comes first by its label ``reservation-order``."""
@@ -219,7 +218,7 @@ class ReservationPlugin(
         }
 
     def collectors(self) -> Sequence[Collector]:
-        return ReservationGauges(self._reservations), self._cache.selector_index.metrics
+        return (*reservation_gauges(self._reservations), self._cache.selector_index.metrics)
 
     def _reservations(self) -> list[Reservation]:
         return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]

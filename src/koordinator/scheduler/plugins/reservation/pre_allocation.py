@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from koordinator.api import labels as label_keys
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, ReservationOwner
 from koordinator.api.resource_names import PODS
@@ -25,11 +24,11 @@ from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Unmatched
+from koordinator.scheduler.features import OMIT_NODE_LABELS
+from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Unmatched, whole_number
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
-from koordinator.scheduler.plugins.reservation.gates import OMIT_NODE_LABELS
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, mismatch, requirements_of
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, is_required, mismatch, requirements_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
 NO_CANDIDATE: Final = Reason("node(s) no pod match reservation with pre allocation required", unresolvable=True)
@@ -97,18 +96,10 @@ class Candidates:
     def sorted(self, pods: Iterable[PodInfo], booking: Booking) -> list[PodInfo]:
         """The candidates in the order in which they are tried: by the priority in their annotation, or by how full they
         would make the Reservation; by uid among equals."""
-        config = self._config
-        if config is not None:
-            return sorted(pods, key=lambda pod: (-_priority(pod.pod, config.cluster_priority_annotation_key), pod.uid))
+        if self._config is not None:
+            key = self._config.cluster_priority_annotation_key
+            return sorted(pods, key=lambda pod: (-(whole_number(pod.pod.metadata.annotations.get(key)) or 0), pod.uid))
         return sorted(pods, key=lambda pod: (-score(booking, pod.request.amounts), pod.uid))
-
-
-def _priority(pod: Pod, key: str) -> int:
-    try:
-        priority = int(pod.metadata.annotations.get(key, ""))
-    except ValueError:
-        return 0
-    return priority if -(2**63) <= priority < 2**63 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,8 +331,3 @@ def _with_others(attempt: PreAllocation, points: ReservationPoints, row: int, *,
     ordered = pods if in_order else sorted(pods, key=lambda pod: (-totals[pod.uid], pod.uid))
     by_uid = {pod.uid: other for pod, other in zip(pods, scores, strict=True)}
     return replace(attempt, candidates=ordered, refused=refused, scores=by_uid)
-
-
-def is_required(pod: Pod) -> bool:
-    """Whether the reserve pod goes only where its Reservation takes over a pod."""
-    return pod.metadata.labels.get(label_keys.PRE_ALLOCATION_REQUIRED) == "true"

@@ -14,7 +14,7 @@ import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode, to_document
+from koordinator.api.codec import decode, decode_or, to_document
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import Container, Pod, PodCondition, PodSpec, PodStatus, ResourceList, ResourceRequirements
@@ -168,14 +168,8 @@ class AllocatedRecord(WireStruct):
 
 def allocated_record(pod: Pod) -> AllocatedRecord | None:
     """The Reservation that the pod takes from by its annotation; None if there is none that can be decoded."""
-    text = pod.metadata.annotations.get(annotation_keys.RESERVATION_ALLOCATED)
-    if not text:
-        return None
-    try:
-        record = decode(text.encode(), AllocatedRecord)
-    except DecodeError:
-        return None
-    return record if record.uid else None
+    record = decode_or(pod.metadata.annotations.get(annotation_keys.RESERVATION_ALLOCATED), AllocatedRecord, None)
+    return record if record is not None and record.uid else None
 
 
 def _priority(spec: PodSpec, labels: Mapping[str, str]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
 from koordinator.api.pod import Pod
-from koordinator.scheduler.services.provider import ServiceProvider
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from tests.scheduler.plugins.coscheduling.gang_fakes import member
 from tests.scheduler.plugins.coscheduling.network_topology.networks import SPEC, cluster_network_topology
 from tests.scheduler.plugins.coscheduling.network_topology.topology_stories import (

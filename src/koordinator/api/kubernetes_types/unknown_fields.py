@@ -1,12 +1,8 @@
-"""What ``fieldValidation`` refuses or warns of: fields that a built-in type does not have, or that are there twice."""
+"""Fields of a document that its built-in type does not have."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-import msgspec
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.schema_values import unknown_members
@@ -52,50 +48,3 @@ def _value(value: Any, of: Type, path: str) -> list[Unknown]:
     if of.shape is Shape.MAP and isinstance(value, dict):
         return [found for key, item in value.items() for found in _value(item, of.of, f"{path}.{key}")]
     return []
-
-
-# Members of an object that have one name: the last one counts.
-
-
-class _Object(dict[str, Any]):
-    """An object with the names that are in it more than once."""
-
-    def __init__(self, members: list[tuple[str, Any]]) -> None:
-        super().__init__(members)
-        self.repeated: list[str] = []
-        if len(self) != len(members):
-            names = [name for name, _ in members]
-            self.repeated = [name for name in self if names.count(name) > 1]
-
-
-def repeated_fields(text: bytes, document: Any) -> list[str]:
-    """The paths of the members of a valid JSON ``text`` that are in their object twice, such as ``spec.nodeName``;
-    ``document`` is what it says."""
-    # Most clients send what we would write, and then there is nothing to look for.
-    if msgspec.json.encode(document) == text.strip():
-        return []
-    found: list[_Object] = []
-
-    def hook(members: list[tuple[str, Any]]) -> Any:
-        names = dict(members)
-        if len(names) == len(members):
-            return names
-        found.append(_Object(members))
-        return found[-1]
-
-    try:
-        whole = json.loads(text, object_pairs_hook=hook)
-    except (ValueError, RecursionError):
-        return []
-    return list(_repeated(whole, "")) if found else []
-
-
-def _repeated(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value, _Object):
-            yield from (f"{path}.{name}".lstrip(".") for name in value.repeated)
-        for name, member in value.items():
-            yield from _repeated(member, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _repeated(item, f"{path}[{index}]")

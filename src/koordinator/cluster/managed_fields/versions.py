@@ -1,0 +1,107 @@
+"""The versions of one served kind, as the fields of managers need them: their types, and what a write cannot change."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Final, Protocol
+
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.canonical import canonicalize
+from koordinator.api.kubernetes_types.table import kind_type
+from koordinator.cluster.managed_fields.field_set import FieldSet, of_fields
+from koordinator.cluster.managed_fields.schema import Atom, of_kind
+from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.strategy.metadata import kept_by_status
+
+_KINDS: Final = 1024
+"""So many are remembered, by their definition of today."""
+
+
+class Versions(Protocol):
+    """The versions of one kind."""
+
+    def atom(self, api_version: str) -> Atom | None:
+        """Its type; None for a version that is not served."""
+        ...
+
+    def convert(self, obj: Document, api_version: str) -> Document | None:
+        """An object of the kind in another version; None for one that is not served."""
+        ...
+
+
+class ServedVersions:
+    """Of the kind of ``resource``."""
+
+    def __init__(self, registry: Registry, resource: Resource) -> None:
+        self._registry = registry
+        self._resource = resource
+
+    def atom(self, api_version: str) -> Atom | None:
+        """The type of the kind in a version; None for a version that is not served."""
+        resource = self._find(api_version)
+        return None if resource is None else atom_of(resource)
+
+    def convert(self, obj: Document, api_version: str) -> Document | None:
+        """``obj`` itself where it has that version; None for a version that is not served."""
+        if obj.get("apiVersion") == api_version:
+            return obj
+        source, wanted = self._find(str(obj.get("apiVersion"))), self._find(api_version)
+        if source is None or wanted is None:
+            return None
+        converted: Document = copied(obj)
+        if source.to_stored is not None:
+            converted = source.to_stored(converted)
+        converted = {**converted, "apiVersion": api_version, "kind": wanted.kind}
+        return converted if wanted.from_stored is None else wanted.from_stored(converted)
+
+    def _find(self, api_version: str) -> Resource | None:
+        if api_version == self._resource.api_version:
+            return self._resource
+        group, _, version = api_version.rpartition("/")
+        return self._registry.served.get((group, version, self._resource.plural))
+
+
+@lru_cache(_KINDS)
+def atom_of(resource: Resource) -> Atom:
+    """The type of a whole object."""
+    if resource.atom is not None:
+        return resource.atom
+    object_type = kind_type(resource.api_version, resource.kind)
+    assert object_type is not None, f"no table of {resource.api_version} {resource.kind}"
+    return of_kind(object_type)
+
+
+def empty_object(resource: Resource) -> Document:
+    """What a new object is compared with: the zero value of its type."""
+    fresh: Document = copied(zero_object(resource.api_version, resource.kind))
+    return fresh
+
+
+@cache
+def zero_object(api_version: str, kind: str) -> Document:
+    """The same, shared: not to be changed."""
+    object_type = kind_type(api_version, kind)
+    zero: Document = {}
+    if object_type is not None:
+        canonicalize(zero, object_type)
+    return {"apiVersion": api_version, "kind": kind, "metadata": {}, **zero}
+
+
+# Fields that a write through one path does not change, whatever it sends, and hence does not own.
+
+
+_NOTHING: Final = of_fields()
+STATUS: Final = of_fields("status")
+
+
+@lru_cache(_KINDS)
+def reset_fields(resource: Resource, subresource: str) -> FieldSet:
+    """By the rules of the kind's strategy."""
+    if subresource in ("status", "approval"):
+        return _kept(resource.api_version, resource.kind)
+    return STATUS if "status" in resource.subresources else _NOTHING
+
+
+@cache
+def _kept(api_version: str, kind: str) -> FieldSet:
+    return of_fields(*kept_by_status(api_version, kind))
