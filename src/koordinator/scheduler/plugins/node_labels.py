@@ -90,7 +90,7 @@ class LabelRows(EventHandler):
     def fit(self, size: int) -> None:
         """Have a version for at least so many rows."""
         if self.versions.shape[0] < size:
-            self.versions = with_spare_items(self.versions, size)
+            self.versions = widened(self.versions, size)
 
 
 class NodeResults:
@@ -198,7 +198,7 @@ class Topology:
     def set(self, row: int, node: Node | None) -> None:
         """The node of ``row`` was added, updated or, with None, deleted."""
         if row >= self.domain.shape[0]:
-            self.domain = with_spare_items(self.domain, row + 1, NO_DOMAIN)
+            self.domain = widened(self.domain, row + 1, NO_DOMAIN)
         name = node.metadata.labels.get(self.key) if node is not None else None
         before = self.domain.item(row)
         if before != NO_DOMAIN and self._names[before] == name:
@@ -249,6 +249,6 @@ class Topologies:
             topology.set(row, node)
 
 
-def with_spare_items(array: NDArray[Item], length: int, fill: int = 0) -> NDArray[Item]:
+def widened(array: NDArray[Item], length: int, fill: int = 0) -> NDArray[Item]:
     """A copy of the array with space for at least ``length`` items; new ones are ``fill``."""
     return grown(array, (max(64, 2 * array.shape[0], length),), fill=fill)

@@ -34,7 +34,7 @@ from koordinator.scheduler.engine.plugin_forms import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_labels import with_spare_items
+from koordinator.scheduler.plugins.node_labels import widened
 
 _TaintSet = tuple[tuple[str, str, str], ...]
 
@@ -61,7 +61,7 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
 
     def on_node(self, row: int, node: Node) -> None:
         if row >= self._set_of_row.shape[0]:
-            self._set_of_row = with_spare_items(self._set_of_row, row + 1)
+            self._set_of_row = widened(self._set_of_row, row + 1)
         self._set_of_row[row] = self._number(node.spec.taints)
 
     def on_node_removed(self, row: int, name: str) -> None:

@@ -16,7 +16,7 @@ from koordinator.scheduler.engine.plugin_forms import SomeRows, look_up
 from koordinator.scheduler.engine.view import LabelGroup, LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
-from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies, Topology, with_spare_items
+from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies, Topology, widened
 
 K = TypeVar("K")
 Weigh = Callable[[Term], int]
@@ -251,19 +251,19 @@ class DomainSums:
     def at(self, rows: SomeRows) -> Any:
         """The sum of each row's domain; 0 without a domain."""
         if self._sums.shape[0] <= self.topology.size:
-            self._sums = with_spare_items(self._sums, self.topology.size + 1)
+            self._sums = widened(self._sums, self.topology.size + 1)
         return look_up(self._sums, self.topology.domain, rows)
 
     def _reach(self, row: int) -> None:
         if row >= self._amount.shape[0]:
-            self._domain = with_spare_items(self._domain, row + 1, NO_DOMAIN)
-            self._amount = with_spare_items(self._amount, row + 1)
+            self._domain = widened(self._domain, row + 1, NO_DOMAIN)
+            self._amount = widened(self._amount, row + 1)
 
     def _add(self, domain: int, amount: int) -> None:
         if not amount:
             return
         if domain >= self._sums.shape[0] - 1:
-            self._sums = with_spare_items(self._sums, self.topology.size + 1)
+            self._sums = widened(self._sums, self.topology.size + 1)
         before = self._sums.item(domain)
         self._sums[domain] = before + amount
         if not before or not before + amount:
