@@ -124,4 +124,4 @@ def test_of_a_cluster_that_is_there_roles_cannot_be_switched_on(capsys: pytest.C
 def test_a_mode_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["up", "--authorization-mode=ABAC"])
-    assert "allowed are AlwaysAllow and RBAC" in capsys.readouterr().err
+    assert "allowed are 'AlwaysAllow', 'RBAC', 'Node,RBAC'" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission_webhooks.configuration import VALIDATING, Configurations
+from koordinator.cluster.admission_webhooks.configuration import VALIDATING, Followed, webhooks_of
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.disruption import DisruptionController
@@ -231,9 +231,9 @@ def test_a_damaged_webhook_configuration_does_not_put_others_out_of_force() -> N
             "admissionReviewVersions": ["v1"],
         }  # fmt: skip
         await cluster.create(VALIDATING, {"metadata": {"name": "good"}, "webhooks": [webhook]}, group=group)
-        configurations = Configurations(cluster.storage, cluster.environment.registry, VALIDATING, set())
+        configurations = Followed(cluster.storage, cluster.environment.registry, VALIDATING, webhooks_of, set())
         configurations.load()
-        assert [webhook.name for webhook in configurations.webhooks] == ["good.example.io"]
+        assert [webhook.name for each in configurations.objects for webhook in each] == ["good.example.io"]
         assert configurations.check() == "damaged: KeyError: 'name'"
 
     asyncio.run(main())

@@ -33,12 +33,15 @@ class Administrator:
         assert port is not None
         return cls(port, document["users"][0]["user"]["token"])
 
-    def request(self, method: str, path: str, document: Any = None, *, user: str = "") -> tuple[int, dict[str, Any]]:
+    def request(
+        self, method: str, path: str, document: Any = None, *, user: str = "", group: str = ""
+    ) -> tuple[int, dict[str, Any]]:
         """One request with a JSON body. Returns the status code and the response. A PATCH is a merge patch.
-        Where there is no such resource yet, the response is empty. It acts as ``user`` where one is named."""
+        Where there is no such resource yet, the response is empty. It acts as ``user``, in ``group``, where named."""
         media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         body = None if document is None else json.dumps(document).encode()
         acting = {"Impersonate-User": user} if user else {}
+        acting |= {"Impersonate-Group": group} if group else {}
         status, response = self._exchange(method, path, body, {**self._headers, **acting, "Content-Type": media_type})
         found: dict[str, Any] = json.loads(response) if response.startswith(b"{") else {}
         return status, found

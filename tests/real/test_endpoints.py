@@ -18,7 +18,7 @@ from tests.real.programs import RealPrograms
 Document = dict[str, Any]
 
 _SECONDS: Final = 60.0
-_NAMES: Final = ("endpoints-controller", "endpointslice-controller")
+_NAMES: Final = ("endpoints-controller", "endpointslice-controller", "endpointslice-mirroring-controller")
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _TRIGGER: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
@@ -44,8 +44,25 @@ _SERVICES: Final[dict[str, Document]] = {
     "outside": {"type": "ExternalName", "externalName": "a.example", "selector": _SELECTOR},
 }
 
-_LISTS: Final = {"web": 3, "published": 2, "headless": 2, "empty": 2, "dns": 2, "manual": 0, "outside": 0}
+_LISTS: Final = {"web": 3, "published": 2, "headless": 2, "empty": 2, "dns": 2, "manual": 4, "outside": 0}
 """So many Endpoints and EndpointSlices each Service has: one slice for all pods whose ports are the same."""
+_MANUAL: Final[Document] = {
+    "metadata": {
+        "name": "manual",
+        "labels": {"team": "manual"},
+        "annotations": {"note": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    },
+    "subsets": [
+        {
+            "addresses": [{"ip": "10.9.0.1", "hostname": "h", "nodeName": "n"}, {"ip": "fd00::9"}],
+            "notReadyAddresses": [{"ip": "10.9.0.2"}],
+            "ports": [{"name": "http", "port": 80, "appProtocol": "http"}],
+        },
+        {"addresses": [{"ip": "10.9.0.1"}], "ports": [{"name": "other", "port": 81, "protocol": "UDP"}]},
+        {"addresses": [{"ip": "10.9.0.3"}], "ports": [{"name": "http", "port": 80, "appProtocol": "http"}]},
+    ],
+}
+"""Of the Service without a selector; what offers the same ports belongs together, however it is written."""
 
 
 def test_the_same_pods_are_listed_in_the_same_way(real_programs: RealPrograms, tmp_path: Path) -> None:
@@ -115,6 +132,7 @@ def _prepare(server: ApiServer) -> None:
     for name, spec in _SERVICES.items():
         body = {"metadata": {"name": name, "labels": {"team": name}}, "spec": spec}
         _create(server, "/api/v1/namespaces/default/services", body)
+    _create(server, "/api/v1/namespaces/default/endpoints", _MANUAL)
 
 
 def _create(server: ApiServer, path: str, body: Document) -> None:

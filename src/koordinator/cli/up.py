@@ -182,7 +182,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=AuthorizationMode.parsed,
         default=AuthorizationMode.ALWAYS_ALLOW,
         metavar="MODE",
-        help=f"who may do what: {' or '.join(AuthorizationMode)} (default: %(default)s); with RBAC, roles decide, and "
+        help=f"who may do what: {', '.join(AuthorizationMode)} (default: %(default)s); with RBAC, roles decide, and "
         "each program has the rights that it has on real clusters",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulated usage (default: 0)")
@@ -211,7 +211,7 @@ def run(options: argparse.Namespace) -> int:
     embedded = "apiserver" in options.only
     if not embedded and options.kubeconfig is None:
         raise ConfigurationError("--kubeconfig", None, "name the cluster to work on when --only leaves out apiserver")
-    if not embedded and options.authorization_mode is AuthorizationMode.RBAC:
+    if not embedded and options.authorization_mode.by_roles:
         why = "the cluster that --kubeconfig names decides that itself: leave it out, or add apiserver to --only"
         raise ConfigurationError("--authorization-mode", str(options.authorization_mode), why)
     data: Path = options.data.expanduser().absolute()

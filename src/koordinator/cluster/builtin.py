@@ -10,7 +10,7 @@ from koordinator.api.document import Document
 from koordinator.api.names import dns_label, path_segment, subdomain_in_bytes
 from koordinator.cluster.builtin_extensions import access_and_network, extensions, flow_control_kinds
 from koordinator.cluster.builtin_resource import built_in
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import Resource, View
 from koordinator.cluster.strategy import (
     autoscaler,
     device_rules,
@@ -37,6 +37,7 @@ from koordinator.cluster.strategy.job_rules import cron_job
 from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
+from koordinator.cluster.strategy.pod_subresources import pod_views
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.quota_rules import LimitRangeStrategy, ResourceQuotaStrategy
 from koordinator.cluster.strategy.rules import Rules, checked, not_negative, positive
@@ -77,17 +78,18 @@ def _core() -> list[Resource]:
         name_check=subdomain_in_bytes,
     )
     quotas = ResourceQuotaStrategy(tables.RESOURCE_QUOTA)
+    namespaces, pods = NamespaceStrategy(tables.NAMESPACE), PodStrategy()
     status = ("status",)
     return [
         built_in(
             v1, "pods", "Pod", "po",
-            strategy=PodStrategy(), categories=_ALL,
-            subresources=("status", "binding", "eviction"), graceful_deletion=True,
+            strategy=pods, categories=_ALL, graceful_deletion=True,
+            subresources=("status", "binding", "eviction"), views=pod_views(pods),
         ),
         built_in(v1, "nodes", "Node", "no", strategy=NodeStrategy(), namespaced=False, subresources=status),
         built_in(
             v1, "namespaces", "Namespace", "ns",
-            strategy=NamespaceStrategy(tables.NAMESPACE), namespaced=False, subresources=("status", "finalize"),
+            strategy=namespaces, namespaced=False, subresources=status, views={"finalize": View(namespaces.finalize)},
         ),
         built_in(
             v1, "services", "Service", "svc",
@@ -246,6 +248,10 @@ def _storage_and_devices() -> list[Resource]:
         generation=True,
         table=tables.RESOURCE_SLICE,
         check=device_rules.resource_slice,
+        field_labels={
+            "spec.nodeName": lambda obj: obj["spec"].get("nodeName") or "",
+            "spec.driver": lambda obj: obj["spec"].get("driver") or "",
+        },
     )
     return [
         built_in(storage, "storageclasses", "StorageClass", "sc", strategy=classes, namespaced=False),

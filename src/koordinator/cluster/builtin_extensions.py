@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from koordinator.api.names import path_segment
 from koordinator.cluster.builtin_resource import built_in
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import Resource, View
 from koordinator.cluster.strategy import (
     address_kinds,
     class_rules,
@@ -72,6 +72,7 @@ def access_and_network() -> list[Resource]:
 def extensions() -> list[Resource]:
     admission, network = "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
     policy, binding = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+    certificates = CertificateRequestStrategy()
     return [
         built_in(
             admission, "validatingadmissionpolicies", policy, namespaced=False,
@@ -89,7 +90,8 @@ def extensions() -> list[Resource]:
         ),
         built_in(
             "certificates.k8s.io/v1", "certificatesigningrequests", "CertificateSigningRequest", "csr",
-            strategy=CertificateRequestStrategy(), namespaced=False, subresources=("status", "approval"),
+            strategy=certificates, namespaced=False, subresources=("status",),
+            views={"approval": View(certificates.approve)},
         ),
         built_in(
             network, "ingressclasses", "IngressClass", namespaced=False,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
+from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy, View
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 
 _ONLY_WITH_REVISION: Final = frozenset(
@@ -33,6 +34,7 @@ def built_in(
     namespaced: bool = True,
     generation: bool = False,
     subresources: tuple[str, ...] = (),
+    views: Mapping[str, View] | None = None,
     categories: tuple[str, ...] = (),
     storage_version: bool = True,
     graceful_deletion: bool = False,
@@ -51,7 +53,8 @@ def built_in(
         singular=kind.lower(),
         short_names=short_names,
         categories=categories,
-        subresources=subresources,
+        subresources=(*subresources, *(views or ())),
+        views=views or {},
         scale=ScalePaths() if "scale" in subresources else None,
         storage_version=storage_version,
         graceful_deletion=graceful_deletion,

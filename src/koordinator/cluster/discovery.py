@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.resource import VIEWS, Registry, Resource
 from koordinator.cluster.verbs.subresources import CREATED_SUBRESOURCES
 
 VERSION: Final[Document] = {
@@ -30,7 +30,6 @@ _SUBRESOURCE_KINDS: Final = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 """Subresources whose body is another kind than their object's."""
-_OBJECT_SUBRESOURCES: Final = ("approval", "finalize", "scale", "status")
 _OBJECT_VERBS: Final = ["get", "patch", "update"]
 
 
@@ -39,7 +38,7 @@ def served_subresources(resource: Resource) -> list[str]:
     created = [
         name for name in resource.subresources if (resource.group, resource.plural, name) in CREATED_SUBRESOURCES
     ]
-    of_object = [name for name in _OBJECT_SUBRESOURCES if name in resource.subresources]
+    of_object = [name for name in VIEWS if name in resource.subresources]
     return created + of_object
 
 
@@ -113,7 +112,7 @@ def _subresource_entry(resource: Resource, name: str) -> Document:
 def _verbs(subresource: str) -> list[str]:
     if subresource == "finalize":
         return ["update"]
-    return _OBJECT_VERBS if subresource in _OBJECT_SUBRESOURCES else ["create"]
+    return _OBJECT_VERBS if subresource in VIEWS else ["create"]
 
 
 def _aggregated_version(registry: Registry, group: str, version: str) -> Document:

@@ -68,7 +68,8 @@ def _add_authorization_flags(parser: argparse.ArgumentParser) -> None:
         type=AuthorizationMode.parsed,
         default=AuthorizationMode.ALWAYS_ALLOW,
         metavar="MODE",
-        help="RBAC: who may do what is decided by roles; AlwaysAllow (the default): who has a credential may do all",
+        help="RBAC: who may do what is decided by roles; Node,RBAC: the same, and kubelets have the rights that their "
+        "pods need; AlwaysAllow (the default): who has a credential may do all",
     )
     parser.add_argument(
         "--token-auth-file",

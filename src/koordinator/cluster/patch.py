@@ -57,18 +57,6 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _APPLY_CBOR: Final = "application/apply-patch+cbor"
 
-__all__ = [
-    "APPLY_PATCH",
-    "JSON_PATCH",
-    "MERGE_PATCH",
-    "STRATEGIC_PATCH",
-    "accepted_patch_types",
-    "apply_patch",
-    "check_patch_type",
-    "is_apply_patch",
-    "unsupported_patch",
-]
-
 
 def accepted_patch_types(resource: Resource) -> tuple[str, ...]:
     """Custom resources have no Go type that would say how lists merge, hence no strategic merge patch."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     # At run time the types of fields import what is said here.
     from koordinator.cluster.managed_fields.schema import Atom
 
+VIEWS = ("approval", "ephemeralcontainers", "finalize", "resize", "scale", "status")
+"""Subresources that are read and changed like objects; all others are actions."""
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """What discovery says of an ordinary kind."""
 
@@ -127,6 +129,15 @@ class ScalePaths:
     """Of a custom resource: other rules and words hold for its replicas."""
 
 
+class View(msgspec.Struct, frozen=True):
+    """A subresource that shows the whole object and changes a part of it; status and scale are none of these."""
+
+    prepare: Callable[[Document, Document, RequestContext], None]
+    """(new, old, context): takes over from the new object what may change, as ``Strategy.prepare_update`` does."""
+    validate: Callable[[Document, Any], list[Cause]] | None = None
+    """(new, old) -> what is wrong; None where the kind's own rules hold."""
+
+
 class Conversion(Protocol):
     """How the versions of a custom resource become each other where they differ in more than their name."""
 
@@ -163,6 +174,8 @@ class Resource:
     """``status``, ``binding``, ``eviction``, ``scale`` …"""
     scale: ScalePaths | None = None
     """For kinds with the ``scale`` subresource."""
+    views: Mapping[str, View] = field(default_factory=dict, compare=False)
+    """By the name of the subresource."""
     storage_version: bool = True
     """One served version of a group and plural is the stored one; the others share its objects."""
     schema: Document | None = None

@@ -31,10 +31,14 @@ from koordinator.cluster.access.authorizer import AlwaysAllow, AuthorizationMode
 from koordinator.cluster.access.bootstrap import create_bootstrap_objects
 from koordinator.cluster.access.escalation import EscalationCheck
 from koordinator.cluster.access.identity import ADMIN, User
+from koordinator.cluster.access.node_authorizer import NodesAndRoles
+from koordinator.cluster.access.node_graph import followed_graph
 from koordinator.cluster.access.tracking import followed_policy
+from koordinator.cluster.admission.certificates import CertificateApproval, CertificateSigning
 from koordinator.cluster.admission.chain import Plugin
+from koordinator.cluster.admission.node_restriction import NodeRestriction
 from koordinator.cluster.admission.plugins import WITH_CONTROLLERS, admission_chain
-from koordinator.cluster.admission.service_account import ServiceAccount
+from koordinator.cluster.admission.pods import ServiceAccount
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.api_service import IpAddresses, create_api_service
 from koordinator.cluster.background import BackgroundLoops, LoopBody
@@ -179,7 +183,7 @@ class EmbeddedApi:
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
             await create_api_service(environment, self._options.address, self._port)
-            if self._options.authorization_mode is AuthorizationMode.RBAC:
+            if self._options.authorization_mode.by_roles:
                 await create_bootstrap_objects(environment)
             context = _tls(files)
             health = self._start_loops(environment, webhooks, partial(self._renew, folder / "pki", context), stack)
@@ -239,14 +243,19 @@ class EmbeddedApi:
         if self._options.authorization_mode is AuthorizationMode.ALWAYS_ALLOW:
             return AlwaysAllow(), ()
         policy = followed_policy(storage, registry)
-        authorizer = RoleBased(policy)
-        return authorizer, (EscalationCheck(authorizer, policy),)
+        authorizer: Authorizer = RoleBased(policy)
+        restrictions: list[Plugin] = []
+        if self._options.authorization_mode is AuthorizationMode.NODE_RBAC:
+            authorizer = NodesAndRoles(followed_graph(storage, registry), authorizer)
+            restrictions.append(NodeRestriction())
+        signers = (CertificateApproval(authorizer), CertificateSigning(authorizer))
+        return authorizer, (EscalationCheck(authorizer, policy), *signers, *restrictions)
 
     def _authenticator(self, environment: Environment, tokens: AccountTokens) -> Authenticator:
         users = {**self._options.users, self._token: ADMIN}
         accounts = AccountVerifier(tokens, self._options.clock, environment.lookup)
         # Where everything is permitted, nobody gets it without a credential.
-        anonymous = self._options.authorization_mode is AuthorizationMode.RBAC
+        anonymous = self._options.authorization_mode.by_roles
         return Authenticator((StaticTokens(users), accounts), anonymous=anonymous)
 
     def _environment(

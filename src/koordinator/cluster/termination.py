@@ -12,10 +12,9 @@ from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import StorageError, Stored
-from koordinator.cluster.verbs.delete import delete_collection
+from koordinator.cluster.verbs.delete import BACKGROUND_POLICY, delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
-from koordinator.cluster.verbs.propagation import BACKGROUND_POLICY
 from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode
 from koordinator.cluster.verbs.update import Attempt, retry, store
 

@@ -24,6 +24,7 @@ from tests.cluster.access.rbac_server import (
     run,
     until_role,
 )
+from tests.cluster.certificate_requests import request_spec
 from tests.cluster.embedded import ApiClient, HttpResponse, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -297,7 +298,7 @@ def test_a_start_puts_back_what_was_taken_from_a_role_unless_it_says_not_to(tmp_
 def test_a_certificate_request_says_who_sent_it() -> None:
     async def scenario(client: ApiClient) -> Any:
         await grant(client, "bob", rule("create", "certificatesigningrequests", "certificates.k8s.io"), cluster=True)
-        spec = {"request": "eA==", "signerName": "example.com/x", "usages": ["client auth"]}
+        spec = request_spec()
         path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
         return (await ask(client, "bob", "POST", path, {"metadata": {"name": "c"}, "spec": spec})).body["spec"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission_webhooks.configuration import MUTATING, Configurations, Webhook
+from koordinator.cluster.admission_webhooks.configuration import MUTATING, Followed, Webhook, webhooks_of
 from koordinator.cluster.admission_webhooks.matching import Candidates
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import Registry, RequestContext
@@ -45,10 +46,10 @@ def _webhook(name: str, *rules: Document, **fields: object) -> Webhook:
     return Webhook.parse(document, name)
 
 
-def _candidates(*webhooks: Webhook, registry: Registry | None = None) -> tuple[Candidates, Configurations]:
+def _candidates(*webhooks: Webhook, registry: Registry | None = None) -> tuple[Candidates, Followed[Sequence[Webhook]]]:
     registry = registry or Registry(BUILTIN_RESOURCES)
-    configurations = Configurations(MemoryStorage(), registry, MUTATING, set())
-    configurations.webhooks = webhooks
+    configurations = Followed(MemoryStorage(), registry, MUTATING, webhooks_of, set())
+    configurations.objects = (webhooks,)
     return Candidates(configurations, registry), configurations
 
 
@@ -94,8 +95,8 @@ def test_what_is_remembered_is_forgotten_with_the_configurations(before: list[Do
     attributes = _attributes("CREATE", "pods")
     candidates, configurations = _candidates(*(_webhook("a.example.com", rule) for rule in before))
     candidates.of(attributes)
-    configurations.webhooks = tuple(_webhook("b.example.com", rule) for rule in after)
-    fresh, _ = _candidates(*configurations.webhooks)
+    configurations.objects = (tuple(_webhook("b.example.com", rule) for rule in after),)
+    fresh, _ = _candidates(*configurations.objects[0])
     assert [found.webhook for found in candidates.of(attributes)] == [found.webhook for found in fresh.of(attributes)]
 
 

@@ -37,6 +37,7 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _VERSION = re.compile(r"(in precondition|in object meta|in record)( \(|: )\d+")
+_REVISION = re.compile(r'("resourceVersion":")\d+')
 _PATCHED = re.compile(r'(patch: Invalid value|^Invalid value): "\{.*\}"', re.DOTALL)
 _GENERATED = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _STORAGE_ERROR = re.compile(
@@ -135,7 +136,7 @@ def _filled(value: Any, known: dict[str, str]) -> Any:
 def _comparable(response: HttpResponse, namespace: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"code": response.code, "body": _steady(response.body, namespace)}
     if response.warnings:
-        shown["warnings"] = response.warnings
+        shown["warnings"] = [_steady(text, namespace) for text in response.warnings]
     return shown
 
 
@@ -159,6 +160,9 @@ def _steady(value: Any, namespace: str) -> Any:
         if isinstance(steady.get("managedFields"), list):
             # Within the same second they are sorted by name, and over its end by time.
             steady["managedFields"].sort(key=_manager)
+        if steady.get("username") == "admin":
+            # The list of tokens that the real server reads names its administrator's UID.
+            steady.pop("uid", None)
         if steady.get("resourceVersion"):
             steady["resourceVersion"] = "VERSION"
         return steady
@@ -170,6 +174,6 @@ def _steady(value: Any, namespace: str) -> Any:
         return f"{len(value)} characters"
     # What the real server says of its own storage is nobody's business.
     value = _STORAGE_ERROR.sub("", value)
-    text = _GENERATED.sub("?????", _PATCHED.sub(r'\1: "{…}"', value))
+    text = _REVISION.sub(r"\1VERSION", _GENERATED.sub("?????", _PATCHED.sub(r'\1: "{…}"', value)))
     text = _VERSION.sub(r"\1\2VERSION", _TIME.sub("TIME", _UUID.sub("UID", text))).replace(namespace, "NAMESPACE")
     return "AGE" if _AGE.fullmatch(text) else text

@@ -18,7 +18,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.garbage_collector.collector import GarbageCollector
 from koordinator.cluster.garbage_collector.graph import DependencyGraph, metadata_of
 from koordinator.cluster.verbs.delete import delete
-from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.environment import Attributes, NoWebhooks
 from koordinator.cluster.verbs.options import DeleteOptions
 from koordinator.cluster.verbs.update import modify
 from tests.cluster.embedded import Verbs, config_map, pod
@@ -111,13 +111,9 @@ def test_an_owner_in_the_foreground_waits_for_those_that_block_it() -> None:
 
 
 def test_a_dependent_that_a_webhook_keeps_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    class Guard:
+    class Guard(NoWebhooks):
+        in_force = ("guard",)
         is_closed = True
-
-        def mutates(self, attributes: Attributes) -> bool:
-            return False
-
-        async def mutate(self, attributes: Attributes) -> None: ...
 
         async def validate(self, attributes: Attributes) -> None:
             if self.is_closed and attributes.target.name == "a":

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from koordinator.api.document import Document
+from tests.cluster.certificate_requests import request_spec
 from tests.cluster.http.memory_server import Connection, HttpResponse, memory_server, request
 
 _JSON = "application/json"
@@ -57,7 +58,7 @@ def test_the_source_of_an_event_is_who_reports_it() -> None:
 
 
 def test_certificate_requests_are_selected_by_their_signer() -> None:
-    spec = {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"]}
+    spec = request_spec()
     listed = f"{_REQUESTS}?fieldSelector=spec.signerName%3Dexample.com/s"
     assert len(_made_and_listed(_REQUESTS, {"metadata": {"name": "c"}, "spec": spec}, listed)) == 1
 

@@ -7,8 +7,7 @@ import pytest
 
 from koordinator.base.served_connections import ServerLimits
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.http.application import HttpLimits
-from koordinator.cluster.http.open_watches import OpenWatches
+from koordinator.cluster.http.application import HttpLimits, OpenWatches
 from tests.cluster.http.memory_server import Connection, HttpResponse, memory_server, request
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -56,7 +56,8 @@ def test_aggregated_discovery_names_subresources_that_are_served() -> None:
     body = _response("GET", "/api", Accept=accept).body
     (version,) = body["items"][0]["versions"]
     (pods,) = [entry for entry in version["resources"] if entry["resource"] == "pods"]
-    assert [entry["subresource"] for entry in pods["subresources"]] == ["binding", "eviction", "status"]
+    served = ["binding", "ephemeralcontainers", "eviction", "resize", "status"]
+    assert sorted(entry["subresource"] for entry in pods["subresources"]) == served
 
 
 def test_classic_discovery_lists_groups_and_resources() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordinator.cluster.nodes.pod_runtime import PodAddresses
+from koordinator.cluster.nodes.pod_addresses import PodAddresses
 
 
 def test_pods_have_distinct_addresses() -> None:

@@ -253,3 +253,25 @@ def test_what_nothing_counts_is_warned_of() -> None:
 
     warning = _run(scenario).headers["Warning"]
     assert warning == '299 - "nothing in this cluster counts example.com/gadgets: it is not limited"'
+
+
+def test_a_resize_counts_what_it_adds() -> None:
+    def resized(cpu: str) -> Document:
+        return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
+
+    async def scenario(client: ApiClient) -> list[HttpResponse]:
+        await client.post(f"{CORE}/resourcequotas", _quota({"requests.cpu": "1"}))
+        await _create(client, _sized("a", "600m"), _sized("b", "200m"))
+        strategic = "application/strategic-merge-patch+json"
+        steps = (("a", "900m"), ("a", "800m"), ("b", "300m"), ("a", "700m"), ("b", "300m"))
+        return [
+            await client.request("PATCH", f"{CORE}/pods/{name}/resize", resized(cpu), content_type=strategic)
+            for name, cpu in steps
+        ]
+
+    responses = _run(scenario)
+    assert _codes(responses) == [403, 200, 403, 200, 200]
+    assert responses[0].body["message"] == (
+        'pods "a" is forbidden: exceeded quota: q, requested: requests.cpu=300m, used: requests.cpu=800m, '
+        "limited: requests.cpu=1"
+    )

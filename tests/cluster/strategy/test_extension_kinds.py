@@ -9,6 +9,7 @@ from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.target import decode
 from koordinator.cluster.verbs.update import update
+from tests.cluster.certificate_requests import CERTIFICATE, request_spec
 from tests.cluster.embedded import Verbs
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -94,7 +95,7 @@ def test_a_runtime_class_keeps_its_handler() -> None:
         asyncio.run(main())
 
 
-REQUEST = {"request": "eA==", "signerName": "example.com/s", "usages": ["client auth"], "username": "somebody"}
+REQUEST = {**request_spec(), "username": "somebody"}
 
 
 async def _change(verbs: Verbs, subresource: str, **status: Any) -> Document:
@@ -118,12 +119,12 @@ def test_an_approval_changes_conditions_alone() -> None:
     async def main() -> Document:
         verbs = Verbs()
         await _requested(verbs)
-        await _change(verbs, "status", certificate="eA==")
+        await _change(verbs, "status", certificate=CERTIFICATE)
         conditions = [{"type": "Approved", "status": "True"}]
         return await _change(verbs, "approval", certificate="eQ==", conditions=conditions)
 
     status = asyncio.run(main())["status"]
-    assert status["certificate"] == "eA=="
+    assert status["certificate"] == CERTIFICATE
     assert [(c["type"], bool(c["lastTransitionTime"])) for c in status["conditions"]] == [("Approved", True)]
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from koordinator.api.document import Document
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.delete import delete, delete_collection
+from koordinator.cluster.verbs.delete import FOREGROUND, ORPHAN, delete, delete_collection, finalizers_for
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
-from koordinator.cluster.verbs.propagation import FOREGROUND, ORPHAN, finalizers_for
 from tests.cluster.embedded import Verbs, config_map, pod
 
 POLICIES: Final = ("", "Background", "Foreground", "Orphan")

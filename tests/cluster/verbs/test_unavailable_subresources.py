@@ -46,11 +46,10 @@ def _response(
         ("GET", "portforward", "no port to forward to"),
         ("POST", "portforward", "no port to forward to"),
         ("GET", "proxy/some/path", "no port to forward to"),
-        ("PATCH", "ephemeralcontainers", "no debug container can join it"),
     ],
 )
 def test_a_simulated_pod_says_what_it_lacks(method: str, subresource: str, missing: str) -> None:
-    response = _response(method, f"{PODS}/p/{subresource}", body={} if method == "PATCH" else None)
+    response = _response(method, f"{PODS}/p/{subresource}")
     assert (response.status, response.body["kind"], response.body["reason"]) == (400, "Status", "BadRequest")
     assert response.body["details"] == {"name": "p", "kind": "pods"}
     assert response.body["message"].startswith('pod "p" is simulated: it has no containers, so ')
@@ -74,7 +73,7 @@ def test_the_log_of_a_pod_without_a_node_is_empty() -> None:
     assert _response("GET", f"{PODS}/p/log", bound=False).status == 200
 
 
-@pytest.mark.parametrize("subresource", ["log", "exec", "ephemeralcontainers", "proxy"])
+@pytest.mark.parametrize("subresource", ["log", "exec", "proxy"])
 def test_a_missing_pod_is_not_found(subresource: str) -> None:
     response = _response("GET", f"{PODS}/missing/{subresource}")
     assert (response.status, response.body["details"]) == (404, {"name": "missing", "kind": "pods"})
@@ -88,7 +87,6 @@ def test_the_port_in_the_name_of_a_proxied_pod_is_not_part_of_its_name() -> None
     ("path", "kind", "message"),
     [
         ("/api/v1/nodes/n/proxy/stats/summary", "nodes", 'node "n" is simulated: it has no kubelet to forward to'),
-        ("/api/v1/namespaces/default/pods/p/resize", "pods", "this API server does not resize pods in place"),
     ],
 )
 def test_what_else_is_missing_is_reported(path: str, kind: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 ``python -m tests.real.api_fuzz.fuzzer REAL_KUBECONFIG [NUMBER [SEED [KIND]]]`` starts an embedded API beside a real one
 and prints how they differ. All requests are dry runs: of creations, updates, patches of three kinds, updates of the
-status and of the scale, and of bindings and evictions of pods.
+status and of the scale, and of bindings, evictions, resizes and ephemeral containers of pods.
 """
 
 from __future__ import annotations
@@ -36,6 +36,19 @@ OPTIONS: Final = ServerOptions(disruption_controller=False, garbage_collector=Fa
 _OBJECTS: Final = Path(__file__).parent / "objects.yaml"
 _SCALED: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
 _MODES: Final = ("Strict", "Warn", "Ignore")
+_JOINED: Final[Document] = {
+    "name": "joined",
+    "image": "busybox",
+    "command": ["sh"],
+    "args": ["-c"],
+    "workingDir": "/",
+    "env": [{"name": "A", "value": "b"}],
+    "envFrom": [{"prefix": "P_", "configMapRef": {"name": "c"}}],
+    "stdin": True,
+    "tty": True,
+    "securityContext": {"runAsUser": 5, "capabilities": {"add": ["NET_ADMIN"]}},
+}
+"""An ephemeral container of each pod."""
 _SHARE_OF_ACTIONS: Final = 0.5
 """Of the requests about pods."""
 PANIC: Final = 599
@@ -110,6 +123,8 @@ _OPERATIONS: Final = (
     Operation("PUT", subresource="status"),
     Operation("PUT", subresource="scale"),
 )
+_VIEWS: Final = tuple(Operation("PUT", subresource=name) for name in ("resize", "ephemeralcontainers"))
+"""On pods, beside the others."""
 _ACTIONS: Final = (Operation("POST", subresource="binding"), Operation("POST", subresource="eviction"))
 """On pods; a body of their own says what is to be done."""
 
@@ -178,6 +193,10 @@ class Server:
                 status = {"status": document["status"]}
                 code, made = self.request("PATCH", f"{path}/status", status, "application/merge-patch+json")
                 assert code == 200, f"status of {key}: {made.get('message')}"
+            if document["kind"] == "Pod":
+                joined = {"spec": {"ephemeralContainers": [_JOINED]}}
+                code, made = self.request("PATCH", f"{path}/ephemeralcontainers", joined, _STRATEGIC)
+                assert code == 200, f"ephemeral containers of {key}: {made.get('message')}"
             self.stored[key] = self._get(path)
             if document["kind"] in _SCALED:
                 self.scales[key] = self._get(f"{path}/scale")
@@ -289,11 +308,11 @@ def cases(number: int, seed: int, real: Server, documents: Sequence[Document]) -
         key, operation = key_of(document), random.choice(_OPERATIONS)
         bases = {"": real.stored[key], "status": real.stored[key], "scale": real.scales.get(key)}
         if document["kind"] == "Pod" and random.random() < _SHARE_OF_ACTIONS:
-            operation = random.choice(_ACTIONS)
+            operation = random.choice((*_ACTIONS, *_VIEWS))
         if operation in _ACTIONS:
             yield Case(document, operation, random.choice(_MODES), choose(_body(document, operation), random))
             continue
-        base = _new(document) if operation == _CREATE else bases[operation.subresource]
+        base = _new(document) if operation == _CREATE else bases.get(operation.subresource, real.stored[key])
         if base is None or (operation.subresource == "status" and not document.get("status")):
             base, operation = real.stored[key], _UPDATE
         root = "status" if operation.subresource == "status" else ""

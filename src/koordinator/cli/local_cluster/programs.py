@@ -85,7 +85,7 @@ class LocalClusterOptions:
 
     def kubeconfig_of(self, name: str) -> Path:
         """That of a program: its own where roles decide, or else the administrator's."""
-        own = self.authorization_mode is AuthorizationMode.RBAC
+        own = self.authorization_mode.by_roles
         return self.identities / f"{name}.kubeconfig" if own else self.kubeconfig
 
 

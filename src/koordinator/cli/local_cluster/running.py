@@ -47,7 +47,6 @@ from koordinator.cli.local_cluster.identities import give_identities, remove_ide
 from koordinator.cli.local_cluster.programs import LocalClusterOptions, shipped_file
 from koordinator.cli.ports import check_ports
 from koordinator.cli.supervisor import ProgramState, Supervisor
-from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.kube import connection
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client
@@ -192,7 +191,7 @@ class LocalCluster:
         try:
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await prepare(client, with_webhooks="manager" in self.names)
-                if self.options.authorization_mode is AuthorizationMode.RBAC:
+                if self.options.authorization_mode.by_roles:
                     await give_identities(client, self.options, self.names)
         except TimeoutError as error:
             log = self.supervisor.log_path("apiserver")

@@ -18,6 +18,12 @@ class AuthorizationMode(StrEnum):
 
     ALWAYS_ALLOW = "AlwaysAllow"
     RBAC = "RBAC"
+    NODE_RBAC = "Node,RBAC"
+
+    @property
+    def by_roles(self) -> bool:
+        """Whether anybody is refused anything."""
+        return self is not AuthorizationMode.ALWAYS_ALLOW
 
     @classmethod
     def parsed(cls, text: str) -> AuthorizationMode:
@@ -25,7 +31,7 @@ class AuthorizationMode(StrEnum):
         for mode in cls:
             if text.lower() == mode.lower():
                 return mode
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {' and '.join(cls)}")
+        raise argparse.ArgumentTypeError(f"{text!r}: allowed are {', '.join(map(repr, map(str, cls)))}")
 
 
 class Authorizer(Protocol):

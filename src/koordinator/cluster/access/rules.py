@@ -24,6 +24,8 @@ class AccessRequest(msgspec.Struct, frozen=True):
     """Empty for all namespaces, and for what has none."""
     name: str = ""
     path: str = ""
+    node: str = ""
+    """The node that a field selector limits a list or watch to: ``spec.nodeName``."""
 
     @property
     def qualified(self) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.cluster.admission.certificates import CertificateSubjectRestriction
 from koordinator.cluster.admission.chain import AdmissionChain, NamespaceLifecycle, Plugin
 from koordinator.cluster.admission.ingress_class import DefaultIngressClass
 from koordinator.cluster.admission.limit_ranger import LimitRanger
 from koordinator.cluster.admission.nodes import TaintNodesByCondition
+from koordinator.cluster.admission.pod_security.plugin import PodSecurity
 from koordinator.cluster.admission.pods import DefaultTolerationSeconds, PodTopologyLabels, Priority, RuntimeClass
 from koordinator.cluster.admission.storage import (
     DefaultStorageClass,
@@ -17,6 +19,7 @@ from koordinator.cluster.admission.storage import (
 
 OF_OBJECTS: Final[tuple[Plugin, ...]] = (
     LimitRanger(),
+    PodSecurity(),
     Priority(),
     DefaultTolerationSeconds(),
     DefaultStorageClass(),
@@ -24,6 +27,7 @@ OF_OBJECTS: Final[tuple[Plugin, ...]] = (
     RuntimeClass(),
     DefaultIngressClass(),
     PodTopologyLabels(),
+    CertificateSubjectRestriction(),
 )
 """Need nothing but the objects that are stored."""
 WITH_CONTROLLERS: Final[tuple[Plugin, ...]] = (TaintNodesByCondition(), StorageObjectInUseProtection())

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.admission_policies.constraints import Binding, Constraints
 from koordinator.cluster.admission_policies.parameters import ParameterError, parameters
 from koordinator.cluster.admission_webhooks import review
+from koordinator.cluster.admission_webhooks.configuration import Followed
 from koordinator.cluster.admission_webhooks.matching import convert, is_exempt, named, selects
 from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.resource import Registry, Resource
-from koordinator.cluster.storage.interface import Storage, Stored
-from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
+from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.environment import Attributes, bounded
-from koordinator.cluster.verbs.target import decode
 
 if TYPE_CHECKING:
     # What compiles and evaluates expressions is loaded where there is a policy.
@@ -29,60 +27,6 @@ _LOG = logging.getLogger(__name__)
 POLICIES: Final = "validatingadmissionpolicies"
 BINDINGS: Final = "validatingadmissionpolicybindings"
 _CODES: Final[Mapping[str, int]] = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
-T = TypeVar("T")
-
-
-class Followed(Generic[T]):
-    """The stored objects of one kind, parsed; empty until ``load``."""
-
-    def __init__(
-        self, storage: Storage, registry: Registry, plural: str, parse: Callable[[Document], T], in_force: set[str]
-    ) -> None:
-        """``in_force`` has the plural in it while there is one."""
-        resource = registry.stored[ADMISSION_GROUP, plural]
-        assert resource is not None
-        self._resource: Resource = resource
-        self._storage = storage
-        self._parse = parse
-        self._in_force = in_force
-        self._known: dict[str, tuple[int, T]] = {}
-        self._broken: dict[str, str] = {}
-        self.objects: Sequence[T] = ()
-        """By name."""
-
-    def load(self) -> int:
-        """Take in what is stored; returns the revision to follow from. What has not changed stays as it is."""
-        page = self._storage.list(self._resource.prefix)
-        self._broken.clear()
-        known = {stored.key: (stored.revision, of) for stored in page.items if (of := self._parsed(stored)) is not None}
-        self._known = known
-        self.objects = tuple(known[key][1] for key in sorted(known))
-        (self._in_force.add if known else self._in_force.discard)(self._resource.plural)
-        return page.revision
-
-    def _parsed(self, stored: Stored) -> T | None:
-        """One object that cannot be read must not put the others out of force."""
-        before = self._known.get(stored.key)
-        if before is not None and before[0] == stored.revision:
-            return before[1]
-        try:
-            return self._parse(decode(self._resource, stored))
-        except Exception as error:
-            _LOG.exception("%s is not in force", stored.key)
-            self._broken[stored.key.rpartition("/")[2]] = f"{type(error).__name__}: {error}"
-            return None
-
-    def check(self) -> str:
-        """Which objects are not in force since they cannot be read; empty when all are."""
-        return "; ".join(f"{name}: {why}" for name, why in self._broken.items())
-
-    async def watch(self) -> AsyncIterator[None]:
-        """Follow them until the store closes; a change is in force when its author gets the response."""
-        with closing(self._storage.watch(self._resource.prefix, self.load())) as cursor:
-            yield
-            while await cursor.next() is not None:
-                self.load()
-                yield
 
 
 def _policy(document: Document) -> Policy:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Registry, Resource
@@ -154,38 +154,58 @@ def _conditions(documents: Sequence[Document]) -> MatchConditions | None:
     return MatchConditions(documents)
 
 
-class Configurations:
-    """The stored configurations of one kind; empty until ``load``."""
+T = TypeVar("T")
 
-    def __init__(self, storage: Storage, registry: Registry, plural: str, in_force: set[str]) -> None:
-        """``in_force`` has the plural in it while there is a webhook."""
-        self._storage = storage
-        self._in_force = in_force
+
+class Followed(Generic[T]):
+    """The stored configurations or policies of one kind, parsed; empty until ``load``."""
+
+    def __init__(
+        self, storage: Storage, registry: Registry, plural: str, parse: Callable[[Document], T], in_force: set[str]
+    ) -> None:
+        """``in_force`` has the plural in it while there is one."""
         resource = registry.stored[ADMISSION_GROUP, plural]
         assert resource is not None
         self._resource: Resource = resource
-        self.webhooks: Sequence[Webhook] = ()
-        """By name of the configuration, and in the order of each configuration's list."""
+        self._storage = storage
+        self._parse = parse
+        self._in_force = in_force
+        self._known: dict[str, tuple[int, T]] = {}
         self._broken: dict[str, str] = {}
+        self.objects: Sequence[T] = ()
+        """By name."""
 
     def load(self) -> int:
-        """Take in what is stored; returns the revision to follow from."""
+        """Take in what is stored; returns the revision to follow from. What has not changed stays as it is."""
         page = self._storage.list(self._resource.prefix)
         self._broken.clear()
-        found = [webhook for stored in sorted(page.items, key=_name) for webhook in self._parsed(stored)]
-        self.webhooks = tuple(found)
-        (self._in_force.add if found else self._in_force.discard)(self._resource.plural)
+        known = {stored.key: (stored.revision, of) for stored in page.items if (of := self._parsed(stored)) is not None}
+        self._known = known
+        self.objects = tuple(known[key][1] for key in sorted(known))
+        (self._in_force.add if known else self._in_force.discard)(self._resource.plural)
         return page.revision
 
+    def _parsed(self, stored: Stored) -> T | None:
+        """One object that cannot be read must not put the others out of force."""
+        before = self._known.get(stored.key)
+        if before is not None and before[0] == stored.revision:
+            return before[1]
+        try:
+            return self._parse(decode(self._resource, stored))
+        except Exception as error:
+            _LOG.exception("%s is not in force", stored.key)
+            self._broken[stored.key.rpartition("/")[2]] = f"{type(error).__name__}: {error}"
+            return None
+
     def check(self) -> str:
-        """Which configurations are not in force since they cannot be read; empty when all are."""
+        """Which objects are not in force since they cannot be read; empty when all are."""
         return "; ".join(f"{name}: {why}" for name, why in self._broken.items())
 
     async def watch(self) -> AsyncIterator[None]:
-        """Follow the configurations until the store closes.
+        """Follow them until the store closes.
 
-        The store wakes watchers before it returns to the writer, so a configuration is in force when its creator gets
-        the response.
+        The store wakes watchers before it returns to the writer, so a change is in force when its author gets the
+        response.
         """
         with closing(self._storage.watch(self._resource.prefix, self.load())) as cursor:
             yield
@@ -193,23 +213,13 @@ class Configurations:
                 self.load()
                 yield
 
-    def _parsed(self, stored: Stored) -> Sequence[Webhook]:
-        """One configuration that cannot be read must not put the others out of force."""
-        try:
-            return list(_webhooks(decode(self._resource, stored)))
-        except Exception as error:
-            _LOG.exception("%s is not in force", stored.key)
-            self._broken[_name(stored)] = f"{type(error).__name__}: {error}"
-            return ()
 
-
-def _name(stored: Stored) -> str:
-    return stored.key.rpartition("/")[2]
-
-
-def _webhooks(configuration: Document) -> Iterable[Webhook]:
+def webhooks_of(configuration: Document) -> Sequence[Webhook]:
+    """In the order of their list."""
     seen: Counter[str] = Counter()
+    found = []
     for webhook in configuration.get("webhooks") or ():
         name = webhook["name"]
-        yield Webhook.parse(webhook, f"{configuration['metadata']['name']}/{name}/{seen[name]}")
+        found.append(Webhook.parse(webhook, f"{configuration['metadata']['name']}/{name}/{seen[name]}"))
         seen[name] += 1
+    return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission_webhooks.configuration import Configurations, Rule, Webhook
+from koordinator.cluster.admission_webhooks.configuration import Followed, Rule, Webhook
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Stored
@@ -32,15 +32,15 @@ class Candidates:
     change: most requests concern no webhook, and must not pay for those that are there.
     """
 
-    def __init__(self, configurations: Configurations, registry: Registry) -> None:
+    def __init__(self, configurations: Followed[Sequence[Webhook]], registry: Registry) -> None:
         self._configurations = configurations
         self._registry = registry
         self._known: dict[tuple[str, str, str, str, str, bool], Sequence[Invocation]] = {}
-        self._of: tuple[Sequence[Webhook], int] = ((), -1)
+        self._of: tuple[Sequence[Sequence[Webhook]], int] = ((), -1)
 
     def of(self, attributes: Attributes) -> Sequence[Invocation]:
         """In the order in which webhooks are called."""
-        webhooks = self._configurations.webhooks
+        webhooks = self._configurations.objects
         if not webhooks:
             return ()
         if self._of[0] is not webhooks or self._of[1] != self._registry.generation:
@@ -61,8 +61,8 @@ class Candidates:
             found = self._known[key] = () if is_exempt(requested) else self._search(webhooks, attributes)
         return found
 
-    def _search(self, webhooks: Sequence[Webhook], attributes: Attributes) -> Sequence[Invocation]:
-        found = ((webhook, named(webhook, attributes, self._registry)) for webhook in webhooks)
+    def _search(self, webhooks: Sequence[Sequence[Webhook]], attributes: Attributes) -> Sequence[Invocation]:
+        found = ((webhook, named(webhook, attributes, self._registry)) for each in webhooks for webhook in each)
         return tuple(Invocation(webhook, resource) for webhook, resource in found if resource is not None)
 
 

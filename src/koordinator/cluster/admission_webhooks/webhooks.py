@@ -16,15 +16,16 @@ from koordinator.base.clock import Clock
 from koordinator.cluster.access.identity import User
 from koordinator.cluster.access.policy import Decision
 from koordinator.cluster.access.rules import AccessRequest
-from koordinator.cluster.admission_policies.policies import AdmissionPolicies, Followed
+from koordinator.cluster.admission_policies.policies import AdmissionPolicies
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
 from koordinator.cluster.admission_webhooks.configuration import (
     MUTATING,
     VALIDATING,
     ClientConfig,
-    Configurations,
+    Followed,
     Webhook,
+    webhooks_of,
 )
 from koordinator.cluster.admission_webhooks.connection import ServiceResolver
 from koordinator.cluster.admission_webhooks.matching import Candidates, Invocation, convert, selects
@@ -337,7 +338,7 @@ class AdmissionWebhooks:
         caller = Caller(self._client, clock, lambda: new_uid(random), decide)
         self.in_force: set[str] = set()
         self._configurations = {
-            plural: Configurations(storage, registry, plural, self.in_force) for plural in (MUTATING, VALIDATING)
+            plural: Followed(storage, registry, plural, webhooks_of, self.in_force) for plural in (MUTATING, VALIDATING)
         }
         self._to_mutate = Candidates(self._configurations[MUTATING], registry)
         self._to_validate = Candidates(self._configurations[VALIDATING], registry)
@@ -350,7 +351,7 @@ class AdmissionWebhooks:
         for configurations in self.configurations().values():
             configurations.load()
 
-    def configurations(self) -> Mapping[str, Configurations | Followed[Any]]:
+    def configurations(self) -> Mapping[str, Followed[Any]]:
         """By the plural of their kind; the server watches each until the store closes."""
         return {**self._configurations, **self._policies.followed()}
 

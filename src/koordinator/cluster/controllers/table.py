@@ -13,6 +13,7 @@ from koordinator.cluster.controllers.daemon_set.controller import DaemonSetContr
 from koordinator.cluster.controllers.deployment.controller import DeploymentController
 from koordinator.cluster.controllers.each_namespace import DefaultAccountController, RootAuthorityController
 from koordinator.cluster.controllers.endpoints.controller import EndpointsController
+from koordinator.cluster.controllers.endpoints.mirror_controller import EndpointSliceMirroringController
 from koordinator.cluster.controllers.endpoints.slice_controller import EndpointSliceController
 from koordinator.cluster.controllers.job.controller import JobController
 from koordinator.cluster.controllers.job.leftovers import FinishedJobController, OrphanedPodController
@@ -45,6 +46,7 @@ CONTROLLERS: Final[Mapping[str, ControllerMaker]] = {
     HorizontalPodAutoscalerController.name: HorizontalPodAutoscalerController,
     EndpointsController.name: EndpointsController,
     EndpointSliceController.name: EndpointSliceController,
+    EndpointSliceMirroringController.name: EndpointSliceMirroringController,
     NodeLifecycleController.name: NodeLifecycleController,
     TaintEvictionController.name: TaintEvictionController,
     PodGarbageController.name: PodGarbageController,

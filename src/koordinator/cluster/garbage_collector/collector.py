@@ -22,16 +22,16 @@ from koordinator.cluster.garbage_collector.graph import DependencyGraph, Metadat
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored, WriteFailed
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.delete import delete
-from koordinator.cluster.verbs.environment import Environment, timestamp
-from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, DeleteOptions, WriteOptions
-from koordinator.cluster.verbs.propagation import (
+from koordinator.cluster.verbs.delete import (
     BACKGROUND_POLICY,
     FOREGROUND,
     FOREGROUND_POLICY,
     ORPHAN,
     ORPHAN_POLICY,
+    delete,
 )
+from koordinator.cluster.verbs.environment import Environment, timestamp
+from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.target import Target
 from koordinator.cluster.verbs.update import modify
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from koordinator.cluster.storage.interface import Change, Stored
-from koordinator.cluster.verbs.propagation import FOREGROUND, ORPHAN
+from koordinator.cluster.verbs.delete import FOREGROUND, ORPHAN
 
 _WITH_OWNERS: Final = b'"ownerReferences"'
 _BEING_DELETED: Final = b'"deletionTimestamp"'

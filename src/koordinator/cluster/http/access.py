@@ -152,6 +152,7 @@ def read_token_file(path: Path) -> dict[str, User]:
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_COLLECTION: Final = {"get": "list", "delete": "deletecollection"}
 _ONE_NAME: Final = re.compile(r"(?:^|,)metadata\.name==?([^,]+)")
+_ONE_NODE: Final = re.compile(r"(?:^|,)spec\.nodeName==?([^,]+)")
 
 
 def access_request(request: web.BaseRequest, path: ResourcePath | None, *, is_watch: bool) -> AccessRequest:
@@ -163,15 +164,25 @@ def access_request(request: web.BaseRequest, path: ResourcePath | None, *, is_wa
         verb = "watch"
     elif not name:
         verb = _OF_COLLECTION.get(verb, verb)
-    if not name and "fieldSelector" in request.rel_url.raw_query_string:
+    node = ""
+    if (
+        not name
+        and "fieldSelector" in request.rel_url.raw_query_string
+        and verb in ("list", "watch", "deletecollection")
+    ):
         # Who may read one object may list and watch it.
-        found = _ONE_NAME.search(request.query.get("fieldSelector", ""))
-        name = found[1] if found is not None and verb in ("list", "watch", "deletecollection") else ""
+        name, node = (_selected(pattern, request.query.get("fieldSelector", "")) for pattern in (_ONE_NAME, _ONE_NODE))
     namespace = path.namespace or ""
     if path.plural == "namespaces" and not path.group:
         # A namespace is in itself: a role in it may permit to read it.
         namespace = path.name
-    return AccessRequest(verb, path.group, path.plural, path.subresource.partition("/")[0], namespace, name)
+    subresource = path.subresource.partition("/")[0]
+    return AccessRequest(verb, path.group, path.plural, subresource, namespace, name, node=node)
+
+
+def _selected(pattern: re.Pattern[str], selector: str) -> str:
+    found = pattern.search(selector)
+    return found[1] if found is not None else ""
 
 
 def creation(target: Target) -> AccessRequest:

@@ -130,6 +130,8 @@ async def _decoded(body: bytes, content_type: str, resource: Resource | None) ->
             f"{_UNDECODED}json: cannot unmarshal {json_kind(document)} into Go value of type {_TYPE_META}"
         )
     _check_names(document)
+    if resource is not None and resource.schema is not None and not document.get("kind"):
+        raise _Undecodable(f"Object 'Kind' is missing in '{body.decode(errors='replace')}'")
     return document
 
 

@@ -35,7 +35,7 @@ from koordinator.cluster.http.response import (
 )
 from koordinator.cluster.http.reviews import Reviews
 from koordinator.cluster.patch import is_apply_patch
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import VIEWS, Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
 from koordinator.cluster.verbs.apply import apply
@@ -60,8 +60,6 @@ from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 
 PendingResponse = Awaitable[web.StreamResponse]
-_OBJECT_SUBRESOURCES = ("status", "scale", "finalize", "approval")
-"""Subresources that are read and changed like objects; all others are actions."""
 _WATCH_OFF = ("false", "0")
 """Values of the query parameter that request no watch; all others do."""
 
@@ -96,7 +94,7 @@ class ResourceHandler:
             if wants_watch(request, path):
                 raise method_not_allowed()
             return await self._not_stored(request, target)
-        if path.subresource and path.subresource not in _OBJECT_SUBRESOURCES:
+        if path.subresource and path.subresource not in VIEWS:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
             raise unknown_path()

@@ -151,9 +151,6 @@ class TableRenderer:
     def many(self, found: ObjectList) -> Pieces:
         return [_encode(self._table(found.metadata(), [self._row(stored) for stored in found.items]))]
 
-    def event_object(self, stored: Stored) -> bytes:
-        return self.one(stored)
-
     def bookmark(self, metadata: Document) -> bytes:
         cells = [""] * len(self._resource.strategy.columns())
         obj = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
@@ -198,8 +195,6 @@ class Renderer(Protocol):
 
     def many(self, found: ObjectList) -> Pieces: ...
 
-    def event_object(self, stored: Stored) -> bytes: ...
-
     def bookmark(self, metadata: Document) -> bytes: ...
 
 
@@ -221,7 +216,7 @@ def error_event(error: ApiError) -> bytes:
 
 def _event_object(render: Renderer, event: WatchEvent) -> bytes:
     if event.type != "BOOKMARK":
-        return render.event_object(event.stored)
+        return render.one(event.stored)
     metadata: Document = {"resourceVersion": str(event.stored.revision)}
     if event.initial_events_end:
         metadata["annotations"] = _INITIAL_EVENTS_END
@@ -249,9 +244,6 @@ class PlainRenderer:
         pieces.append(b"]}")
         return pieces
 
-    def event_object(self, stored: Stored) -> bytes:
-        return wire(self._resource, stored)
-
     def bookmark(self, metadata: Document) -> bytes:
         resource = self._resource
         return _encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
@@ -271,9 +263,6 @@ class MetadataRenderer:
             {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": found.metadata()}
         )
         return [head[:-1] + b',"items":[' + b",".join([self.one(stored) for stored in found.items]) + b"]}"]
-
-    def event_object(self, stored: Stored) -> bytes:
-        return self.one(stored)
 
     def bookmark(self, metadata: Document) -> bytes:
         return _encode({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})

@@ -10,7 +10,6 @@ import msgspec
 
 from koordinator.api.document import Document, same
 from koordinator.cluster.managed_fields.field_set import (
-    EMPTY,
     FieldSet,
     difference,
     encoded,
@@ -33,11 +32,11 @@ from koordinator.cluster.managed_fields.managers import (
 )
 from koordinator.cluster.managed_fields.typed import TypedError, compare
 from koordinator.cluster.managed_fields.versions import (
-    STATUS,
     ServedVersions,
     atom_of,
     empty_object,
     reset_fields,
+    reset_names,
     zero_object,
 )
 from koordinator.cluster.resource import Registry, Resource
@@ -162,7 +161,7 @@ class FieldManager:
 
 @lru_cache(_KINDS)
 def _updater(registry: Registry, resource: Resource, subresource: str) -> Updater:
-    versions, reset = ServedVersions(registry, resource), reset_fields(resource, subresource)
+    versions, reset = ServedVersions(registry, resource), reset_fields(*reset_names(resource, subresource))
     return Updater(versions, resource.api_version, reset, resource.schema is None)
 
 
@@ -170,7 +169,7 @@ def _updater(registry: Registry, resource: Resource, subresource: str) -> Update
 def _entry_of_new(resource: Resource, manager: str, content: bytes) -> Document | None:
     """That of the author of a new object, without its time; None where there is nothing to own. Raises TypedError."""
     found = compare(atom_of(resource), zero_object(resource.api_version, resource.kind), _decode(content)).changed
-    reset = STATUS if "status" in resource.subresources else EMPTY
+    reset = reset_fields(*reset_names(resource, ""))
     fields = difference(recursive_difference(found, reset), OWNED_BY_NOBODY)
     who = Identity(manager, UPDATE, resource.api_version)
     return entry_of(who, resource.api_version, "", encoded(fields)) if fields else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Final, Protocol
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.canonical import canonicalize
 from koordinator.api.kubernetes_types.table import kind_type
-from koordinator.cluster.managed_fields.field_set import FieldSet, of_fields
+from koordinator.cluster.managed_fields.field_set import of_fields
 from koordinator.cluster.managed_fields.schema import Atom, of_kind
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.strategy.metadata import kept_by_status
@@ -90,18 +91,25 @@ def zero_object(api_version: str, kind: str) -> Document:
 # Fields that a write through one path does not change, whatever it sends, and hence does not own.
 
 
-_NOTHING: Final = of_fields()
-STATUS: Final = of_fields("status")
+_BY_NAME: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("CertificateSigningRequest", ""): ("spec", "status"),
+    ("CertificateSigningRequest", "status"): ("spec", "status.conditions"),
+    ("CertificateSigningRequest", "approval"): ("spec", "status.certificate"),
+    # Whoever sends a field through these is its manager, even where the pod stays as it was: so says the real server.
+    ("Pod", "resize"): (),
+    ("Pod", "ephemeralcontainers"): (),
+}
 
 
-@lru_cache(_KINDS)
-def reset_fields(resource: Resource, subresource: str) -> FieldSet:
-    """By the rules of the kind's strategy."""
-    if subresource in ("status", "approval"):
-        return _kept(resource.api_version, resource.kind)
-    return STATUS if "status" in resource.subresources else _NOTHING
+def reset_names(resource: Resource, subresource: str) -> tuple[str, ...]:
+    """By the rules of the kind's strategy, as ``metadata.labels``."""
+    found = _BY_NAME.get((resource.kind, subresource)) if resource.schema is None else None
+    if found is not None:
+        return found
+    if subresource == "status":
+        return kept_by_status(resource.api_version, resource.kind)
+    return ("status",) if "status" in resource.subresources else ()
 
 
-@cache
-def _kept(api_version: str, kind: str) -> FieldSet:
-    return of_fields(*kept_by_status(api_version, kind))
+reset_fields = cache(of_fields)
+"""The set of these names."""

@@ -120,7 +120,7 @@ class Fleet:
         )  # fmt: skip
         self._runtime = PodRuntime(
             self._client, self._scenario, self._population, self.time, self._pod_informer.get, self._nodes.get,
-            self._faults.is_stopped, clock=clock, concurrency=concurrency,
+            self._faults.is_stopped, self._pods_of, clock=clock, concurrency=concurrency,
         )  # fmt: skip
 
     @property

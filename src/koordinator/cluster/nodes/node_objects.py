@@ -172,6 +172,12 @@ def _capacity(group: NodeGroup) -> Document:
     }
 
 
+def allocatable(node: SimulatedNode) -> dict[str, int]:
+    """CPU and memory that pods may have, exactly: in units of 10**-9."""
+    amounts = _allocatable(node.group)
+    return {name: Quantity.parse(amounts[name]).nanos for name in ("cpu", "memory")}
+
+
 def _allocatable(group: NodeGroup) -> Document:
     cpu = Quantity(group.cpu.nanos - group.reserved.cpu.nanos)
     kept_back = group.reserved.memory.value + _EVICTION_MEMORY

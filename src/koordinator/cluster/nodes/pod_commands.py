@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.api.kinds import Kind
+from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Container, Pod, PodSpec
 
 _SUCCEED: Final = frozenset(("true", ":", "echo", "printf", "date", "hostname", "pwd", "env", "ls", "uname", "id"))
@@ -23,13 +24,20 @@ _LONGEST_SCRIPT: Final = 4096
 """Characters that are looked at."""
 
 
+class ResizePolicy(WireStruct):
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
 class ContainerWithCommand(Container):
     command: Sequence[str] = ()
     args: Sequence[str] = ()
+    resize_policy: Sequence[ResizePolicy] = ()
 
 
 class PodSpecWithCommands(PodSpec):
     containers: Sequence[ContainerWithCommand] = ()
+    ephemeral_containers: Sequence[Container] = ()
 
 
 class PodWithCommands(Pod):

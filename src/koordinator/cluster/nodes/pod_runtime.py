@@ -7,9 +7,8 @@ again, so that a restart adopts running pods and an outage of the API server onl
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -20,7 +19,9 @@ from koordinator.base.clock import Clock
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.nodes import pod_status
 from koordinator.cluster.nodes.node_objects import SimulatedNode
+from koordinator.cluster.nodes.pod_addresses import PodAddresses
 from koordinator.cluster.nodes.pod_commands import Ending, ending_by_command
+from koordinator.cluster.nodes.pod_resize import pending_resize
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import DurationRange, Scenario
@@ -48,6 +49,8 @@ class Step(Enum):
     """Its containers start: Pending becomes Running."""
     REPORT = "report"
     """Somebody has written that it is not ready, because nothing was heard of the node: it is."""
+    CATCH_UP = "catch up"
+    """Its spec has changed: its containers are resized, ephemeral ones join it."""
     SUCCEED = "succeed"
     """Its work is done."""
     FAIL = "fail"
@@ -69,6 +72,8 @@ class PodTimes:
     starting: float | None = None
     """Set while the start is being written, since the API may show it before the response comes."""
     deleting: float | None = None
+    has_room: bool = False
+    """Another pod has left the node, on which this one waits to be resized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ def next_step(pod: Pod, times: PodTimes, delays: PodDelays) -> Plan | None:
         return Plan(Step.START, times.seen + delays.start)
     if pod_status.is_marked_not_ready(pod):
         return Plan(Step.REPORT, times.started)
+    if (pod.status.observed_generation or 0) < pod.metadata.generation or times.has_room:
+        return Plan(Step.CATCH_UP, times.started)
     return _end(pod, times.started, delays)
 
 
@@ -120,48 +127,6 @@ def _end(pod: Pod, started: float, delays: PodDelays) -> Plan | None:
     if ends_itself and delays.run is not None and (deadline is None or delays.run <= deadline):
         return Plan(Step.FAIL if delays.exit_code else Step.SUCCEED, started + delays.run)
     return None if deadline is None else Plan(Step.EXPIRE, started + deadline)
-
-
-# Addresses of simulated pods: one /24 for each node out of 10.128.0.0/9.
-
-
-_POD_NETWORK: Final = int(ipaddress.IPv4Address("10.128.0.0"))
-_FIRST, _LAST = 1, 254
-
-
-class PodAddresses:
-    """Which address each pod has. Addresses that pods of an earlier run have are known by ``adopt``."""
-
-    def __init__(self) -> None:
-        self._of_pod: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._next: dict[int, int] = {}
-
-    def adopt(self, uid: str, address: str) -> None:
-        """The API shows the pod with this address."""
-        if address and uid not in self._of_pod:
-            self._of_pod[uid] = address
-            self._taken.add(address)
-
-    def take(self, uid: str, node_ordinal: int) -> str:
-        """The pod's address: the one that it has, or else one that has been free for longest."""
-        if uid in self._of_pod:
-            return self._of_pod[uid]
-        base = _POD_NETWORK + node_ordinal * 256
-        position = self._next.get(node_ordinal, _FIRST)
-        for _ in range(_FIRST, _LAST + 1):
-            address = str(ipaddress.IPv4Address(base + position))
-            position = _FIRST if position == _LAST else position + 1
-            if address not in self._taken:
-                break
-        self._next[node_ordinal] = position
-        self.adopt(uid, address)
-        return address
-
-    def release(self, uid: str) -> None:
-        address = self._of_pod.pop(uid, None)
-        if address is not None:
-            self._taken.discard(address)
 
 
 logger = logging.getLogger(__name__)
@@ -190,12 +155,13 @@ class PodRuntime:
         find_pod: Callable[[str], Pod | None],
         find_node: Callable[[str], SimulatedNode | None],
         is_stopped: Callable[[str], bool],
+        pods_of: Callable[[str], Sequence[Pod]],
         *,
         clock: Clock,
         concurrency: int,
     ) -> None:
-        """``find_pod`` gives a pod by ``namespace/name`` as the API has it, ``find_node`` a node that is simulated. No
-        step is taken on a node that ``is_stopped``."""
+        """``find_pod`` gives a pod by ``namespace/name`` as the API has it, ``find_node`` a node that is simulated,
+        ``pods_of`` the pods of a node. No step is taken on a node that ``is_stopped``."""
         self._client = client
         self._scenario = scenario
         self._population = population
@@ -203,6 +169,9 @@ class PodRuntime:
         self._find_pod = find_pod
         self._find_node = find_node
         self._is_stopped = is_stopped
+        self._pods_of = pods_of
+        self._deferred: dict[str, set[str]] = {}
+        """Of each node, the pods (``namespace/name``) that wait for room to be resized."""
         self._clock = clock
         self._addresses = PodAddresses()
         self._times: dict[str, PodTimes] = {}
@@ -250,14 +219,27 @@ class PodRuntime:
         self._delays.pop(uid, None)
         self._population.remove_pod(uid)
         self._addresses.release(uid)
+        self._left(pod)
 
     def _update_population(self, pod: Pod, times: PodTimes) -> None:
         if is_finished(pod):
             self._population.finish_pod(pod.metadata.uid)
             self._addresses.release(pod.metadata.uid)
+            self._left(pod)
         elif times.started is not None:
             self._addresses.adopt(pod.metadata.uid, pod.status.pod_ip)
+            if pod_status.is_resize_deferred(pod):
+                self._deferred.setdefault(pod.spec.node_name, set()).add(pod.metadata.key)
             self._population.start_pod(pod.spec.node_name, profile_of(pod), times.started)
+
+    def _left(self, pod: Pod) -> None:
+        """It needs no room any more."""
+        for key in self._deferred.pop(pod.spec.node_name, ()):
+            waiting = self._find_pod(key)
+            times = self._times.get(waiting.metadata.uid) if waiting is not None else None
+            if times is not None:
+                times.has_room = True
+                self._queue.add(key)
 
     def _plan(self, pod: Pod, times: PodTimes) -> None:
         plan = next_step(pod, times, self._delays[pod.metadata.uid])
@@ -293,6 +275,8 @@ class PodRuntime:
                 await self._start(pod, times)
             case Step.REPORT:
                 await self._patch(pod, pod_status.ready(pod, now))
+            case Step.CATCH_UP:
+                await self._catch_up(pod, times)
             case Step.SUCCEED:
                 await self._patch(pod, pod_status.succeeded(pod, now))
             case Step.FAIL:
@@ -317,6 +301,15 @@ class PodRuntime:
             await self._patch(pod, pod_status.running(pod, address, node.address, self._clock.now()))
         finally:
             times.starting = None
+
+    async def _catch_up(self, pod: Pod, times: PodTimes) -> None:
+        name = pod.spec.node_name
+        node = self._find_node(name)
+        if node is None:
+            return
+        times.has_room = False
+        pending = pending_resize(pod, node, self._pods_of(name))
+        await self._patch(pod, pod_status.caught_up(pod, pending, self._clock.now()))
 
     async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace

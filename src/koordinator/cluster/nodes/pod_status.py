@@ -10,13 +10,16 @@ import hashlib
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.api.pod import Container, Pod
+from koordinator.api.pod import Container, Pod, ResourceRequirements
 from koordinator.api.timestamps import format_time
+from koordinator.cluster.nodes.pod_commands import PodWithCommands
+from koordinator.cluster.nodes.pod_resize import Pending, granted, restarts
 
 Document = dict[str, Any]
 
 _TERMINATED_BY_SIGNAL: Final = 143
 _COMPLETED: Final = "PodCompleted"
+_RESIZE_PENDING: Final = "PodResizePending"
 
 
 def running(pod: Pod, pod_ip: str, host_ip: str, now: datetime) -> Document:
@@ -25,7 +28,7 @@ def running(pod: Pod, pod_ip: str, host_ip: str, now: datetime) -> Document:
     names = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
     status: Document = {
         "phase": "Running",
-        "conditions": [_condition(name, True, moment) for name in names],
+        "conditions": [_condition(pod, name, True, moment) for name in names],
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "podIP": pod_ip,
@@ -35,10 +38,41 @@ def running(pod: Pod, pod_ip: str, host_ip: str, now: datetime) -> Document:
             _container(pod, container, {"running": {"startedAt": moment}}, ready=True)
             for container in pod.spec.containers
         ],
+        **_ephemeral(pod, moment),
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [_init_container(pod, c, moment) for c in pod.spec.init_containers]
     return _patch(pod, status)
+
+
+def caught_up(pod: Pod, pending: Pending | None, now: datetime) -> Document:
+    """The node has seen the spec as it is now: it has resized the containers, unless something keeps it from that, and
+    started the ephemeral ones."""
+    moment = format_time(now)
+    began, known = format_time(pod.status.start_time or now), granted(pod)
+    counts = {each.name: each.restart_count for each in pod.status.container_statuses}
+    containers = []
+    for container in pod.spec.containers:
+        again = pending is None and restarts(container, known[container.name])
+        resources = container.resources if pending is None else known[container.name]
+        state = {"running": {"startedAt": moment if again else began}}
+        status = _container(pod, container, state, ready=True, resources=resources)
+        containers.append({**status, "restartCount": counts.get(container.name, 0) + again})
+    condition: Document = {"type": _RESIZE_PENDING, "$patch": "delete"}
+    if pending is not None:
+        condition = {**_condition(pod, _RESIZE_PENDING, True, moment), **pending._asdict()}
+    found: Document = {"containerStatuses": containers, "conditions": [condition], **_ephemeral(pod, moment)}
+    if pod.spec.init_containers:
+        found["initContainerStatuses"] = [
+            _init_container(pod, each, began, each.resources if pending is None else known[each.name])
+            for each in pod.spec.init_containers
+        ]
+    return _patch(pod, found)
+
+
+def is_resize_deferred(pod: Pod) -> bool:
+    """Whether the node waits for other pods to leave."""
+    return any(each.type == _RESIZE_PENDING and each.reason == "Deferred" for each in pod.status.conditions)
 
 
 def is_marked_not_ready(pod: Pod) -> bool:
@@ -48,7 +82,7 @@ def is_marked_not_ready(pod: Pod) -> bool:
 
 def ready(pod: Pod, now: datetime) -> Document:
     """The pod is ready, whatever its status says."""
-    return _patch(pod, {"conditions": [_condition("Ready", True, format_time(now))]})
+    return _patch(pod, {"conditions": [_condition(pod, "Ready", True, format_time(now))]})
 
 
 def succeeded(pod: Pod, now: datetime) -> Document:
@@ -82,26 +116,30 @@ def _ended(pod: Pod, now: datetime, status: Document, exit_code: int, reason: st
     state = {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": began, "finishedAt": moment}}
     why = {"reason": _COMPLETED} if status["phase"] == "Succeeded" else {"reason": "PodFailed"}
     conditions = [
-        {**_condition("PodReadyToStartContainers", False, moment)},
-        {**_condition("Initialized", True, moment), **({"reason": _COMPLETED} if exit_code == 0 else {})},
-        {**_condition("Ready", False, moment), **why},
-        {**_condition("ContainersReady", False, moment), **why},
+        {**_condition(pod, "PodReadyToStartContainers", False, moment)},
+        {**_condition(pod, "Initialized", True, moment), **({"reason": _COMPLETED} if exit_code == 0 else {})},
+        {**_condition(pod, "Ready", False, moment), **why},
+        {**_condition(pod, "ContainersReady", False, moment), **why},
     ]
     was_initialized = any(c.type == "Initialized" and c.status == "True" for c in pod.status.conditions)
     if was_initialized:
         # Its moment of transition is long past.
         del conditions[1]["lastTransitionTime"]
-    containers = [_container(pod, container, state, ready=False) for container in pod.spec.containers]
-    return _patch(pod, {**status, "conditions": conditions, "containerStatuses": containers})
+    had = granted(pod)
+    containers = [_container(pod, each, state, ready=False, resources=had[each.name]) for each in pod.spec.containers]
+    ended = {**status, "conditions": conditions, "containerStatuses": containers}
+    return _patch(pod, {**ended, **_ephemeral(pod, began, {"terminated": state["terminated"]})})
 
 
 def _patch(pod: Pod, status: Document) -> Document:
-    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
+    generation = {"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}
+    return {"metadata": {"uid": pod.metadata.uid}, "status": {**status, **generation}}
 
 
-def _condition(kind: str, holds: bool, moment: str) -> Document:
+def _condition(pod: Pod, kind: str, holds: bool, moment: str) -> Document:
     return {
         "type": kind,
+        **({"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}),
         "status": "True" if holds else "False",
         "lastProbeTime": None,
         "lastTransitionTime": moment,
@@ -111,7 +149,12 @@ def _condition(kind: str, holds: bool, moment: str) -> Document:
     }
 
 
-def _container(pod: Pod, container: Container, state: Document, *, ready: bool) -> Document:
+def _container(
+    pod: Pod, container: Container, state: Document, *, ready: bool, resources: ResourceRequirements | None = None
+) -> Document:
+    """With what it has been granted, which is what its spec says unless ``resources`` are given."""
+    had = container.resources if resources is None else resources
+    requests, limits = ({name: str(amount) for name, amount in each.items()} for each in (had.requests, had.limits))
     return {
         "name": container.name,
         "image": container.image,
@@ -122,11 +165,26 @@ def _container(pod: Pod, container: Container, state: Document, *, ready: bool) 
         "restartCount": 0,
         "state": state,
         "lastState": {},
+        **({"allocatedResources": requests} if requests else {}),
+        "resources": {**({"limits": limits} if limits else {}), **({"requests": requests} if requests else {})},
     }
 
 
-def _init_container(pod: Pod, container: Container, moment: str) -> Document:
+def _ephemeral(pod: Pod, moment: str, state: Document | None = None) -> Document:
+    """Those that have joined the pod go on as they are; new ones start."""
+    if not isinstance(pod, PodWithCommands) or not pod.spec.ephemeral_containers:
+        return {}
+    state = state or {"running": {"startedAt": moment}}
+    statuses = [_container(pod, each, state, ready=False) for each in pod.spec.ephemeral_containers]
+    for status in statuses:
+        del status["resources"], status["started"]
+    return {"ephemeralContainerStatuses": statuses}
+
+
+def _init_container(
+    pod: Pod, container: Container, moment: str, resources: ResourceRequirements | None = None
+) -> Document:
     if container.restart_policy == "Always":
-        return _container(pod, container, {"running": {"startedAt": moment}}, ready=True)
+        return _container(pod, container, {"running": {"startedAt": moment}}, ready=True, resources=resources)
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}
     return {**_container(pod, container, {"terminated": ended}, ready=True), "started": False}

@@ -14,7 +14,7 @@ from koordinator.api.document import Document, copied
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.background import LoopBody
 from koordinator.cluster.errors import ApiError, forbidden
-from koordinator.cluster.quota.usage import Amounts, Usage, covers, kind_of, listed, printed, usage_of
+from koordinator.cluster.quota.usage import Amounts, Usage, covers, growth, kind_of, listed, printed, usage_of
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
@@ -102,9 +102,6 @@ class NamespaceLedger:
         self.count(self._next_ticket, usage)
         return self._next_ticket
 
-    def has(self, key: str) -> bool:
-        return key in self._usages
-
     def count(self, key: str | int, usage: Usage | None) -> list[str]:
         """An object as it is now, None once it is gone. Returns the quotas whose sums have changed."""
         before = self._usages.pop(key, None)
@@ -139,17 +136,23 @@ class QuotaController:
         self._wake = asyncio.Event()
         self._environment: Environment | None = None
 
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+    def taken(
+        self, target: Target, obj: Document, *, dry_run: bool, old: Document | None = None
+    ) -> AbstractContextManager[None]:
         ledger = self.limited.get(target.namespace or "")
         if ledger is None or (target.resource.group, target.resource.plural) not in self._watched:
             return _NO_QUOTA
-        return self._held(ledger, target, obj, dry_run=dry_run)
+        usage = usage_of(target.resource, obj)
+        if old is not None:
+            usage = growth(usage, usage_of(target.resource, old))
+        return self._held(ledger, target, obj["metadata"]["name"], usage, dry_run=dry_run)
 
     @contextmanager
-    def _held(self, ledger: NamespaceLedger, target: Target, obj: Document, *, dry_run: bool) -> Iterator[None]:
-        usage = usage_of(target.resource, obj)
+    def _held(
+        self, ledger: NamespaceLedger, target: Target, name: str, usage: Usage, *, dry_run: bool
+    ) -> Iterator[None]:
         if why := ledger.refusal(usage):
-            raise forbidden(target.resource, obj["metadata"]["name"], why)
+            raise forbidden(target.resource, name, why)
         if dry_run:
             yield
             return
@@ -157,14 +160,14 @@ class QuotaController:
         try:
             yield
         finally:
-            self._commit(ledger, ticket, Target(target.resource, target.namespace, obj["metadata"]["name"]).key)
+            self._commit(ledger, ticket, Target(target.resource, target.namespace, name).key)
 
     def _commit(self, ledger: NamespaceLedger, ticket: int, key: str) -> None:
-        """From the ticket to the stored object, unless that was followed into the store already."""
+        """From the ticket to the object as it is stored now."""
         assert self._environment is not None
         ledger.count(ticket, None)
         stored = self._environment.storage.get(key)
-        if stored is not None and not ledger.has(key):
+        if stored is not None:
             self._count(stored.key, stored)
 
     def loops(self, environment: Environment, add_loop: Callable[[str, LoopBody], None]) -> Mapping[str, LoopBody]:

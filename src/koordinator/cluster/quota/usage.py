@@ -6,7 +6,7 @@ The names and rules are those of the real server's quota evaluators.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from koordinator.api.codec import convert
@@ -59,6 +59,12 @@ def usage_of(resource: Resource, obj: Document) -> Usage:
     elif kind == ("", "persistentvolumeclaims"):
         amounts |= _claim(obj)
     return Usage(kind, amounts)
+
+
+def growth(usage: Usage, before: Usage) -> Usage:
+    """What an object counts more than it did."""
+    more = {name: amount - before.amounts.get(name, 0) for name, amount in usage.amounts.items()}
+    return replace(usage, amounts={name: amount for name, amount in more.items() if amount > 0})
 
 
 def is_enforced(name: str) -> bool:

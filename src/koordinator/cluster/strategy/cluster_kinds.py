@@ -91,6 +91,10 @@ class NamespaceStrategy(ObjectStrategy):
         if not obj["spec"]["finalizers"]:
             del obj["spec"]["finalizers"]
 
+    def finalize(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """Takes over ``spec.finalizers``, too, which is all that the spec has."""
+        self.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
+
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         causes: list[Cause] = []
         for index, finalizer in enumerate(obj["spec"].get("finalizers") or []):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from koordinator.api.document import Document, copied, same
+from koordinator.api.document import Document, same
 from koordinator.api.kubernetes_types.unknown_fields import Unknown
 from koordinator.api.names import dns_subdomain
 from koordinator.cluster.errors import bad_request
@@ -17,16 +17,16 @@ from koordinator.cluster.strategy.metadata import (
     coerce_metadata,
     finalizer_warnings,
     keep_system_metadata,
+    take_over,
     unknown_in_metadata,
     validate_metadata,
 )
 from koordinator.cluster.structural_schema.embedded_resource import check, coerce, walker
 from koordinator.cluster.structural_schema.explanation import Correlated, explain
 from koordinator.cluster.structural_schema.failure import NO_FIELD
-from koordinator.cluster.structural_schema.list_types import checker
 from koordinator.cluster.structural_schema.node import Node, read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop, filler, unknown_paths
-from koordinator.cluster.structural_schema.validity import accepts, validators_of
+from koordinator.cluster.structural_schema.validity import accepts, checker, validators_of
 
 if TYPE_CHECKING:
     # What compiles expressions is loaded where a schema has some.
@@ -70,14 +70,14 @@ class CustomResourceStrategy:
         keep_system_metadata(obj, old)
         context.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"].get("finalizers") or []))
         if self._status:
-            _take(obj, old, "status")
+            take_over(obj, old, "status")
         if not same(self._desired(obj), self._desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         kept = {name: obj["metadata"][name] for name in ("resourceVersion", "managedFields") if name in obj["metadata"]}
         for name in (set(obj) | set(old)) - {"status", "apiVersion", "kind"}:
-            _take(obj, old, name)
+            take_over(obj, old, name)
         obj["metadata"].update(kept)
 
     def validate(self, obj: Document, old: Document | None) -> list[Cause]:
@@ -104,13 +104,6 @@ class CustomResourceStrategy:
     def _desired(self, obj: Document) -> Document:
         ignored = {"metadata", "apiVersion", "kind"} | ({"status"} if self._status else set())
         return {name: value for name, value in obj.items() if name not in ignored}
-
-
-def _take(obj: Document, old: Document, name: str) -> None:
-    if name in old:
-        obj[name] = copied(old[name])
-    else:
-        obj.pop(name, None)
 
 
 # The schema: everything that a write or a read needs of it, compiled once.

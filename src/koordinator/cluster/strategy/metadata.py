@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import named
 from koordinator.api.kubernetes_types.unknown_fields import Unknown, find_unknown
@@ -104,6 +104,14 @@ def finalizer_warnings(metadata: Document, known: list[str]) -> list[str]:
             why = f"prefer a domain-qualified {form} to avoid accidental conflicts with other finalizer writers"
             warnings.append(f"{shown}: {why}")
     return warnings
+
+
+def take_over(obj: Document, old: Document, name: str) -> None:
+    """What an update may not change, and has perhaps left out."""
+    if name not in old:
+        obj.pop(name, None)
+    elif obj.get(name) is not old[name]:
+        obj[name] = copied(old[name])
 
 
 def keep_system_metadata(obj: Document, old: Document) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from typing import Any, Final
 
-from koordinator.api.document import Document, copied, same
+from koordinator.api.document import Document, same
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type, kind_type
 from koordinator.api.kubernetes_types.unknown_fields import unknown_fields
@@ -18,6 +18,7 @@ from koordinator.cluster.strategy.metadata import (
     drop_repeated_owners,
     keep_system_metadata,
     kept_by_status,
+    take_over,
     validate_core_finalizers,
     validate_metadata,
 )
@@ -67,7 +68,7 @@ class ObjectStrategy:
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
-            _take(obj, self._zero, "status")
+            take_over(obj, self._zero, "status")
         drop_repeated_owners(obj, context.warnings)
         obj["metadata"].pop("generation", None)
         if self._generation:
@@ -78,14 +79,14 @@ class ObjectStrategy:
         drop_repeated_owners(obj, context.warnings)
         keep_system_metadata(obj, old)
         if self._status:
-            _take(obj, old, "status")
+            take_over(obj, old, "status")
         self.carry_over(obj, old, context)
         if self._generation and not same(self.desired(obj), self.desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         for name in (set(obj) | set(old)) - {"status", "metadata", "apiVersion", "kind"}:
-            _take(obj, old, name)
+            take_over(obj, old, name)
         keep_system_metadata(obj, old)
         self.keep_metadata_on_status_update(obj, old)
 
@@ -131,7 +132,7 @@ class ObjectStrategy:
             holder, _, name = path.partition(".")
             names = (name,) if name else (set(obj["metadata"]) | set(before)) - {"resourceVersion", "managedFields"}
             for each in names if holder == "metadata" else ():
-                _take(obj["metadata"], before, each)
+                take_over(obj["metadata"], before, each)
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         """What is wrong outside of metadata."""
@@ -163,13 +164,6 @@ def _is_shared(name: str, obj: Document, old: Document) -> bool:
     """Whether both have the very same value there."""
     value = obj[name]
     return value is not None and value is old.get(name)
-
-
-def _take(obj: Document, old: Document, name: str) -> None:
-    if name not in old:
-        obj.pop(name, None)
-    elif obj.get(name) is not old[name]:
-        obj[name] = copied(old[name])
 
 
 # Applies the defaults of Kubernetes' types wherever the types occur: a container is one in a pod and in a job.

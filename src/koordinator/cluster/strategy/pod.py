@@ -216,7 +216,7 @@ def check_pod_update(spec: Document, old: Document, other_causes: list[Cause]) -
     ]
     if old.get("schedulingGates"):
         causes += _check_narrowing(spec, old)
-    changed = _changed_fields(_frozen_part(spec, old), _frozen_part(old, old))
+    changed = changed_fields(_frozen_part(spec, old), _frozen_part(old, old))
     if changed:
         causes.append(forbidden("spec", f"{_RULE}\n{changed}"))
     return causes
@@ -296,13 +296,13 @@ def _check_tolerations(tolerations: list[Document], old: list[Document]) -> list
     return []
 
 
-def _changed_fields(new: Any, old: Any, path: str = "spec") -> str:
+def changed_fields(new: Any, old: Any, path: str = "spec") -> str:
     """One line for each field that differs, so that the reader need not compare two pods."""
     if isinstance(new, dict) and isinstance(old, dict):
-        parts = [_changed_fields(new.get(key), old.get(key), f"{path}.{key}") for key in sorted({*new, *old})]
+        parts = [changed_fields(new.get(key), old.get(key), f"{path}.{key}") for key in sorted({*new, *old})]
         return "".join(parts)
     if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
-        return "".join(_changed_fields(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(new, old, strict=True)))
+        return "".join(changed_fields(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(new, old, strict=True)))
     if new == old:
         return ""
     return f"  {path}: {json.dumps(old)} -> {json.dumps(new)}\n"
@@ -345,18 +345,42 @@ class PodStrategy(ObjectStrategy):
         super().keep_metadata_on_status_update(obj, old)
         if before := (old.get("status") or {}).get("qosClass"):
             default_each(obj["status"], "qosClass", before)
+        _keep_observed_generations(obj["status"], old.get("status") or {})
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
         finalizers = validate_core_finalizers(obj) if old is not None else []
         if old is not None and obj["spec"] == old["spec"]:
             return finalizers  # was checked when it was stored; most updates are of a pod's status or labels
-        causes = finalizers + check_pod_spec(obj["spec"], "spec", obj["metadata"].get("labels") or {})
-        if obj["spec"].get("volumes"):
-            causes += check_own_claims(obj["metadata"].get("name") or "", obj["spec"], "spec.volumes")
-        return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
+        causes = finalizers + check_spec(obj)
+        if old is not None:
+            return check_pod_update(obj["spec"], old["spec"], causes)
+        if obj["spec"].get("ephemeralContainers"):
+            causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        return causes
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
         return self.validate(obj, old) + check_status(obj["status"], old)
+
+
+def _keep_observed_generations(status: Document, before: Document) -> None:
+    """What was observed stays so, unless another generation is named: of each type, condition by condition."""
+    if generation := before.get("observedGeneration"):
+        default_each(status, "observedGeneration", generation)
+    known: dict[str, list[int]] = {}
+    for condition in before.get("conditions") or ():
+        known.setdefault(condition.get("type") or "", []).append(condition.get("observedGeneration") or 0)
+    for condition in status.get("conditions") or ():
+        earlier = known.get(condition.get("type") or "")
+        if earlier and (generation := earlier.pop(0)):
+            default_each(condition, "observedGeneration", generation)
+
+
+def check_spec(pod: Document) -> list[Cause]:
+    """What is wrong with the spec on its own."""
+    causes = check_pod_spec(pod["spec"], "spec", pod["metadata"].get("labels") or {})
+    if pod["spec"].get("volumes"):
+        causes += check_own_claims(pod["metadata"].get("name") or "", pod["spec"], "spec.volumes")
+    return causes
 
 
 def _reader(label: str) -> Any:

@@ -9,7 +9,7 @@ from koordinator.api.document import Document
 from koordinator.api.names import dns_label, dns_subdomain, environment_name, label_key, label_value, port_name
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
+from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
 from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
@@ -185,9 +185,6 @@ def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]
         for index, container in enumerate(spec.get(group) or []):
             at = f"{field}.{group}[{index}]"
             causes += _check_container(container, at, bool(spec.get("hostNetwork")))
-            causes += _check_choice(
-                container.get("terminationMessagePolicy"), _TERMINATION, f"{at}.terminationMessagePolicy"
-            )
             if not _SETTINGS.isdisjoint(container):
                 causes += container_settings(container, at, volumes, grace)
             if group == "initContainers":
@@ -198,6 +195,41 @@ def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]
             if name and name in seen:
                 causes.append(duplicate(f"{at}.name", name))
             seen.add(name or "")
+    if spec.get("ephemeralContainers"):
+        causes += _check_ephemeral(spec, field, volumes, seen)
+    return causes
+
+
+_NOT_OF_EPHEMERAL: Final = (
+    "ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe",
+    "startupProbe", "lifecycle",
+)  # fmt: skip
+_OF_LONG_LIFE: Final = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+
+
+def _check_ephemeral(spec: Document, field: str, volumes: dict[str, Document], others: set[str]) -> list[Cause]:
+    """``others`` are the names of the other containers."""
+    causes: list[Cause] = []
+    names, detail = set(others), "cannot be set for an Ephemeral Container"
+    grace = spec.get("terminationGracePeriodSeconds")
+    for index, container in enumerate(spec["ephemeralContainers"]):
+        at, name = f"{field}.ephemeralContainers[{index}]", container.get("name") or ""
+        causes += _check_container(container, at, bool(spec.get("hostNetwork")))
+        common = {key: value for key, value in container.items() if key not in _OF_LONG_LIFE}
+        causes += container_settings(common, at, volumes, grace)
+        if name in names:
+            causes.append(duplicate(f"{at}.name", name))
+        names.add(name)
+        aim = container.get("targetContainerName")
+        if aim and aim not in others:
+            causes.append(not_found(f"{at}.targetContainerName", aim))
+        causes += [forbidden(f"{at}.{key}", detail) for key in _NOT_OF_EPHEMERAL if container.get(key)]
+        causes += [
+            forbidden(f"{at}.volumeMounts[{place}].{key}", detail)
+            for place, mount in enumerate(container.get("volumeMounts") or ())
+            for key in ("subPath", "subPathExpr")
+            if mount.get(key)
+        ]
     return causes
 
 
@@ -264,8 +296,10 @@ def _check_container(container: Document, at: str, host_network: bool) -> list[C
     for index, variable in enumerate(container.get("env") or []):
         named = variable.get("name") or ""
         causes += _variable_name(named, f"{at}.env[{index}].name")
-    resources = container.get("resources")
-    return causes + (check_container_resources(resources, f"{at}.resources") if resources else [])
+    if resources := container.get("resources"):
+        causes += check_container_resources(resources, f"{at}.resources")
+    policy = container.get("terminationMessagePolicy")
+    return causes + _check_choice(policy, _TERMINATION, f"{at}.terminationMessagePolicy")
 
 
 def _check_ports(ports: list[Document], field: str, host_network: bool) -> list[Cause]:

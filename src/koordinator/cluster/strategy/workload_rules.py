@@ -37,7 +37,13 @@ def check_template(template: Document, field: str, volumes: tuple[str, ...] = ()
     # The real server leaves ``metadata`` out of these paths.
     causes = validate_labels(metadata.get("labels"), f"{field}.labels")
     causes += validate_annotations(metadata.get("annotations") or {}, f"{field}.annotations")
-    return causes + check_pod_spec(template.get("spec") or {}, f"{field}.spec", metadata.get("labels") or {}, volumes)
+    spec = template.get("spec") or {}
+    causes += check_pod_spec(spec, f"{field}.spec", metadata.get("labels") or {}, volumes)
+    if spec.get("ephemeralContainers"):
+        causes.append(
+            forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+        )
+    return causes
 
 
 def _kept_running(template: Document, field: str, kind: str) -> list[Cause]:

@@ -8,7 +8,7 @@ from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request
 from koordinator.cluster.managed_fields.field_manager import untracked
 from koordinator.cluster.storage.interface import KeyExists, Stored
-from koordinator.cluster.verbs.environment import Attributes, Environment, accept, holding, mutate, timestamp
+from koordinator.cluster.verbs.environment import Attributes, Environment, accept, counted, holding, mutate, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, encode_within_limit, storable
 
@@ -63,9 +63,7 @@ async def _accepted(environment: Environment, attributes: Attributes, base: str)
     warn = environment.creation_warnings.get((target.resource.group, target.resource.plural))
     if warn is not None and (warning := warn(obj)) is not None:
         options.warnings.append(warning)
-    if target.namespace not in environment.quotas.limited:
-        return await _store(environment, target, obj, base, dry_run=options.dry_run)
-    with environment.quotas.taken(target, obj, dry_run=options.dry_run):
+    with counted(environment, target, obj, dry_run=options.dry_run):
         return await _store(environment, target, obj, base, dry_run=options.dry_run)
 
 

@@ -148,8 +148,11 @@ class Quotas(Protocol):
         """The namespaces that have a quota."""
         ...
 
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
-        """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
+    def taken(
+        self, target: Target, obj: Document, *, dry_run: bool, old: Document | None = None
+    ) -> AbstractContextManager[None]:
+        """Holds what ``obj`` counts more than ``old`` while it is stored. Entering raises ApiError 403 when a quota has
+        not enough."""
         ...
 
 
@@ -157,15 +160,6 @@ class TokenIssuer(Protocol):
     """Signs the tokens of ServiceAccounts."""
 
     def issue(self, claims: Claims) -> str: ...
-
-
-class NoQuotas:
-    """Of a server that enforces none."""
-
-    limited: Collection[str] = ()
-
-    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 Allocate = Callable[[Document], None]
@@ -189,18 +183,6 @@ class Addresses(Protocol):
         ...
 
 
-class NoAddresses:
-    """Of a server that takes Services as they are."""
-
-    prefix = ""
-
-    def holding(self, target: Target) -> AbstractContextManager[Allocate]:
-        return _NOTHING_HELD
-
-
-_NOTHING_HELD: Final = nullcontext(allocate_nothing)
-
-
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as the real server's generated names."""
 
@@ -222,8 +204,10 @@ class Environment:
     """The plugins that are built in: ``koordinator.cluster.admission``."""
     webhooks: Webhooks = field(default_factory=NoWebhooks)
     selector_cache: SelectorCache = field(default_factory=SelectorCache)
-    quotas: Quotas = field(default_factory=NoQuotas)
-    addresses: Addresses = field(default_factory=NoAddresses)
+    quotas: Quotas | None = None
+    """None where none are enforced."""
+    addresses: Addresses | None = None
+    """None where Services stay as they are."""
     creation_warnings: Mapping[GroupResource, Warn] = field(default_factory=creation_warnings)
     """What the creator of an object is told, by its kind."""
     account_tokens: TokenIssuer | None = None
@@ -270,8 +254,12 @@ def timestamp(moment: datetime) -> str:
 # The stages that a new object and a changed one have in common.
 
 
-async def mutate(environment: Environment, attributes: Attributes) -> None:
-    """Plugins change the decoded object, and webhooks then, before the server adds anything to it. Raises ApiError."""
+async def mutate(
+    environment: Environment, attributes: Attributes, decode_anew: Callable[[], None] | None = None
+) -> None:
+    """Plugins change the decoded object, and webhooks then, before the server adds anything to it. Raises ApiError.
+
+    ``decode_anew`` makes of what webhooks have changed what the verb needs, where that is no whole object."""
     await plugins_mutate(environment.admission, attributes)
     if not environment.webhooks.in_force or not environment.webhooks.mutates(attributes):
         return
@@ -279,15 +267,34 @@ async def mutate(environment: Environment, attributes: Attributes) -> None:
     assert obj is not None
     managers = obj["metadata"].get(MANAGED_FIELDS)
     await environment.webhooks.mutate(attributes)
+    if decode_anew is not None:
+        decode_anew()
+        return
     check_namespace(target, obj)
     target.resource.strategy.decode(obj)
     keep_readable(obj, managers, attributes.request.warnings)
 
 
+_NOTHING_HELD: Final = nullcontext(allocate_nothing)
+_NOT_LIMITED: Final[AbstractContextManager[None]] = nullcontext()
+
+
 def holding(environment: Environment, target: Target) -> AbstractContextManager[Allocate]:
     """See ``Addresses``."""
     addresses = environment.addresses
-    return addresses.holding(target) if target.resource.prefix == addresses.prefix else _NOTHING_HELD
+    if addresses is None or target.resource.prefix != addresses.prefix:
+        return _NOTHING_HELD
+    return addresses.holding(target)
+
+
+def counted(
+    environment: Environment, target: Target, obj: Document, old: Document | None = None, *, dry_run: bool
+) -> AbstractContextManager[None]:
+    """See ``Quotas``."""
+    quotas = environment.quotas
+    if quotas is None or target.namespace not in quotas.limited:
+        return _NOT_LIMITED
+    return quotas.taken(target, obj, dry_run=dry_run, old=old)
 
 
 async def accept(environment: Environment, attributes: Attributes, validate: Validate, allocate: Allocate) -> None:
@@ -297,6 +304,11 @@ async def accept(environment: Environment, attributes: Attributes, validate: Val
     target = attributes.target
     await check(target.resource, target.name, validate, obj, attributes.old, attributes.context.warnings)
     allocate(obj)
+    await review(environment, attributes)
+
+
+async def review(environment: Environment, attributes: Attributes) -> None:
+    """Plugins may refuse what will be stored, or a deletion, and webhooks and policies then: by raising ApiError."""
     await plugins_validate(environment.admission, attributes)
     if environment.webhooks.in_force:
         await environment.webhooks.validate(attributes)

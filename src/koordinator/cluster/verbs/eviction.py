@@ -17,14 +17,7 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.verbs.delete import check_preconditions, delete
-from koordinator.cluster.verbs.environment import (
-    Attributes,
-    Environment,
-    NoAdmission,
-    NoWebhooks,
-    plugins_mutate,
-    plugins_validate,
-)
+from koordinator.cluster.verbs.environment import Attributes, Environment, NoAdmission, NoWebhooks, mutate, review
 from koordinator.cluster.verbs.options import API_SERVER, DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.selection import compile_selector
 from koordinator.cluster.verbs.target import Target, check_form, check_namespace, decode
@@ -175,15 +168,11 @@ async def evict(environment: Environment, target: Target, eviction: Document, op
     attributes = Attributes(
         "CREATE", target, eviction, None, environment.context(options.warnings), options, body_kind=_KIND
     )
-    await plugins_mutate(environment.admission, attributes)
-    if environment.webhooks.mutates(attributes):
-        await environment.webhooks.mutate(attributes)
-        EVICTION.strategy.decode(eviction)
+    await mutate(environment, attributes, lambda: EVICTION.strategy.decode(eviction))
     if eviction["metadata"].get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     deletion = _delete_options(target, eviction, options)
-    await plugins_validate(environment.admission, attributes)
-    await environment.webhooks.validate(attributes)
+    await review(environment, attributes)
     # Webhooks for deletions are not called for this one, as by the real server.
     silent = replace(environment, admission=NoAdmission(), webhooks=NoWebhooks())
     await _Eviction(silent, msgspec.structs.replace(target, subresource=""), deletion).run()

@@ -34,8 +34,8 @@ from koordinator.cluster.verbs.environment import (
     Attributes,
     Environment,
     check,
-    plugins_mutate,
-    plugins_validate,
+    mutate,
+    review,
     timestamp,
 )
 from koordinator.cluster.verbs.eviction import EVICTION, evict
@@ -68,16 +68,12 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
     _complete(target, binding)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
-    await plugins_mutate(environment.admission, attributes)
-    if environment.webhooks.mutates(attributes):
-        await environment.webhooks.mutate(attributes)
-        _complete(target, binding)
+    await mutate(environment, attributes, lambda: _complete(target, binding))
     metadata = binding["metadata"]
     if metadata.get("name") != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
-    await plugins_validate(environment.admission, attributes)
-    await environment.webhooks.validate(attributes)
+    await review(environment, attributes)
     now = timestamp(environment.clock.now())
 
     async def attempt(stored: Stored, pod: Document) -> Stored:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -13,11 +14,12 @@ import msgspec
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import kind_type
-from koordinator.cluster.errors import ApiError, bad_request, too_large
+from koordinator.cluster.errors import ApiError, bad_request, invalid, too_large
 from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.strategy.causes import invalid as field_invalid
 from koordinator.cluster.strategy.json_syntax import json_kind
 
 
@@ -175,18 +177,20 @@ _TEXTS: Final = {
 
 
 def check_kind(resource: Resource, obj: Document) -> None:
-    """A body without apiVersion and kind takes those of the URL; another kind is refused."""
+    """A body without apiVersion and kind takes those of the URL; another kind is refused. Of a custom resource, a body
+    that names its kind must name its version."""
     if resource.schema is None:
         check_form(resource, obj, resource.api_version)
         return
-    found = (obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind))
-    if found != (resource.api_version, resource.kind):
-        message = (
-            f"the API version in the data ({found[0]}) does not match the expected API version ({resource.api_version})"
-            if found[0] != resource.api_version
-            else f"the kind in the data ({found[1]}) does not match the expected kind ({resource.kind})"
+    version = obj.setdefault("apiVersion", "" if "kind" in obj else resource.api_version)
+    kind = obj.setdefault("kind", resource.kind)
+    if version != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
-        raise bad_request(message)
+    if kind != resource.kind:
+        name = (obj.get("metadata") or {}).get("name") or ""
+        raise invalid(replace(resource, kind=kind), name, [field_invalid("kind", kind, f"must be {resource.kind}")])
 
 
 def check_form(form: Resource, obj: Document, *versions: str) -> None:

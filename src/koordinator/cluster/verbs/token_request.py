@@ -16,7 +16,7 @@ from koordinator.cluster.resource import Cause, Resource
 from koordinator.cluster.service_account_tokens import Claims, Reference
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.nothing_stored import NothingStored
-from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.environment import Attributes, Environment, plugins_mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, check_form
 
@@ -49,6 +49,10 @@ async def request_token(environment: Environment, target: Target, body: Document
         canonicalize(body, _TYPE)
     except WrongType as error:
         raise bad_request(f'TokenRequest in version "v1" cannot be handled as a TokenRequest: {error}') from error
+    context = environment.context(options.warnings, options.user)
+    kind = (TOKEN_REQUEST.group, TOKEN_REQUEST.version, TOKEN_REQUEST.kind)
+    attributes = Attributes("CREATE", target, body, None, context, options, body_kind=kind)
+    await plugins_mutate(environment.admission, attributes)
     now, spec = environment.clock.now(), body.get("spec") or {}
     lifetime = spec.get("expirationSeconds")
     lifetime = _USUAL_SECONDS if lifetime is None else lifetime

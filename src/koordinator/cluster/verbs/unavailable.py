@@ -23,7 +23,6 @@ _KUBELET_NEEDED: Final[Mapping[str, tuple[str, str]]] = {
     "attach": ("there is nothing to attach to", "attach to"),
     "portforward": ("there is no port to forward to", "forward a port to"),
     "proxy": ("there is no port to forward to", "forward requests to"),
-    "ephemeralcontainers": ("no debug container can join it", "start a debug container in"),
 }
 """Subresource of pods -> (what follows from having no containers, what a kubelet would have to do)."""
 
@@ -58,7 +57,7 @@ def has_empty_log(environment: Environment, target: Target) -> bool:
 def _of_pod(environment: Environment, target: Target, pod: Document) -> str:
     node_name = pod["spec"].get("nodeName")
     consequence, request = _KUBELET_NEEDED[target.subresource]
-    if not node_name and target.subresource != "ephemeralcontainers":
+    if not node_name:
         return f"pod {target.name} does not have a host assigned"
     node = environment.lookup("", "nodes", None, node_name) if node_name else None
     if node_name and not _is_simulated(node):
@@ -77,10 +76,6 @@ def _of_service(environment: Environment, target: Target, service: Document) -> 
     return f'this API server forwards no requests, so it cannot reach service "{target.name}"'
 
 
-def _resize(environment: Environment, target: Target, pod: Document) -> str:
-    return f'this API server does not resize pods in place; delete pod "{target.name}" and create it anew'
-
-
 def _is_simulated(node: Document | None) -> bool:
     """Also of a pod whose node is gone: its containers are gone as well."""
     if node is None:
@@ -97,7 +92,6 @@ def _without_port(name: str) -> str:
 
 _EXPLANATIONS: Final[Mapping[tuple[str, str, str], Explanation]] = {
     **{("", "pods", subresource): _of_pod for subresource in _KUBELET_NEEDED},
-    ("", "pods", "resize"): _resize,
     ("", "nodes", "proxy"): _of_node,
     ("", "services", "proxy"): _of_service,
 }

@@ -17,11 +17,11 @@ from koordinator.api.kubernetes_types.unknown_fields import Unknown, find_unknow
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, keep_times, untracked
 from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_patch_type
-from koordinator.cluster.resource import Cause, RequestContext, Resource, Strategy
+from koordinator.cluster.resource import Cause, Resource, View
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.strategy import causes
 from koordinator.cluster.strategy.causes import go_quoted
-from koordinator.cluster.verbs.environment import Attributes, Environment, Validate, accept, holding, mutate
+from koordinator.cluster.verbs.environment import Attributes, Environment, accept, counted, holding, mutate
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import (
     Target,
@@ -47,7 +47,8 @@ Change = Callable[[Document], Document]
 """From the current object to the wanted one; must leave its argument alone. May be called several times."""
 Attempt = Callable[[Stored, Document], Awaitable[Stored]]
 """From the stored state, as bytes and decoded, to what was stored; may let RevisionMismatch pass."""
-Prepare = Callable[[Document, Document, RequestContext], None]
+_COUNTED: Final = frozenset({("pods", "resize"), ("persistentvolumeclaims", ""), ("services", "")})
+"""Plural and subresource of the updates that may make an object count more in a quota."""
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -65,7 +66,8 @@ async def modify(
     ``compares_uid``: another uid means another object, which is a conflict; a patch just may not change it.
     ``applied``: by server-side apply, where the change says who manages which field."""
     options = options or WriteOptions()
-    prepare, validate = _preparation(target), _validation(target)
+    view = _view(target)
+    validate = view.validate or target.resource.strategy.validate
     fields = environment.field_manager(target.resource, options, target.subresource)
 
     async def replace(stored: Stored, old: Document) -> Stored:
@@ -82,50 +84,21 @@ async def modify(
         with holding(environment, target) as allocate:
             await mutate(environment, attributes)
             keep_times(obj, old)
-            prepare(obj, old, context)
+            view.prepare(obj, old, context)
             await accept(environment, attributes, validate, allocate)
-            return await store(environment, target, stored, obj, dry_run=options.dry_run)
+            if (target.resource.plural, target.subresource) not in _COUNTED:
+                return await store(environment, target, stored, obj, dry_run=options.dry_run)
+            with counted(environment, target, obj, old, dry_run=options.dry_run):
+                return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
 
 
-def _preparation(target: Target) -> Prepare:
-    strategy = target.resource.strategy
+def _view(target: Target) -> View:
+    resource, strategy = target.resource, target.resource.strategy
     if target.subresource == "status":
-        return strategy.prepare_status_update
-    if target.subresource == "approval":
-        return _approving(strategy)
-    return _finalizing(strategy) if target.subresource == "finalize" else strategy.prepare_update
-
-
-def _validation(target: Target) -> Validate:
-    strategy = target.resource.strategy
-
-    def status(obj: Document, old: Document | None) -> list[Cause]:
-        assert old is not None
-        return strategy.validate_status(obj, old)
-
-    return status if target.subresource == "status" else strategy.validate
-
-
-def _finalizing(strategy: Strategy) -> Prepare:
-    """An update that takes over ``spec.finalizers`` of a namespace, too, which is all that its spec has."""
-
-    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        strategy.prepare_update(obj, {**old, "spec": obj["spec"]}, context)
-
-    return prepare
-
-
-def _approving(strategy: Strategy) -> Prepare:
-    """An update of the conditions of a certificate request, and of nothing else in its status."""
-
-    def prepare(obj: Document, old: Document, context: RequestContext) -> None:
-        conditions = obj["status"].get("conditions")
-        obj["status"] = {**old["status"], **({"conditions": conditions} if conditions else {})}
-        strategy.prepare_status_update(obj, old, context)
-
-    return prepare
+        return View(strategy.prepare_status_update, strategy.validate_status)
+    return resource.views.get(target.subresource) or View(strategy.prepare_update)
 
 
 async def retry(environment: Environment, target: Target, attempt: Attempt) -> Stored:
@@ -221,13 +194,15 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
     a schema drops those of a custom resource itself. The change raises ApiError for unknown fields in a strict request.
     """
     mode = options.field_validation if options is not None else ""
-    repeated = [] if options is None or mode == "Ignore" else _repeated(body)
+    ignores = options is None or mode == "Ignore"
+    if ignores and resource.schema is not None:
+        return change
+    patch = _decoded(body)
+    repeated = repeated_fields(body, patch) if not ignores and isinstance(patch, dict) else []
     if resource.schema is None:
         object_type = kind_type(resource.api_version, resource.kind)
-        if object_type is None or not (repeated or _may_add_unknown(body, object_type)):
+        if object_type is None or not (repeated or _may_add_unknown(patch, object_type)):
             return change
-    elif options is None or mode == "Ignore":
-        return change
     warnings = options.warnings if options is not None else []
 
     def inspect(old: Document) -> Document:
@@ -249,22 +224,18 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
     return inspect
 
 
-def _repeated(body: bytes) -> list[str]:
+def _decoded(body: bytes) -> Any:
+    """The patch as JSON; None where it is none, and is refused when it is applied."""
     try:
-        patch = msgspec.json.decode(body)
+        return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return []  # is refused when it is applied
-    return repeated_fields(body, patch) if isinstance(patch, dict) else []
+        return None
 
 
-def _may_add_unknown(body: bytes, of: ObjectType) -> bool:
+def _may_add_unknown(patch: Any, of: ObjectType) -> bool:
     """Looks at the patch alone: nearly all know all their fields, and the patched object is a hundred times larger."""
-    try:
-        patch = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return False  # is refused when it is applied
     if not isinstance(patch, dict):
-        return True
+        return patch is not None
     # Directives of a strategic merge patch begin with a dollar sign; null takes a field away.
     return any(
         not found.name.startswith("$") and found.holder[found.name] is not None
@@ -328,7 +299,10 @@ def explained(content_type: str, body: bytes, resource: Resource) -> Iterator[Ca
     def change(old: Document) -> Document:
         nonlocal original
         original = old
-        return apply_patch(content_type, old, body, resource)
+        new = apply_patch(content_type, old, body, resource)
+        if resource.schema is not None:
+            _check_named(new)
+        return new
 
     try:
         yield change
@@ -341,6 +315,16 @@ def explained(content_type: str, body: bytes, resource: Resource) -> Iterator[Ca
             raise _not_decodable(go_text(msgspec.json.decode(body)), why) from error
         patched = apply_patch(content_type, original, body, resource)
         raise _not_decodable(msgspec.json.encode(patched, order="sorted").decode(), str(error.__cause__)) from error
+
+
+def _check_named(obj: Document) -> None:
+    """A custom resource has no other type than that which it names."""
+    if not obj.get("kind"):
+        shown = msgspec.json.encode(obj, order="sorted").decode()
+        raise _not_decodable(shown, f"Object 'Kind' is missing in '{shown}'")
+    if not obj.get("apiVersion"):
+        why = "Object 'apiVersion' is missing in 'object has no apiVersion field'"
+        raise ApiError(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def _not_decodable(shown: str, why: str) -> ApiError:

@@ -7,6 +7,7 @@ from typing import Any
 from koordinator.api.document import Document
 from koordinator.api.kinds import NODES, PODS
 from koordinator.cluster.controllers.endpoints.controller import EndpointsController
+from koordinator.cluster.controllers.endpoints.mirror_controller import EndpointSliceMirroringController
 from koordinator.cluster.controllers.endpoints.slice_controller import EndpointSliceController
 from koordinator.cluster.controllers.endpoints.types import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from koordinator.kube.interface import PatchType
@@ -15,6 +16,10 @@ from tests.cluster.controllers.running_controllers import Cluster, asynchronous,
 from tests.waiting import wait_for
 
 _BOTH = (EndpointsController, EndpointSliceController)
+_MANUAL: Document = {
+    "metadata": {"name": "manual", "labels": {"team": "a"}, "annotations": {"note": "x"}},
+    "subsets": [{"addresses": [{"ip": "10.9.9.9"}], "ports": [{"port": 80}]}],
+}
 
 
 async def _pod(cluster: Cluster, name: str, address: str, ready: bool = True) -> None:
@@ -97,3 +102,42 @@ async def test_services_without_a_selector_are_left_to_those_who_made_them() -> 
         await cluster.client.delete(SERVICES, "manual", "default")
         await cluster.until(ENDPOINTS, "web", lambda each: bool(each["subsets"]))
         assert cluster.api.names(ENDPOINTS) == ["manual", "web"]
+
+
+def _addresses(found: Document) -> list[str]:
+    return [address for each in found["endpoints"] or () for address in each["addresses"]]
+
+
+@asynchronous
+async def test_endpoints_of_a_service_without_a_selector_are_mirrored() -> None:
+    async with running_controllers(*_BOTH, EndpointSliceMirroringController) as cluster:
+        await cluster.client.create(ENDPOINTS, _MANUAL, "default")
+        await cluster.create(SERVICES, "manual", {"ports": [{"port": 80}]})
+        found = await _slice(cluster, lambda each: _addresses(each) == ["10.9.9.9"])
+        assert found["metadata"]["labels"] == {
+            "team": "a",
+            "kubernetes.io/service-name": "manual",
+            "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
+        }
+        assert found["metadata"]["annotations"] == {"note": "x"}
+        assert found["endpoints"][0]["conditions"] == {"ready": True}
+        await cluster.patch(ENDPOINTS, "manual", {"metadata": {"annotations": {"note": None}}})
+        await _slice(cluster, lambda each: not each["metadata"].get("annotations"))
+        more = [{"notReadyAddresses": [{"ip": "10.9.9.8"}], "ports": [{"port": 81}]}]
+        await cluster.patch(ENDPOINTS, "manual", {"subsets": more})
+        changed = await _slice(cluster, lambda each: _addresses(each) == ["10.9.9.8"])
+        assert changed["metadata"]["name"] == found["metadata"]["name"]
+        await cluster.patch(
+            ENDPOINTS, "manual", {"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}
+        )
+        await wait_for(lambda: not cluster.api.all(ENDPOINT_SLICES))
+
+
+@asynchronous
+async def test_a_mirror_goes_with_its_service() -> None:
+    async with running_controllers(EndpointSliceMirroringController) as cluster:
+        await cluster.create(SERVICES, "manual", {"ports": [{"port": 80}]})
+        await cluster.client.create(ENDPOINTS, _MANUAL, "default")
+        await _slice(cluster, lambda each: bool(_addresses(each)))
+        await cluster.client.delete(SERVICES, "manual", "default")
+        await wait_for(lambda: not cluster.api.all(ENDPOINT_SLICES))

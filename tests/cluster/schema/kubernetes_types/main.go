@@ -125,6 +125,12 @@ func visit(t reflect.Type) {
 				}
 				number := strings.Split(f.Tag.Get("protobuf"), ",")
 				if len(number) > 1 {
+					// The document describes the fields of such a struct where it is embedded, and not by its name.
+					if _, known := definitions[openapiName(f.Type)]; !known {
+						part := definition
+						part.Required, part.MapType = nil, ""
+						definitions[openapiName(f.Type)] = part
+					}
 					visit(f.Type)
 					fields = append(fields, map[string]any{"inline": openapiName(f.Type), "number": number[1]})
 					continue

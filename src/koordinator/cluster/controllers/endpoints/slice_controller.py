@@ -76,7 +76,7 @@ class EndpointSliceController:
         written = {each.metadata.name for each, _ in plan.update} | {each.metadata.name for each in plan.delete}
         try:
             for each, content in plan.update:
-                await self._write(service, each, _body(content))
+                await self._write(service, each, slice_body(content))
             for each in existing:
                 if each.metadata.name not in written and not _is_marked(service, each):
                     await self._write(service, each, {})
@@ -98,7 +98,7 @@ class EndpointSliceController:
     async def _create(self, service: Service, content: SliceContent) -> None:
         metadata = service.metadata
         head = {"generateName": f"{metadata.name}-", **_marks(service)}
-        body = {"metadata": head, "addressType": content.address_type, **_body(content)}
+        body = {"metadata": head, "addressType": content.address_type, **slice_body(content)}
         await self._client.create(ENDPOINT_SLICES, body, metadata.namespace)
 
     async def _write(self, service: Service, found: EndpointSlice, body: Document) -> None:
@@ -114,7 +114,8 @@ class EndpointSliceController:
         await self._client.delete(ENDPOINT_SLICES, metadata.name, metadata.namespace, uid=metadata.uid)
 
 
-def _body(content: SliceContent) -> Document:
+def slice_body(content: SliceContent) -> Document:
+    """What a slice with this content says of it."""
     ports: list[Document] | None = None
     if content.ports is not None:
         # Here an empty name is one.

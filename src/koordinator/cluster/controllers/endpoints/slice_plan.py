@@ -90,7 +90,7 @@ def _plan_family(
     if not groups:
         # One without endpoints says that there are none, which no slice does not.
         missing = [SliceContent(family, None, [])]
-    _replace(missing, unused, plan)
+    replace_unused(missing, unused, plan)
 
 
 def _plan_group(
@@ -119,11 +119,6 @@ def _plan_group(
     return more, [each for each, there in kept if not there]
 
 
-def _staying(existing: EndpointSlice, wanted: dict[tuple[str, ...], Endpoint]) -> list[Endpoint]:
-    """Take out of ``wanted`` what the slice has, as it is to be."""
-    return [wanted.pop(key) for key in map(_identity, existing.endpoints or ()) if key in wanted]
-
-
 def _fill(there: list[Endpoint], more: Iterator[Endpoint]) -> int:
     """Add as many as fit; returns how many."""
     before = len(there)
@@ -135,7 +130,7 @@ def _fill(there: list[Endpoint], more: Iterator[Endpoint]) -> int:
     return len(there) - before
 
 
-def _replace(missing: list[SliceContent], unused: list[EndpointSlice], plan: SlicePlan) -> None:
+def replace_unused(missing: list[SliceContent], unused: list[EndpointSlice], plan: SlicePlan) -> None:
     """Turn slices that nothing is left of into missing ones."""
     for content in list(missing):
         same = next((each for each in unused if _content(each) == content), None)
