@@ -21,7 +21,7 @@ from koordinator.api.resource_names import PODS
 from koordinator.api.usable_amounts import unusable
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY, whole_amounts
+from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
