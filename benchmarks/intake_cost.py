@@ -32,6 +32,7 @@ from koordinator.api.kinds import NAMESPACES, NODE_METRICS, NODES, PODS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
+from koordinator.base.garbage_collection import collecting_rarely
 from koordinator.base.metrics import Metrics
 from koordinator.base.time_limits import TimeLimits
 from koordinator.kube.client import KubeClient
@@ -246,8 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     objects = Objects.make(options.nodes, options.running, options.events)
     rounds = []
     for _ in range(options.rounds):
-        rounds.append(uvloop.run(measure(objects, options.per_read)))
-        gc.unfreeze()
+        with collecting_rarely():
+            rounds.append(uvloop.run(measure(objects, options.per_read)))
         gc.collect()
     counts = {"node": options.nodes, "node_metric": options.nodes, "running": options.running}
     counts |= {"pending": options.events, "bound": options.events}

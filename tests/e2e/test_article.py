@@ -13,6 +13,7 @@ from tests.e2e.running import eventually, koord_up
 from tests.yaml_documents import yaml_documents
 
 ARTICLE = Path(__file__).parent / "article"
+_PROGRAMS = "--only=apiserver,nodes,manager,scheduler"
 QOS_CLASSES = ("LSE", "LSR", "LS", "BE", "SYSTEM")
 
 
@@ -32,7 +33,7 @@ def allowed(spec: dict[str, Any], qos: str) -> dict[str, Any]:
 def test_the_articles_manifests_work(tmp_path: Path) -> None:
     async def scenario() -> tuple[Pod, list[Pod]]:
         configuration = ARTICLE / "load-aware-scheduling.yaml"
-        async with koord_up(tmp_path, "--nodes=3", f"--scheduler-config={configuration}") as up:
+        async with koord_up(tmp_path, _PROGRAMS, "--nodes=3", f"--scheduler-config={configuration}") as up:
             client = await up.client()
             try:
                 for document in documents("priority-classes.yaml"):

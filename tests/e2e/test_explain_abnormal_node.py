@@ -18,6 +18,7 @@ from tests.waiting import once
 
 BATCH_CPU: Final = "kubernetes.io/batch-cpu"
 FAULT: Final = "simulation.koordinator.sh/fault"
+_PROGRAMS: Final = "--only=apiserver,nodes,manager,scheduler"
 SCENARIO: Final = """
 nodeGroups: [{name: node, count: 2}]
 timing: {speed: 60}
@@ -83,7 +84,7 @@ def test_batch_pods_stay_away_from_an_abnormal_node_and_are_told_why(tmp_path: P
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
 
     async def scenario() -> None:
-        async with koord_up(data, "--nodes=2", f"--scenario={tmp_path / 'scenario.yaml'}") as up:
+        async with koord_up(data, _PROGRAMS, "--nodes=2", f"--scenario={tmp_path / 'scenario.yaml'}") as up:
             client = await up.client()
             try:
                 await story(client)

@@ -18,6 +18,7 @@ import pytest
 from tests.e2e.running import Kubectl, Up, koord_up
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed here")
+_PROGRAMS = "--only=apiserver,nodes,scheduler,controllers"
 _WAIT = "--timeout=60s"
 _IMAGE = "-o=jsonpath={.spec.template.spec.containers[0].image}"
 _ROLLED_OUT = 'deployment "web" successfully rolled out'
@@ -28,7 +29,7 @@ Play = Callable[[Scenario], None]
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Up]]:
     with asyncio.Runner() as runner:
-        up = koord_up(tmp_path_factory.mktemp("up"), "--nodes=2", "--koordlets=0")
+        up = koord_up(tmp_path_factory.mktemp("up"), _PROGRAMS, "--nodes=2", "--koordlets=0")
         yield runner, runner.run(up.__aenter__())
         runner.run(up.__aexit__(None, None, None))
 

@@ -32,7 +32,8 @@ _BOOTED: Final = 300.0
 PATIENCE: Final = 480.0
 """Seconds that anything may take there: the machine is emulated, and others are beside it."""
 _TOPS: Final = (f"{CGROUPS}/kubepods", f"{CGROUPS}/kubepods.slice")
-_STEADY: Final = 8
+_STEADY_SECONDS: Final = 4.0
+_STEADY_RESPONSES: Final = 10
 _UNKNOWN: Final = re.compile(r"\b[0-9a-f]{64}\b")
 _SYSTEM_PATH: Final = "/usr/sbin:/sbin"
 
@@ -148,18 +149,25 @@ class GuestNode:
         return [pod for pod in pods if pod["status"].get("phase") == "Running"]
 
     def steady(self, *names: str, unlike: Mapping[str, str] | None = None) -> dict[str, str]:
-        """``cgroups`` when they have not changed for some seconds, and are not what they were."""
+        """``cgroups`` when they have not changed for a while, and are not what they were. Where the machine takes long
+        to show them, it takes long to change them, too."""
         if unlike is not None:
             until(lambda: self.cgroups(*names) != unlike, PATIENCE, "the files change")
-        seen: list[dict[str, str]] = []
+        seen, since, slowest = self.cgroups(*names), time.monotonic(), 0.0
 
         def is_steady() -> bool:
+            nonlocal seen, since, slowest
             time.sleep(0.5)
-            seen.append(self.cgroups(*names))
-            return len(seen) >= _STEADY and all(each == seen[-1] for each in seen[-_STEADY:])
+            asked = time.monotonic()
+            found = self.cgroups(*names)
+            now = time.monotonic()
+            slowest = max(slowest, now - asked)
+            if found != seen:
+                seen, since = found, now
+            return now - since > max(_STEADY_SECONDS, _STEADY_RESPONSES * slowest)
 
         until(is_steady, PATIENCE, "the files are steady")
-        return seen[-1]
+        return seen
 
     def cgroups(self, *names: str) -> dict[str, str]:
         """Folder and name below the root of cgroups -> content, of all pods and what is in them: the container ``main``

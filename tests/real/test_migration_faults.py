@@ -37,7 +37,9 @@ _JOBS: Final = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases/koord-descheduler"
 _ELECTION: Final = {"leaderElect": True, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
 _TERMINAL: Final = ("Succeeded", "Failed", "Aborted")
-_SECONDS: Final = 90.0
+_SECONDS: Final = 300.0
+"""For all that one test waits for: a program that is killed five times starts five times, on a busy machine for half a
+minute each."""
 
 
 class Web:
@@ -54,7 +56,7 @@ class Web:
         created(plane, "/api/v1/namespaces", {"metadata": {"name": name}})
         created(plane, f"/apis/apps/v1/namespaces/{name}/deployments", deployment(_REPLICAS))
         created(plane, self._budget, budget(maxUnavailable=disruptions))
-        until(lambda: sum(map(is_ready, items(plane, self._pods))) == _REPLICAS, 60, "pods")
+        until(lambda: sum(map(is_ready, items(plane, self._pods))) == _REPLICAS, _SECONDS, "pods")
 
     def move(self) -> None:
         """Create the job."""
@@ -124,7 +126,7 @@ def _holder(plane: ControlPlane) -> str:
 def test_a_job_is_carried_out_once_although_the_program_is_killed_at_each_state_that_is_seen(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    web, killed_at = Web(plane, "killed", disruptions=1), set[str]()
+    web, killed_at = Web(plane, "killed", disruptions=0), set[str]()
     configuration = write_descheduler_configuration(tmp_path / "descheduler.yaml", plane.kubeconfig, _ARGS)
     web.move()
     deadline = time.monotonic() + _SECONDS
@@ -137,6 +139,9 @@ def test_a_job_is_carried_out_once_although_the_program_is_killed_at_each_state_
             if state and state not in killed_at:
                 program.kill()
                 killed_at.add(state)
+                if state == "ReservationScheduled":
+                    # Until now it has waited for its budget, so that it is seen there for certain.
+                    web.allow(1)
                 program = Program(configuration, tmp_path / "descheduler.log")
     finally:
         program.kill()
@@ -152,17 +157,17 @@ def test_another_replica_goes_on_when_the_leader_is_frozen_which_its_watchdog_en
 ) -> None:
     web = Web(plane, "frozen", disruptions=0)
     with replica(plane, tmp_path, "first", _ELECTION) as first:
-        until(lambda: _holder(plane), 30, "the first to lead")
+        until(lambda: _holder(plane), _SECONDS, "the first to lead")
         leader = _holder(plane)
         with replica(plane, tmp_path, "second", _ELECTION):
             web.move()
-            until(lambda: web.is_at("ReservationScheduled"), 60, "the job to wait for its budget")
+            until(lambda: web.is_at("ReservationScheduled"), _SECONDS, "the job to wait for its budget")
             first.process.send_signal(signal.SIGSTOP)
-            until(lambda: _holder(plane) not in ("", leader), 30, "the second to lead")
+            until(lambda: _holder(plane) not in ("", leader), _SECONDS, "the second to lead")
             web.allow(1)
             assert web.until_ended()["phase"] == "Succeeded"
             # It must not awake and go on as if it still led.
-            assert first.process.wait(20) == -signal.SIGKILL
+            assert first.process.wait(_SECONDS) == -signal.SIGKILL
     assert len(web.uids) == _REPLICAS + 1
 
 
@@ -170,7 +175,7 @@ def test_a_job_goes_on_when_the_api_server_is_back(plane: ControlPlane, tmp_path
     web = Web(plane, "away", disruptions=0)
     with replica(plane, tmp_path, "descheduler") as program:
         web.move()
-        until(lambda: web.is_at("ReservationScheduled"), 60, "the job to wait for its budget")
+        until(lambda: web.is_at("ReservationScheduled"), _SECONDS, "the job to wait for its budget")
         plane.restart()
         web.allow(1)
         assert web.until_ended()["phase"] == "Succeeded"

@@ -57,7 +57,18 @@ class Bench:
             agent.wait(20)
 
     def cgroups(self) -> dict[str, int]:
-        """How many pods have their cgroups where koordlet looks for them; empty before it serves."""
+        """How many pods have their cgroups where koordlet looks for them, as soon as it responds."""
+        seen: dict[str, int] = {}
+
+        def responds() -> bool:
+            seen.update(self._cgroups())
+            return bool(seen)
+
+        until(responds, 60, "koordlet responds")
+        return seen
+
+    def _cgroups(self) -> dict[str, int]:
+        """Empty where it does not respond, as before it serves, and for seconds on a busy machine."""
         try:
             with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as response:
                 text = response.read().decode()

@@ -23,7 +23,9 @@ from tests.real.real_node import REPOSITORY, EnforcedNode, real_node
 
 _NODE = "proxy-node"
 _PODS = 30
+_KILLS = 15
 _BETWEEN_KILLS = 3.0
+_PATIENCE = 300.0
 _HOOKS = ("PreRunPodSandbox", "PreCreateContainer")
 _KUBELET = """#!/bin/sh
 while [ ! -S {socket} ]; do sleep 0.1; done
@@ -42,19 +44,21 @@ class Node:
         pods: list[Any] = self.real.get("pods", namespace=self.namespace)["items"]
         return pods
 
-    def running(self) -> list[str]:
-        """The UIDs of pods that run."""
-        return [_uid(pod) for pod in self.pods() if pod["status"]["phase"] == "Running"]
-
-    def kill_proxy_for(self, seconds: float) -> int:
-        """Kill it and start it again every few seconds; how often."""
-        end, killed = time.monotonic() + seconds, 0
-        while time.monotonic() < end:
+    def kill_proxy(self, times: int) -> dict[str, int]:
+        """Kill it and start it again every few seconds; on a busy machine a start takes some itself. Returns the pods
+        that were seen to run before one of the kills, each with the restarts that it had then."""
+        seen: dict[str, int] = {}
+        for _ in range(times):
             time.sleep(_BETWEEN_KILLS)
+            seen = self.restarts() | seen
             self.proxy.kill()
             self.proxy.start()
-            killed += 1
-        return killed
+        return seen
+
+    def restarts(self) -> dict[str, int]:
+        """Of pods that run."""
+        pods = [pod for pod in self.pods() if pod["status"]["phase"] == "Running"]
+        return {_uid(pod): sum(each["restartCount"] for each in pod["status"]["containerStatuses"]) for pod in pods}
 
 
 def _uid(pod: Any) -> str:
@@ -113,20 +117,21 @@ def _manifest(number: int, namespace: str) -> str:
     )
 
 
-def test_thirty_pods_start_while_the_proxy_is_killed_for_a_minute(node: Node) -> None:
+def test_thirty_pods_start_while_the_proxy_is_killed_again_and_again(node: Node) -> None:
     """Half of them run before it is killed for the first time, the others start meanwhile."""
     first, second = ([_manifest(number, node.namespace) for number in range(start, _PODS, 2)] for start in range(2))
     node.real.kubectl("apply", "-f", "-", given="\n".join(first))
-    until(lambda: len(node.running()) >= len(first) // 2, 120, "the first pods run")
+    until(lambda: len(node.restarts()) >= len(first) // 2, _PATIENCE, "the first pods run")
     node.real.kubectl("apply", "-f", "-", given="\n".join(second))
     created = {_uid(pod) for pod in node.pods()}
-    assert node.kill_proxy_for(60) >= 10
-    until(lambda: len(node.running()) == _PODS, 120, "all pods run")
-    assert set(node.running()) == created
-    assert [_shares(uid) for uid in node.running()] == [SHARES] * _PODS
-    # Those that ran when it was killed have not noticed.
-    restarts = [status["restartCount"] for pod in node.pods() for status in pod["status"]["containerStatuses"]]
-    assert restarts == [0] * _PODS
+    seen = node.kill_proxy(_KILLS)
+    until(lambda: len(node.restarts()) == _PODS, _PATIENCE, "all pods run")
+    assert node.restarts().keys() == created
+    assert {uid: _shares(uid) for uid in created} == dict.fromkeys(created, SHARES)
+    # Those that ran when it was killed have not noticed. Where the response to the kubelet is lost with it, the kubelet
+    # makes the container again, and counts that as a restart.
+    assert len(seen) >= len(first) // 2
+    assert {uid: node.restarts()[uid] for uid in seen} == seen
 
 
 def _shares(uid: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.api.kinds import NODES
 from koordinator.cli.local_cluster.programs import shipped_file
-from koordinator.scheduler.configuration import load_configuration
+from koordinator.scheduler.configuration import SchedulerConfiguration, load_configuration
 from koordinator.simulate.object_changes import Apply
 from tests.real_world.broken_objects import BROKEN_NODE, BROKEN_OBJECTS, BrokenObject
 from tests.simulate.clusters import cluster, node, outcome_of, places, pod, put
@@ -31,13 +31,18 @@ def _rounds() -> list[list[BrokenObject]]:
 ROUNDS: Final = _rounds()
 
 
+@pytest.fixture(scope="module")
+def configuration() -> SchedulerConfiguration:
+    return load_configuration(shipped_file("scheduler.yaml"))
+
+
 @pytest.mark.parametrize("objects", ROUNDS, ids=lambda objects: f"{objects[0].name} and {len(objects) - 1} more")
-def test_a_pod_is_placed_on_a_good_node(objects: list[BrokenObject]) -> None:
+def test_a_pod_is_placed_on_a_good_node(objects: list[BrokenObject], configuration: SchedulerConfiguration) -> None:
     api = cluster([node("good")] + [node(BROKEN_NODE)] * all(broken.kind is not NODES for broken in objects))
     for broken in objects:
         put(api, broken.kind, broken.copy())
     confined = pod("web", nodeSelector={"kubernetes.io/hostname": "good"}, schedulerName="koord-scheduler")
-    outcome = outcome_of(api, Apply([confined]), configuration=load_configuration(shipped_file("scheduler.yaml")))
+    outcome = outcome_of(api, Apply([confined]), configuration=configuration)
     assert places(outcome).get("good") == 1
 
 

@@ -7,8 +7,9 @@ looked at here before it is converted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -49,19 +50,32 @@ def _check(value: Any, expected: Any, path: str) -> None:
 
 
 def _check_struct(document: dict[Any, Any], struct: type[msgspec.Struct], path: str) -> None:
-    types = {field.wire_name: field.type for field in struct_fields(struct)}
-    required = [field.encode_name for field in msgspec.structs.fields(struct) if field.required]
-    _check_members(document, types, required, path)
+    _check_members(document, *_members_of_struct(struct), path)
 
 
 def _check_dataclass(document: dict[Any, Any], dataclass: type[Any], path: str) -> None:
+    _check_members(document, *_members_of_dataclass(dataclass), path)  # type: ignore[arg-type]
+
+
+Members = tuple[Mapping[str, Any], Sequence[str]]
+"""The types by name, and the names of those that are required."""
+
+
+@cache
+def _members_of_struct(struct: type[msgspec.Struct]) -> Members:
+    types = {field.wire_name: field.type for field in struct_fields(struct)}
+    return types, [field.encode_name for field in msgspec.structs.fields(struct) if field.required]
+
+
+@cache
+def _members_of_dataclass(dataclass: type[Any]) -> Members:
     hints = get_type_hints(dataclass, include_extras=True)
     members = [field for field in fields(dataclass) if field.init]
     required = [field.name for field in members if field.default is MISSING and field.default_factory is MISSING]
-    _check_members(document, {field.name: hints[field.name] for field in members}, required, path)
+    return {field.name: hints[field.name] for field in members}, required
 
 
-def _check_members(document: dict[Any, Any], types: Mapping[str, Any], required: Iterable[str], path: str) -> None:
+def _check_members(document: dict[Any, Any], types: Mapping[str, Any], required: Sequence[str], path: str) -> None:
     for name, value in document.items():
         if name not in types:
             allowed = f"no such field; there are {', '.join(types)}"

@@ -7,8 +7,8 @@ objects. With Python's defaults it would traverse them again and again while the
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from koordinator.base.clock import Clock
@@ -29,6 +29,18 @@ def spare_imports(thresholds: Thresholds = BRIEFLY) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*thresholds)
+
+
+@contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """For a part of a program that makes many objects and drops them all at its end: nothing is exempt, since that
+    would be for the rest of the process."""
+    before = gc.get_threshold()
+    gc.set_threshold(*RARELY)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 async def spare_initial_lists(

@@ -1,5 +1,5 @@
-"""Makes a scheduler from its configuration and the flags of its command line, for the program and for simulations
-alike.
+"""Makes a scheduler, with the profiles of its plugin instances, from its configuration and the flags of its command
+line, for the program and for simulations alike.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.kube.interface import Client
 from koordinator.scheduler.configuration import ProfileConfiguration, SchedulerConfiguration
+from koordinator.scheduler.cycle.monitor import MonitorOptions
+from koordinator.scheduler.debug_output import DebugSettings
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.handle import Events
@@ -93,5 +95,12 @@ def make_scheduler(
             queue=queue,
             foreign_nominations=flags.features.enabled(CROSS_SCHEDULER_NOMINATION),
             controller_plugins=flags.controller_plugins,
+            monitor=MonitorOptions(flags.monitor_period, flags.scheduling_timeout),
+            debug=DebugSettings(
+                flags.debug_scores, flags.debug_filters, flags.debug_diagnosis, flags.debug_diagnosis_blocking
+            ),
+            batches=flags.debug_batches,
+            check_evaluations=flags.debug_check_evaluations,
+            diagnosis_queue=flags.debug_diagnosis_queue_size,
         ),
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from koordinator.base import logs
+from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.program import Process, Run, greet, run_program
-from koordinator.kube.client import KubeClient
 from koordinator.kube.component_options import client_options, election_config
 from koordinator.kube.connect import connected
 from koordinator.kube.events import EventBroadcaster
@@ -33,8 +33,6 @@ from koordinator.scheduler.configuration import (
     write_configuration,
 )
 from koordinator.scheduler.cycle.failure_report import PodEvents
-from koordinator.scheduler.cycle.monitor import MonitorOptions
-from koordinator.scheduler.debug_output import DebugSettings
 from koordinator.scheduler.options import Options, parse_options
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
@@ -86,7 +84,16 @@ async def _run(
         leadership = Leadership(
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
         )
-        scheduler = _scheduler(leadership.guard(client), events, options, configuration, process)
+        scheduler = make_scheduler(
+            leadership.guard(client),
+            PodEvents(events, [profile.scheduler_name for profile in configuration.profiles]),
+            configuration,
+            options,
+            SchedulerOptions(decision_seconds=_DECISION_SECONDS),
+            metrics=metrics,
+            clock=clock,
+            random=random,
+        )
         events.give_way_while(lambda: scheduler.is_binding)
         lifecycle = make_lifecycle(scheduler, events, leadership, process)
         lifecycle.serve(_servers(scheduler, leadership, options, configuration, process))
@@ -101,6 +108,9 @@ def make_lifecycle(
     lifecycle = Lifecycle(process.clock)
     lifecycle.background("events", events.run)
     lifecycle.background("informers", scheduler.watch)
+    lifecycle.background(
+        "garbage-collection", lambda: spare_initial_lists(scheduler.informers.wait_synced, process.clock)
+    )
     lifecycle.work(
         "scheduling",
         lambda: leadership.run(lambda: scheduler.schedule(process.stop), process.stop),
@@ -134,34 +144,6 @@ def _servers(
     servers = Servers(process.metrics, process.clock)
     servers.add(options.address, add_routes, health=health, profiles=configuration.document.enable_profiling)
     return servers
-
-
-def _scheduler(
-    client: KubeClient,
-    events: EventBroadcaster,
-    options: Options,
-    configuration: SchedulerConfiguration,
-    process: Process,
-) -> Scheduler:
-    return make_scheduler(
-        client,
-        PodEvents(events, [profile.scheduler_name for profile in configuration.profiles]),
-        configuration,
-        options,
-        SchedulerOptions(
-            decision_seconds=_DECISION_SECONDS,
-            monitor=MonitorOptions(options.monitor_period, options.scheduling_timeout),
-            debug=DebugSettings(
-                options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
-            ),
-            batches=options.debug_batches,
-            check_evaluations=options.debug_check_evaluations,
-            diagnosis_queue=options.debug_diagnosis_queue_size,
-        ),
-        metrics=process.metrics,
-        clock=process.clock,
-        random=process.random,
-    )
 
 
 def _greet(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless, within
-from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -255,7 +254,6 @@ class Scheduler:
         """Keep the state and the queue current until cancelled; runs on leaders and on instances that wait to lead
         alike."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(spare_initial_lists(self.informers.wait_synced, self._clock), name="garbage-collection")
             tasks.create_task(self.informers.run(), name="informers")
             self._start(tasks, "resynchronisation", self._resynchronisation.run)
 

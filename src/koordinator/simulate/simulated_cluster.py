@@ -4,7 +4,6 @@ and workload controllers. Nothing runs by itself: ``settle`` runs everything unt
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final, Literal
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
+from koordinator.base.garbage_collection import collecting_rarely
 from koordinator.base.metrics import Metrics
 from koordinator.scheduler.assembly import make_scheduler
 from koordinator.scheduler.configuration import SchedulerConfiguration
@@ -170,15 +170,14 @@ async def simulated(
     clock = SimulatedClock(snapshot.ended)
     api = await InProcessApi.loaded(snapshot, clock, options.seed)
     cluster = SimulatedCluster(api, configuration, clock, options)
-    try:
-        await cluster.pods.begin()
-        cluster.start()
-        await cluster.settle()
-        yield cluster
-    finally:
-        await cluster.stop()
-        # The scheduler has frozen all its objects for the garbage collector, as for the rest of its process.
-        gc.unfreeze()
+    with collecting_rarely():
+        try:
+            await cluster.pods.begin()
+            cluster.start()
+            await cluster.settle()
+            yield cluster
+        finally:
+            await cluster.stop()
 
 
 def _scheduler(

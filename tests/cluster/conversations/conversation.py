@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.admission_webhooks.api_server import ApiServer, HttpResponse
+from tests.yaml_documents import yaml_documents
 
 _HERE = Path(__file__).parent
 _MEDIA = {
@@ -67,7 +66,7 @@ def files() -> list[str]:
 
 
 def conversations(file: str) -> list[Conversation]:
-    written = yaml.safe_load((_HERE / f"{file}.yaml").read_text())
+    (written,) = yaml_documents((_HERE / f"{file}.yaml").read_text())
     responses = _HERE / f"{file}.json"
     recorded = json.loads(responses.read_text()) if responses.exists() else {}
     return [Conversation(f"{file}-{name}", requests, recorded.get(name, [])) for name, requests in written.items()]

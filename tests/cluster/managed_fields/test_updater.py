@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from koordinator.api.document import Document, copied
 from koordinator.cluster.managed_fields.applied import apply, conflicting_paths
@@ -24,8 +23,9 @@ from koordinator.cluster.managed_fields.managers import (
 )
 from koordinator.cluster.managed_fields.schema import Atom, of_definition
 from koordinator.cluster.managed_fields.typed import TypedError, check
+from tests.yaml_documents import yaml_documents
 
-_CASES: Mapping[str, Any] = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text())
+_CASES: Mapping[str, Any] = yaml_documents((Path(__file__).parent / "cases.yaml").read_text())[0]
 _NAMES = of_fields("apiVersion", "kind", "metadata")
 
 

@@ -28,7 +28,10 @@ from tests.real.scheduler_configuration import write_configuration
 _DECIDED: Final = 60.0
 _SETTLED: Final = 40.0
 _NUDGE: Final = 15.0
+_PAUSE: Final = 1.0
+_PAUSE_DECISIONS: Final = 3
 _QUIET: Final = 3.0
+_QUIET_DECISIONS: Final = 6
 _SCENARIO: Final = "scenario"
 _PLENTY: Final = {
     "cpu": "64",
@@ -259,12 +262,29 @@ def _topology(name: str, cpus: int) -> dict[str, Any]:
     }
 
 
+@dataclass
+class _Pace:
+    """How fast things happen here: other programs may need the machine, too."""
+
+    slowest: float = 0.0
+    """Seconds from the creation of a pod to the scheduler's decision."""
+
+    @property
+    def pause(self) -> float:
+        return max(_PAUSE, _PAUSE_DECISIONS * self.slowest)
+
+    @property
+    def quiet(self) -> float:
+        return max(_QUIET, _QUIET_DECISIONS * self.slowest)
+
+
 async def play_all(client: KubeClient, scenarios: Sequence[Scenario], who: str) -> dict[str, Outcome]:
     """Play them side by side with the scheduler ``who``; what they have come to once nothing changes any more."""
+    pace = _Pace()
     async with asyncio.TaskGroup() as tasks:
         for number, scenario in enumerate(scenarios):
-            tasks.create_task(_play(client, f"s{number}", scenario, who))
-    found = await _settled(client)
+            tasks.create_task(_play(client, f"s{number}", scenario, who, pace))
+    found = await _settled(client, pace.quiet)
     return {
         scenario.name: {
             name.removeprefix(f"s{number}-"): each for name, each in found.items() if name.startswith(f"s{number}-")
@@ -273,11 +293,15 @@ async def play_all(client: KubeClient, scenarios: Sequence[Scenario], who: str) 
     }
 
 
-async def _play(client: KubeClient, prefix: str, scenario: Scenario, who: str) -> None:
+async def _play(client: KubeClient, prefix: str, scenario: Scenario, who: str, pace: _Pace) -> None:
+    clock = asyncio.get_running_loop().time
     for step in scenario.steps:
+        began = clock()
         await _take(client, prefix, step, who)
+        if isinstance(step, Pod):
+            pace.slowest = max(pace.slowest, clock() - began)
         # What follows from a step is heard of by watches, and nothing shows that it has been.
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(pace.pause)
 
 
 async def _take(client: KubeClient, prefix: str, step: Step, who: str) -> None:
@@ -374,11 +398,11 @@ async def _until_reserved(client: KubeClient, name: str) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _settled(client: KubeClient) -> Outcome:
+async def _settled(client: KubeClient, quiet: float) -> Outcome:
     """The outcome when it has not changed for a while."""
     last, since = await _outcome(client), asyncio.get_running_loop().time()
-    end = since + _SETTLED
-    while (now := asyncio.get_running_loop().time()) < end and now - since <= _QUIET:
+    end = since + max(_SETTLED, 4 * quiet)
+    while (now := asyncio.get_running_loop().time()) < end and now - since <= quiet:
         await asyncio.sleep(0.2)
         found = await _outcome(client)
         if found != last:

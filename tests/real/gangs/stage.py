@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from koordinator.api.kinds import NODES, POD_GROUPS, PODS, Kind
@@ -23,6 +25,8 @@ GANG: Final = "gang.scheduling.koordinator.sh"
 POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 _QUIET_SECONDS: Final = 2.5
 """No pod has changed for so long: everybody has said what he has to say. Longer than the first back-off."""
+_QUIET_DECISIONS: Final = 10
+"""Nor for as long as so many decisions take."""
 _STARTED: Final = 120.0
 _LONGEST: Final = 10.0
 """The original tries a gang that does not fit over and over: it is never quiet."""
@@ -68,6 +72,8 @@ class Stage:
     """Pod -> gang."""
     prefix: str = "node"
     """Of the names of nodes."""
+    decision_seconds: float = 0.0
+    """From the creation of a pod until it has a node: a machine that other programs need, too, is slower."""
 
     @property
     def client(self) -> KubeClient:
@@ -124,21 +130,31 @@ class Stage:
 
     async def until_scheduling(self) -> None:
         """Wait until the scheduler places a pod that is in no gang."""
-        await self.nodes(1)
-        await self.pod("canary", 0, by="nothing")
-        assert await self.watched.until(lambda: self._bound_of("canary") == 1, _STARTED), "no pod is placed"
+        clock, count = asyncio.get_running_loop().time, 2
+        await self.nodes(count)
+        for number in range(count):
+            began = clock()
+            await self.pod("canary", number, by="nothing")
+            is_bound = partial(self._is_bound, "canary", number + 1)
+            assert await self.watched.until(is_bound, _STARTED), "no pod is placed"
+            # The first one has waited for the scheduler to start.
+            self.decision_seconds = clock() - began
         await self.clear()
 
     async def quiet(self) -> None:
         """Wait until no pod has changed for a while."""
-        await self.watched.quiet(_QUIET_SECONDS, _LONGEST)
+        seconds = max(_QUIET_SECONDS, _QUIET_DECISIONS * self.decision_seconds)
+        await self.watched.quiet(seconds, max(_LONGEST, 4 * seconds))
 
     async def bound(self, gang: str, count: int) -> None:
         """Wait until so many pods of the gang have a node. The outcome shows whether they got one.
 
         Back-off may be longer than what ``quiet`` waits for.
         """
-        await self.watched.until(lambda: self._bound_of(gang) >= count, _LONGEST_BACK_OFF)
+        await self.watched.until(partial(self._is_bound, gang, count), _LONGEST_BACK_OFF)
+
+    def _is_bound(self, gang: str, count: int) -> bool:
+        return self._bound_of(gang) >= count
 
     def _bound_of(self, gang: str) -> int:
         pods = self.watched.list(PODS)

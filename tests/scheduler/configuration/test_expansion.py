@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.scheduler.configuration import ProfileConfiguration, load_configuration, parse_configuration
-from koordinator.scheduler.configuration.document import FIELDS, PluginEntry, Plugins, PluginSet
-from koordinator.scheduler.configuration.expansion import expand
+from koordinator.scheduler.configuration.document import FIELDS, PluginEntry, Plugins, PluginSet, expand
 from koordinator.scheduler.configuration.loading import write_configuration
 from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, Catalogue
 

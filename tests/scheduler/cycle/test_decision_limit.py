@@ -25,13 +25,13 @@ from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.api.resource_names import CPU
 from koordinator.scheduler.configuration.koordinator_arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView

@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, PODS
+from koordinator.scheduler.engine.row_amounts import CPU, PODS
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 

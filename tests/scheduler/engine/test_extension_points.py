@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -23,9 +22,10 @@ from koordinator.scheduler.engine.framework_hooks import (
     ResizePodPlugin,
     ScoreTransformer,
 )
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile
 
@@ -116,7 +116,7 @@ def test_before_score_changes_scores_and_not_results() -> None:
     assert isinstance(before, Placement)
     assert isinstance(after, Placement)
     assert before.feasible == after.feasible == 2
-    assert {each.node: each.total for each in before.top} != {each.node: each.total for each in after.top}
+    assert {each.node: each.score for each in before.top} != {each.node: each.score for each in after.top}
     assert node_of(after) == "b"
 
 

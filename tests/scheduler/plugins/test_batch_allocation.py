@@ -12,9 +12,14 @@ from koordinator.api.quantity import Quantity
 from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodRequest
-from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, Scorer
+from koordinator.scheduler.plugins.node_resources.allocation import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    AllocationScorer,
+    BatchAllocation,
+    Scorer,
+)
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import BALANCED
-from koordinator.scheduler.plugins.node_resources.strategies import LEAST_ALLOCATED, MOST_ALLOCATED
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 

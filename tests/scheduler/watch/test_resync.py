@@ -151,7 +151,11 @@ def undisturbed() -> Document:
 HANDLERS: Final = {type(each).__name__: each for each in event_handlers(chart_profile(ClusterView(NodeColumns())))}
 
 
-@pytest.mark.parametrize("lines", [0, 2, 3, 5, 7, 9, 12, 15, 19, 25, 40, AFTER])
+HALF_WAY: Final = (2, 5, 9, 15, 25)
+FURTHER: Final = [pytest.param(lines, marks=pytest.mark.slow) for lines in (3, 7, 12, 19, 40)]
+
+
+@pytest.mark.parametrize("lines", [0, *HALF_WAY, *FURTHER, AFTER])
 @pytest.mark.parametrize("name", HANDLERS)
 def test_one_that_failed_knows_what_the_others_know(name: str, lines: int) -> None:
     """Each of its methods fails once, before it has done anything, half-way, or when it has done everything."""

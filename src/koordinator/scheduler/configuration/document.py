@@ -1,7 +1,16 @@
-"""The configuration file: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults."""
+"""The configuration file: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults, and what the
+plugin sets of a profile expand to: the order of plugins at each extension point.
+
+The rules of expansion are upstream's (mergePlugins and expandMultiPointPlugins): the profile's multiPoint set is merged
+into the default one; at each point come first the multiPoint plugins that the point names as well, in the point's
+order, then the other multiPoint plugins that implement the point, then those that only the point names. ``*`` among a
+point's disabled plugins keeps multiPoint out of it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import fields, replace
@@ -16,6 +25,8 @@ from koordinator.api.component_configuration import (
 )
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.argument_checks import check_range
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, Catalogue
+from koordinator.scheduler.engine.profile import PluginOrder
 
 
 class SchedulerLeaderElection(LeaderElection):
@@ -137,3 +148,124 @@ def _check_profiles(profiles: list[Profile], path: str) -> None:
 def _check_percentage(percentage: int | None, prefix: str) -> None:
     if percentage is not None:
         check_range(percentage, f"{prefix}percentageOfNodesToScore", 0, 100)
+
+
+_DEFAULT: Final = tuple(PluginEntry(name=name, weight=weight) for name, weight in DEFAULT_PLUGINS)
+_PRE_BIND_WRITER: Final = "DefaultPreBind"
+_WRITTEN_BY_IT: Final = ("Reservation", "NodeNUMAResource", "DeviceShare", "Coscheduling")
+_PREPARED_SCORERS: Final = ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
+"""Plugins that score by their preScore state, and fail every attempt when only one of the two points is enabled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The plugins of a profile. ``points`` has all extension points, by their names in the configuration."""
+
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    """Weights of the plugins at score."""
+    elsewhere: tuple[str, ...]
+    """The plugins of multiPoint that implement none of these points, only Koordinator's hooks."""
+    warnings: tuple[str, ...]
+
+    @property
+    def order(self) -> PluginOrder:
+        names = {FIELDS[point]: plugins for point, plugins in self.points.items()}
+        score = tuple((name, self.weights[name]) for name in self.points["score"])
+        return PluginOrder(**{**names, "score": score})  # type: ignore[arg-type]
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Every plugin that is enabled at any point, in the order of first mention."""
+        at_points = dict.fromkeys(name for names in self.points.values() for name in names)
+        return (*at_points, *self.elsewhere)
+
+
+def expand(plugins: Plugins | None, path: str, catalogue: Catalogue) -> Expansion:
+    """The plugins at each point. Raises ConfigurationError with a path below ``path``."""
+    given = plugins or Plugins()
+    path = f"{path}.plugins"
+    _check_names(given, path, catalogue)
+    multi_point = _merge(_DEFAULT, given.multi_point)
+    everywhere = {entry.name: catalogue.points_of(entry.name, f"{path}.multiPoint") for entry in multi_point}
+    at_point = {point: _at(point, getattr(given, field), everywhere) for point, field in FIELDS.items()}
+    if plugins is not None:
+        _append_pre_bind_writer(at_point["preBind"], given.pre_bind)
+    _check_order(at_point, path)
+    points = {point: tuple(names) for point, names in at_point.items()}
+    # An entry of the point itself wins, also without a weight: then that is 1, whatever multiPoint has.
+    weights = {entry.name: entry.weight or 1 for entry in (*multi_point, *given.score.enabled)}
+    elsewhere = tuple(name for name, implemented in everywhere.items() if not implemented)
+    warnings = [*_unknown_disabled(given, path, catalogue), *_missing_writer(points, path)]
+    return Expansion(points, {name: weights[name] for name in points["score"]}, elsewhere, tuple(warnings))
+
+
+def _merge(defaults: Sequence[PluginEntry], custom: PluginSet) -> list[PluginEntry]:
+    disabled = {entry.name for entry in custom.disabled}
+    own = {entry.name: entry for entry in custom.enabled}
+    kept = [] if "*" in disabled else [entry for entry in defaults if entry.name not in disabled]
+    merged = [own.pop(entry.name, entry) for entry in kept]
+    return merged + list(own.values())
+
+
+def _at(point: str, own: PluginSet, multi_point: Mapping[str, frozenset[str]]) -> list[str]:
+    named = [entry.name for entry in own.enabled]
+    disabled = {entry.name for entry in own.disabled}
+    if "*" in disabled:
+        return named
+    everywhere = [name for name, points in multi_point.items() if point in points and name not in disabled]
+    overridden = [name for name in named if name in everywhere]
+    others = [name for name in everywhere if name not in named]
+    return overridden + others + [name for name in named if name not in everywhere]
+
+
+def _append_pre_bind_writer(pre_bind: list[str], own: PluginSet) -> None:
+    # Without it nothing that plugins decide about a pod would ever be written to it.
+    disabled = {entry.name for entry in own.disabled}
+    if _PRE_BIND_WRITER not in pre_bind and not disabled & {"*", _PRE_BIND_WRITER}:
+        pre_bind.append(_PRE_BIND_WRITER)
+
+
+def _check_names(plugins: Plugins, path: str, catalogue: Catalogue) -> None:
+    for point, field in SETS.items():
+        own: PluginSet = getattr(plugins, field)
+        seen: set[str] = set()
+        for index, entry in enumerate(own.enabled):
+            where = f"{path}.{point}.enabled[{index}].name"
+            implemented = catalogue.points_of(entry.name, where)
+            if point != "multiPoint" and point not in implemented:
+                others = ", ".join(sorted(implemented)) or "multiPoint alone"
+                raise ConfigurationError(where, entry.name, f"it does not extend {point}, but {others}")
+            if entry.name in seen:
+                raise ConfigurationError(where, entry.name, "a plugin may be enabled only once at a point")
+            if not 0 <= entry.weight <= 2**31 - 1:
+                raise ConfigurationError(f"{where.removesuffix('name')}weight", entry.weight, "0 or more")
+            seen.add(entry.name)
+
+
+def _check_order(at_point: dict[str, list[str]], path: str) -> None:
+    if len(at_point["queueSort"]) != 1:
+        raise ConfigurationError(f"{path}.queueSort", at_point["queueSort"], "exactly one plugin sorts the queue")
+    if not at_point["bind"]:
+        raise ConfigurationError(f"{path}.bind", [], "at least one plugin must bind")
+    for name in _PREPARED_SCORERS:
+        if (name in at_point["preScore"]) != (name in at_point["score"]):
+            point = "score" if name in at_point["score"] else "preScore"
+            raise ConfigurationError(f"{path}.{point}", name, "enabled at both preScore and score, or at neither")
+
+
+def _unknown_disabled(plugins: Plugins, path: str, catalogue: Catalogue) -> Iterator[str]:
+    # Not an error for upstream either: configuration files outlive the plugins that they disable.
+    for point, field in SETS.items():
+        for index, entry in enumerate(getattr(plugins, field).disabled):
+            if entry.name != "*" and entry.name not in catalogue:
+                yield f"{path}.{point}.disabled[{index}].name: there is no plugin {entry.name} to disable"
+
+
+def _missing_writer(points: Mapping[str, tuple[str, ...]], path: str) -> Iterator[str]:
+    losing = [name for name in _WRITTEN_BY_IT if name in points["reserve"]]
+    if losing and _PRE_BIND_WRITER not in points["preBind"]:
+        yield (
+            f"{path}.preBind: without {_PRE_BIND_WRITER} nothing that {', '.join(losing)} decide is written to pods, "
+            "and a restart forgets it"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,8 @@ from koordinator.scheduler.configuration.argument_checks import (
     is_extended_resource,
 )
 from koordinator.scheduler.configuration.upstream_arguments import Arguments, ResourceSpec, check_weights
+
+S = TypeVar("S", bound=Strict)
 
 _UNLIMITED = "1844674407370955161"
 """A fifth of the largest 64-bit integer, so that sums of quotas do not overflow."""
@@ -171,14 +173,10 @@ class ReservationArgs(Arguments):
 
     def completed(self, path: str) -> ReservationArgs:
         """A period of 0 or an empty key stands for the default."""
-        default = ReservationArgs()
-        args = replace(
-            self,
-            gc_duration_seconds=self.gc_duration_seconds or default.gc_duration_seconds,
-            gc_interval_seconds=self.gc_interval_seconds or default.gc_interval_seconds,
-            resync_interval_seconds=self.resync_interval_seconds or default.resync_interval_seconds,
-            pre_allocation_config=self.pre_allocation_config and _complete_pre_allocation(self.pre_allocation_config),
-        )
+        args = _completed(self, "gc_duration_seconds", "gc_interval_seconds", "resync_interval_seconds")
+        if args.pre_allocation_config is not None:
+            keys = "cluster_label_key", "cluster_priority_annotation_key"
+            args = replace(args, pre_allocation_config=_completed(args.pre_allocation_config, *keys))
         percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
         check_candidate_nodes(percentage, absolute, path, is_used=args.enable_preemption)
         check_range(args.gc_duration_seconds, f"{path}.gcDurationSeconds", 0)
@@ -222,13 +220,7 @@ class ElasticQuotaArgs(Arguments):
 
     def completed(self, path: str) -> ElasticQuotaArgs:
         """An empty limit or namespace stands for the default."""
-        default = ElasticQuotaArgs()
-        args = replace(
-            self,
-            default_quota_group_max=self.default_quota_group_max or default.default_quota_group_max,
-            system_quota_group_max=self.system_quota_group_max or default.system_quota_group_max,
-            quota_group_namespace=self.quota_group_namespace or default.quota_group_namespace,
-        )
+        args = _completed(self, "default_quota_group_max", "system_quota_group_max", "quota_group_namespace")
         _check_amounts(args.default_quota_group_max, f"{path}.defaultQuotaGroupMax")
         _check_amounts(args.system_quota_group_max, f"{path}.systemQuotaGroupMax")
         check_duration(args.delay_evict_time, f"{path}.delayEvictTime")
@@ -278,14 +270,10 @@ class SchedulingHintArgs(Arguments):
         return self
 
 
-def _complete_pre_allocation(given: PreAllocationConfig) -> PreAllocationConfig:
-    default = PreAllocationConfig()
-    return replace(
-        given,
-        cluster_label_key=given.cluster_label_key or default.cluster_label_key,
-        cluster_priority_annotation_key=given.cluster_priority_annotation_key
-        or default.cluster_priority_annotation_key,
-    )
+def _completed(given: S, *fields: str) -> S:
+    """With the default for each of ``fields`` that is empty."""
+    default = type(given)()
+    return replace(given, **{name: getattr(given, name) or getattr(default, name) for name in fields})
 
 
 def _check_strategy(strategy: AllocationStrategy, path: str) -> None:

@@ -14,8 +14,14 @@ from koordinator.api.component_configuration import plain_document
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_document, read_configuration_file
-from koordinator.scheduler.configuration.document import FIELDS, KubeSchedulerConfiguration, Profile, complete_document
-from koordinator.scheduler.configuration.expansion import Expansion, expand
+from koordinator.scheduler.configuration.document import (
+    FIELDS,
+    Expansion,
+    KubeSchedulerConfiguration,
+    Profile,
+    complete_document,
+    expand,
+)
 from koordinator.scheduler.configuration.points import (
     ARGUMENT_KINDS,
     OLD_VERSIONS,

@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.framework import (
     MIN_NODE_SCORE,
     FilterPlugin,
     Plugin,
+    Reason,
     ScorePlugin,
     ScoreType,
     is_built_in,
@@ -204,6 +205,11 @@ class CachedFilterResults(CachedResults):
         if self.of_row[row] != code:
             self._write(row, code)
 
+    def failure(self, pod: PodInfo, row: int) -> Failure | None:
+        """The plugin's rejection of the row as it looks now, also in a simulation; None if it passes."""
+        code = self.plugin.filter_one(pod, self.state, row)
+        return Failure(self.plugin, self.state, code, np.array((row,), dtype=np.intp)) if code else None
+
     def _grow(self, capacity: int) -> None:
         if self.has_rejected:
             super()._grow(capacity)
@@ -349,12 +355,17 @@ class Failure:
     code: int
     rows: Rows
 
+    def reasons(self, pod: PodInfo) -> tuple[Reason, ...]:
+        """The reasons for ``pod``, as shown to users."""
+        return tuple(self.plugin.reasons(pod, self.state, self.code))
 
-def failures(filters: Sequence[CachedFilterResults], rows: Rows) -> list[Failure]:
-    """``rows``, none of which is feasible, grouped by the first plugin that rejects them and its code."""
+
+def failures(filters: Sequence[CachedFilterResults], rows: Rows, codes: Ints | None = None) -> list[Failure]:
+    """``rows``, none of which is feasible, grouped by the first plugin that rejects them and its code. ``codes``, of
+    shape (filters, rows), count in place of the cached ones."""
     if not rows.size or not filters:
         return []
-    of_rows = np.stack([entry.values[rows] for entry in filters])
+    of_rows = np.stack([entry.values[rows] for entry in filters]) if codes is None else codes
     first = (of_rows != FEASIBLE).argmax(axis=0)
     code = of_rows[first, np.arange(rows.size)]
     groups: list[Failure] = []

@@ -20,8 +20,16 @@ from numpy.typing import NDArray
 
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.resource_index import ResourceIndex, whole_amounts
-from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, FloatAmounts, Item, RowAmounts, RowIntegers, grown
+from koordinator.scheduler.engine.row_amounts import (
+    WITH_DEFAULTS,
+    FloatAmounts,
+    Item,
+    ResourceIndex,
+    RowAmounts,
+    RowIntegers,
+    grown,
+    whole_amounts,
+)
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]

@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import Wait
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState, Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation, RandomSource
 from koordinator.scheduler.engine.event_dispatch import OnError

@@ -4,7 +4,7 @@ when something that it follows from has changed."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import msgspec
 
 from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.meta import ObjectMeta
-from koordinator.api.pod import Pod, PodSpec, PodStatus, Volume
+from koordinator.api.pod import Container, Pod, PodSpec, PodStatus, ResourceList, ResourceRequirements, Volume
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.model import transformers
 from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
@@ -252,3 +252,38 @@ def finished_pod_as_seen(pod: Pod, is_read: Callable[[Pod], bool]) -> Pod:
 
 def _is_plain(volume: Volume) -> bool:
     return volume == Volume(name=volume.name, empty_dir=volume.empty_dir, host_path=volume.host_path)
+
+
+_RESOURCES_MEMO: Final = "resources_key"
+
+
+def resources_key(pod: PodInfo) -> Hashable:
+    """Equal for pods with equal requests and limits container by container. Several plugins use it; computed once for
+    each pod."""
+    key = pod.memo.get(_RESOURCES_MEMO)
+    if key is None:
+        key = pod.memo[_RESOURCES_MEMO] = _resources_key(pod.pod)
+    return key
+
+
+def _resources_key(pod: Pod) -> tuple[Hashable, ...]:
+    spec = pod.spec
+    return (
+        tuple([_requirements_key(container.resources) for container in spec.containers]),
+        tuple([_container_key(container) for container in spec.init_containers]),
+        _amounts_key(spec.overhead),
+        _requirements_key(spec.resources) if spec.resources is not None else None,
+    )
+
+
+def _container_key(container: Container) -> Hashable:
+    return container.restart_policy, _requirements_key(container.resources)
+
+
+def _requirements_key(resources: ResourceRequirements) -> Hashable:
+    return _amounts_key(resources.requests), _amounts_key(resources.limits)
+
+
+def _amounts_key(amounts: ResourceList) -> Hashable:
+    # In the order of the document, which is the API server's and so the same for identical pods.
+    return tuple([(name, quantity.nanos) for name, quantity in amounts.items()])

@@ -15,7 +15,6 @@ from typing import Any
 from koordinator.api.annotations import RESERVATION_NAME, RESERVE_POD
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.adjustment import Change
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
@@ -23,6 +22,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ReservationRestorePlugin,
     ReservationScorePlugin,
 )
+from koordinator.scheduler.engine.journal import Change
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
@@ -149,7 +149,7 @@ def reservation_of(profile: Profile, pod: PodInfo) -> Reservation:
     """
     name = pod.pod.metadata.annotations.get(RESERVATION_NAME, "")
     found = profile.reservation_pre_bind[0].view.objects_of(RESERVATIONS).get(name)
-    if not isinstance(found, Reservation) or found.metadata.uid != pod.uid:
+    if found is None or found.metadata.uid != pod.uid:
         raise PluginError(f"reservation {name!r}, for which the pod stands, does not exist")
     if found.metadata.deletion_timestamp is not None:
         raise PluginError(f"reservation {name!r} is being deleted")

@@ -1,9 +1,9 @@
 """NodeAffinity: nodeSelector, required and preferred node affinity, and the affinity that the profile adds to all
-pods."""
+pods; and which requirements of a node selector, a pod's or a volume's, a node does not meet."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -11,12 +11,15 @@ import msgspec
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
+from koordinator.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from koordinator.model.node_selector import (
     NodePredicate,
     node_names,
     preferred_score,
+    required_affinity,
     required_predicate,
     selector_predicate,
+    term_predicate,
 )
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
@@ -33,8 +36,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, E
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_results import Compute, KnownResults
-from koordinator.scheduler.plugins.unmet_selector import unmet
+from koordinator.scheduler.plugins.node_labels import Compute, KnownResults
 
 _ENFORCED: Final = 1
 _OF_POD: Final = 2
@@ -105,8 +107,7 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         if of_pod is None and self._added is None:
             return SKIP_FILTER
         state = _Terms(("required", self.class_key(pod)), self._added, of_pod)
-        affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+        required = required_affinity(pod.pod)
         if required is None or not required.node_selector_terms:
             return PreFilterResult(state)
         names = node_names(required)
@@ -145,3 +146,69 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         of_pod = required_predicate(pod.pod)
         enforced = self._added is None or self._added(event.new)
         return enforced and (of_pod is None or of_pod(event.new))
+
+
+_WITH_VALUES: Final = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
+
+
+def unmet(pod: Pod, node: Node) -> list[str]:
+    """The unmet requirements of the pod's node selector and required node affinity; of several terms, any of which
+    would suffice, those of the term with the fewest unmet ones."""
+    labels = node.metadata.labels
+    found = [
+        f"label {key}={value} is needed, the node has {_present(key, labels.get(key))}"
+        for key, value in sorted(pod.spec.node_selector.items())
+        if labels.get(key) != value
+    ]
+    required = required_affinity(pod)
+    return found + (nearest_unmet(required, node) if required is not None else [])
+
+
+def nearest_unmet(selector: NodeSelector, node: Node) -> list[str]:
+    """The unmet requirements of the term that is nearest to being met."""
+    failures = [_failures(term, node) for term in selector.node_selector_terms]
+    return min(failures, key=len, default=["the node affinity has no terms and matches nothing"])
+
+
+def _failures(term: NodeSelectorTerm, node: Node) -> list[str]:
+    labels, name = node.metadata.labels, node.metadata.name
+    found = [
+        f"label {_required_text(each)} is needed, the node has {_present(each.key, labels.get(each.key))}"
+        for each in _failing(term.match_expressions, node, fields=False)
+    ]
+    found += [
+        f"{_required_text(each)} is needed, the node is {name}"
+        for each in _failing(term.match_fields, node, fields=True)
+    ]
+    if not found and not (term.match_expressions or term.match_fields):
+        return ["an empty term of the node affinity matches nothing"]
+    return found
+
+
+def _failing(
+    requirements: Iterable[NodeSelectorRequirement], node: Node, *, fields: bool
+) -> Iterable[NodeSelectorRequirement]:
+    for each in requirements:
+        alone = NodeSelectorTerm(match_fields=[each]) if fields else NodeSelectorTerm(match_expressions=[each])
+        matches = term_predicate(alone)
+        if matches is None or not matches(node):
+            yield each
+
+
+def _required_text(requirement: NodeSelectorRequirement) -> str:
+    key, values = requirement.key, ", ".join(requirement.values)
+    match requirement.operator:
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"{key} absent"
+        case "In" if len(requirement.values) == 1:
+            return f"{key}={values}"
+        case "In" | "NotIn":
+            return f"{key} {_WITH_VALUES[requirement.operator]} ({values})"
+        case operator:
+            return f"{key} {_WITH_VALUES.get(operator, operator)} {values}"
+
+
+def _present(key: str, value: str | None) -> str:
+    return "none" if value is None else f"{key}={value}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod, PodAffinity, PodAffinityTerm
+from koordinator.api.pod import Pod, PodAffinityTerm
 from koordinator.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -23,23 +23,6 @@ _NOT_SCALAR: Final[Mapping[str, str]] = {
     PODS: "AllowedPodNumber",
 }
 """The resources with fields of their own."""
-
-
-def required_terms(terms: PodAffinity | None, namespace: str) -> list[dict[str, Any]]:
-    """``terms`` are those of pods in ``namespace``."""
-    if terms is None:
-        return []
-    return [_term(term, namespace) for term in terms.required_during_scheduling_ignored_during_execution]
-
-
-def preferred_terms(terms: PodAffinity | None, namespace: str) -> list[dict[str, Any]]:
-    """As ``required_terms``, with weights."""
-    if terms is None:
-        return []
-    return [
-        {**_term(weighted.pod_affinity_term, namespace), "Weight": weighted.weight}
-        for weighted in terms.preferred_during_scheduling_ignored_during_execution
-    ]
 
 
 def _term(term: PodAffinityTerm, namespace: str) -> dict[str, Any]:
@@ -121,13 +104,15 @@ def _pod(pod: Pod) -> dict[str, Any]:
     namespace, affinity = pod.metadata.namespace, pod.spec.affinity
     together = affinity.pod_affinity if affinity is not None else None
     apart = affinity.pod_anti_affinity if affinity is not None else None
-    return {
-        "Pod": pod,
-        "RequiredAffinityTerms": required_terms(together, namespace) or None,
-        "RequiredAntiAffinityTerms": required_terms(apart, namespace) or None,
-        "PreferredAffinityTerms": preferred_terms(together, namespace) or None,
-        "PreferredAntiAffinityTerms": preferred_terms(apart, namespace) or None,
-    }
+    document: dict[str, Any] = {"Pod": pod}
+    for name, terms in (("Affinity", together), ("AntiAffinity", apart)):
+        required = terms.required_during_scheduling_ignored_during_execution if terms is not None else []
+        preferred = terms.preferred_during_scheduling_ignored_during_execution if terms is not None else []
+        document[f"Required{name}Terms"] = [_term(each, namespace) for each in required] or None
+        document[f"Preferred{name}Terms"] = [
+            {**_term(each.pod_affinity_term, namespace), "Weight": each.weight} for each in preferred
+        ] or None
+    return document
 
 
 def ports_document(pods: Iterable[Pod]) -> dict[str, list[dict[str, Any]]]:

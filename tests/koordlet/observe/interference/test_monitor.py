@@ -82,8 +82,12 @@ class Node:
     def rounds(
         self, count: int, *, stall: float | None = 1.0, job_cores: float = 0.5, wait: float | None = None
     ) -> None:
+        """In one event loop: a new one for each round would cost more than the round."""
+        asyncio.run(self._rounds(count, stall, job_cores, wait))
+
+    async def _rounds(self, count: int, stall: float | None, job_cores: float, wait: float | None) -> None:
         for _ in range(count):
-            asyncio.run(self.clock.advance(INTERVAL))
+            await self.clock.advance(INTERVAL)
             if wait is not None:
                 self.wait(wait)
             at = round(self.clock.now().timestamp() * 1000)
@@ -93,7 +97,7 @@ class Node:
             values = {"memory": 0.0, "io": 0.0} if stall is None else {"cpu": stall, "memory": 0.0, "io": 0.0}
             pressures = {name: Pressure(Stall(avg10=value), None) for name, value in values.items()}
             self.observation.pressure.latest = PressureRound([PodPressure(self.states.pods[0], None, pressures)])
-            asyncio.run(self.monitor.observe())
+            await self.monitor.observe()
 
     def wait(self, share: float) -> None:
         """The thread of ``web`` has run for a second more, and waited so much of the time that it wanted a CPU."""

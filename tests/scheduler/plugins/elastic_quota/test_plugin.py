@@ -15,7 +15,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.features import (
     DISABLE_DEFAULT_QUOTA,
     IGNORE_OVERDUE,

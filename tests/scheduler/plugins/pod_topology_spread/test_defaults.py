@@ -10,7 +10,7 @@ from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.configuration.upstream_arguments import PodTopologySpreadArgs
 from koordinator.scheduler.engine.framework import SKIP_SCORE
-from koordinator.scheduler.plugins.pod_topology_spread.default_selector import DefaultSelectors
+from koordinator.scheduler.plugins.pod_topology_spread.plugin import DefaultSelectors
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
 from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture, spread_pod
 

@@ -12,7 +12,7 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation, ReservationStatus
-from koordinator.scheduler.plugins.reservation.life_cycle import (
+from koordinator.scheduler.plugins.reservation.controller import (
     Facts,
     is_to_be_deleted,
     status_change,

@@ -13,7 +13,7 @@ from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation, ReservationOwner
 from koordinator.scheduler.plugins.reservation import controller
-from koordinator.scheduler.plugins.reservation.life_cycle import status_change
+from koordinator.scheduler.plugins.reservation.controller import status_change
 from tests.real_world.faulty_api_server import FAULTS, Fault, Rule
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.reservation.test_node_faults import pending

@@ -10,7 +10,12 @@ from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, mask_
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.numa_topology import NUMATopologyHintProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations
+from koordinator.scheduler.plugins.device_share.allocation import (
+    DeviceAllocations,
+    Restored,
+    of_reservation,
+    share_of_reservation,
+)
 from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
@@ -18,7 +23,6 @@ from koordinator.scheduler.plugins.device_share.part import (
     DeviceSharePart,
     of_affinity,
 )
-from koordinator.scheduler.plugins.device_share.reservations import Restored, of_reservation, share_of_reservation
 from koordinator.scheduler.plugins.reservation.matching import needs_reservation
 
 TOO_FEW = Reason("Insufficient NUMA Scoped Devices", unresolvable=True)

@@ -1,4 +1,5 @@
-"""Allocates a node's devices to a pod: a pure function of the node's devices and the demand."""
+"""Allocates a node's devices to a pod, so many of each type with the same amounts: a pure function of the node's
+devices and the demand."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from dataclasses import dataclass
 from koordinator.api.device import GPU
 from koordinator.api.device_share import APPLY_FOR_ALL, DEVICE_LEVEL, REQUESTS_AS_COUNT
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, HeldDevice, allocations_of
+from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, HeldDevice, Share, allocations_of
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, Hint
 from koordinator.scheduler.plugins.device_share.gpu_allocator import DeviceScorer, GPUAllocator
-from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices, Share
+from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
 from koordinator.scheduler.plugins.device_share.requests import RESOURCE_OF, WHOLE, fits, with_both_memories
 
 

@@ -1,10 +1,8 @@
 """Reserve and PreBind: allocates devices, counts allocations, and writes the records on the pod and for device
-plugins.
-"""
+plugins; and the points about Reservations, with the score, which is that of a pod's share of a node."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,11 +15,15 @@ from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.allocations import Nothing, Unknown
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
-from koordinator.scheduler.engine.closures import unusable_annotation
+from koordinator.scheduler.engine.allocations import Nothing, Unknown, unusable_annotation
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
@@ -36,24 +38,24 @@ from koordinator.scheduler.features import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
 from koordinator.scheduler.plugins.device_share.allocation import (
     ByType,
     DeviceAllocations,
+    ReservedDevices,
+    Restored,
+    Share,
     allocation_annotation,
     amounts_held,
+    minus,
+    of_reservation,
     read_allocations,
+    reserved_devices,
+    share_of_reservation,
+    summed,
+    total,
 )
 from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
-from koordinator.scheduler.plugins.device_share.reservations import (
-    ReservedDevices,
-    Restored,
-    minus,
-    of_reservation,
-    reserved_devices,
-    share_of_reservation,
-    total,
-)
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     reserve_pod,
@@ -132,12 +134,8 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
         for device_type, each in wanted.items():
             candidates = node.candidates(device_type, demand.hint(device_type), share)
             request = {name: amount * each.count for name, amount in each.amounts.items()}
-            score += self._scorer.score(request, _sum(candidates.total), _sum(candidates.free))
+            score += self._scorer.score(request, summed(candidates.total.values()), summed(candidates.free.values()))
         return score
-
-
-def _sum(minors: Mapping[int, Mapping[str, int]]) -> Counter[str]:
-    return sum((Counter(amounts) for amounts in minors.values()), Counter[str]())
 
 
 _ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
@@ -283,13 +281,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
 
 
 def _amounts(allocations: DeviceAllocations) -> dict[str, int]:
-    """The sums over all devices, by resource."""
-    found: dict[str, int] = {}
-    for _, devices in allocations:
-        for device in devices:
-            for name, amount in device.resources:
-                found[name] = found.get(name, 0) + amount
-    return found
+    return summed(dict(device.resources) for _, devices in allocations for device in devices)
 
 
 def _resized(text: str, held: DeviceAllocations) -> str:

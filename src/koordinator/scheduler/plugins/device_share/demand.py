@@ -1,4 +1,5 @@
-"""A pod's demand for devices: amounts, hints, joint allocation, partitions."""
+"""A pod's demand for devices: amounts, hints, joint allocation, partitions; and the templates that shares of some
+models of GPUs have to equal, fixed sizes that a ConfigMap defines."""
 
 from __future__ import annotations
 
@@ -233,9 +234,9 @@ def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict
     return {model: names for model, names in found.items() if names}
 
 
-def templates_of(config_map: object) -> tuple[Templates, str]:
+def templates_of(config_map: ConfigMap | None) -> tuple[Templates, str]:
     """The templates, and the error in the ConfigMap, which may be missing."""
-    if not isinstance(config_map, ConfigMap):
+    if config_map is None:
         return {}, ""
     try:
         return read_templates(config_map), ""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordinator.api.device_share import device_quantity
-from koordinator.scheduler.engine.closures import closed_by
-from koordinator.scheduler.plugins.device_share.allocation import ByType, amounts_held
+from koordinator.scheduler.engine.allocations import closed_by
+from koordinator.scheduler.plugins.device_share.allocation import WHATEVER_IS_FREE, ByType, amounts_held, summed
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT
-from koordinator.scheduler.plugins.device_share.node_devices import WHATEVER_IS_FREE, NodeDevices
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 
 
 def node_device_summary(node: NodeDevices) -> dict[str, Any]:
@@ -68,12 +68,7 @@ def _left(total: Mapping[str, int], used: Mapping[str, int]) -> dict[str, int]:
 
 
 def _sums(amounts: ByType) -> dict[str, str]:
-    found: dict[str, int] = {}
-    for minors in amounts.values():
-        for of_minor in minors.values():
-            for name, amount in of_minor.items():
-                found[name] = found.get(name, 0) + amount
-    return _amounts(found)
+    return _amounts(summed(each for minors in amounts.values() for each in minors.values()))
 
 
 def _details(amounts: ByType) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Selects the GPUs of a pod: a partition, or GPUs near each other, or any that fit."""
+"""Selects the GPUs of a pod: a partition, or GPUs near each other, or any that fit; scored by how full devices
+would be with the pod."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from koordinator.scheduler.plugins.device_share.gpu_partitions import (
 )
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
 from koordinator.scheduler.plugins.device_share.requests import fits, with_both_memories
-from koordinator.scheduler.plugins.node_resources.strategies import least_of_one, most_of_one
+from koordinator.scheduler.plugins.node_resources.allocation import least_of_one, most_of_one
 
 MOST_ALLOCATED = "MostAllocated"
 

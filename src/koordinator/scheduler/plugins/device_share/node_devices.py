@@ -16,8 +16,8 @@ from koordinator.api.device import GPU, Device, DeviceInfo
 from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
 from koordinator.api.usable_amounts import bounded
-from koordinator.scheduler.engine.closures import Closure, Closures
-from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, Minors, amounts_held
+from koordinator.scheduler.engine.allocations import Closure, Closures
+from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, Minors, Share, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     GPUScope,
@@ -29,26 +29,6 @@ from koordinator.scheduler.plugins.device_share.gpu_partitions import (
 _LABELS: Final = (label_keys.SECONDARY_DEVICE_WELL_PLANNED, label_keys.GPU_PARTITION_POLICY)
 _NOTHING: Final[Mapping[int, Mapping[str, int]]] = {}
 _UNUSED: Final[Mapping[str, int]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a pod may have of the devices of a node, beside what is free, during one allocation.
-
-    ``used`` includes what is returned twice, and excludes what is kept.
-    """
-
-    returned: ByType
-    kept: ByType
-    required: ByType
-    """If a type is in it, only these devices may be used, up to these amounts."""
-    preferred: Mapping[str, Collection[int]]
-    """Minor numbers that come first, by type."""
-    numa_nodes: frozenset[int] | None = None
-    """If set, only devices of these NUMA nodes."""
-
-
-WHATEVER_IS_FREE: Final = Share({}, {}, {}, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,18 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.device_share.allocation import ByType, DeviceAllocations, amounts_held
+from koordinator.scheduler.plugins.device_share.allocation import (
+    ByType,
+    DeviceAllocations,
+    Restored,
+    Share,
+    amounts_held,
+    includes,
+    share_of_node,
+    share_of_reservation,
+    share_of_taking_over,
+    total,
+)
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
 from koordinator.scheduler.plugins.device_share.demand import (
     DeviceDemand,
@@ -35,20 +46,12 @@ from koordinator.scheduler.plugins.device_share.demand import (
     templates_of,
 )
 from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, Share
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, with_both_memories
-from koordinator.scheduler.plugins.device_share.reservations import (
-    Restored,
-    includes,
-    share_of_node,
-    share_of_reservation,
-    share_of_taking_over,
-    total,
-)
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
-from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
+from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)

@@ -21,9 +21,14 @@ from koordinator.api.resource_names import CPU
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.allocations import Nothing, Unknown
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ServiceProvider
@@ -36,20 +41,24 @@ from koordinator.scheduler.plugins.node_numa_resource.filtering import CLOSED, I
 from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
 from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
-from koordinator.scheduler.plugins.node_numa_resource.part import READS, TOPOLOGY
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     PodRequirements,
     allocation_of,
     completed_spec,
     status_text,
 )
-from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice
+from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, TOPOLOGY, Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
-from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation
-from koordinator.scheduler.plugins.node_resources.strategies import LEAST_ALLOCATED, MOST_ALLOCATED
+from koordinator.scheduler.plugins.node_resources.allocation import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    Allocation,
+    AllocationScorer,
+    BatchAllocation,
+)
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
-from koordinator.scheduler.plugins.unreadable_allocations import UnreadableAllocations
+from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec
-from koordinator.scheduler.plugins.node_resources.allocation import is_scalar
-from koordinator.scheduler.plugins.node_resources.strategies import least_of_one, most_of_one
+from koordinator.scheduler.plugins.node_resources.allocation import is_scalar, least_of_one, most_of_one
 
 _OF_EVERY_NODE = ("cpu", "memory", "ephemeral-storage")
 

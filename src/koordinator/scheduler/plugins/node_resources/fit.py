@@ -21,14 +21,11 @@ from koordinator.scheduler.engine.plugin_forms import (
     of_rows,
     zeros,
 )
-from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
+from koordinator.scheduler.engine.row_amounts import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.explain.wording import amount_text
-from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation
-from koordinator.scheduler.plugins.node_resources.strategies import scorer_for
-from koordinator.scheduler.plugins.resources_key import resources_key
+from koordinator.scheduler.explain.explainer import Explainer, Lack, amount_text
+from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, scorer_for
 
 _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 """Never missing, even where a node is overcommitted."""

@@ -11,18 +11,18 @@ from koordinator.scheduler.engine.allocations import NOTHING, Nothing
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     ClusterWriter,
+    CycleState,
     PodChanges,
     PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationNominator, ReservationPreBindPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.filtering import ReservationPart
-from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
+from koordinator.scheduler.plugins.reservation.nomination import NONE_MATCHES
 from koordinator.scheduler.plugins.reservation.pre_allocation import Selection
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,

@@ -1,4 +1,9 @@
-"""A Reservation that has a node, and the Reservations that match a pod."""
+"""Reservations that have a node: what they hold, which of them match a pod, which pods take from each, and what is
+wrong with them.
+
+Which pod takes from which Reservation is in the allocation ledger; what a pod requests is known of the pod alone, and
+changes when it is resized. So only the places of the pods are kept here, and what they take is derived at every change.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +21,16 @@ from koordinator.api.resource_names import PODS
 from koordinator.api.usable_amounts import unusable
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY, whole_amounts
+from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
-from koordinator.scheduler.plugins.reservation.operating_pod import current_owner, is_operating
-from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, is_available, problem
+from koordinator.scheduler.plugins.reservation.reserve_pod import (
+    ResourcesAnnotation,
+    current_owner,
+    is_available,
+    is_operating,
+    problem,
+)
 
 Amounts = Mapping[str, int]
 """By name of the resource, in the units of columns."""

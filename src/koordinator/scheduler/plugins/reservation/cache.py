@@ -45,13 +45,11 @@ from koordinator.scheduler.plugins.reservation.matching import (
     pod_keys,
     requirements_of,
 )
-from koordinator.scheduler.plugins.reservation.operating_pod import (
+from koordinator.scheduler.plugins.reservation.reserve_pod import (
     is_operating,
+    is_pending_or_placed,
     operating_faults,
     operating_reservation,
-)
-from koordinator.scheduler.plugins.reservation.reserve_pod import (
-    is_pending_or_placed,
     requested_amounts,
     reserve_pod,
     stands_for_a_reservation,

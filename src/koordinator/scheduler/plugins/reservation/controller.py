@@ -1,22 +1,165 @@
-"""The controller that writes the status of Reservations, and deletes those that ended long ago."""
+"""The controller that writes the status of Reservations, and deletes those that ended long ago. Their life cycle is a
+pure function of the object, its owners, its node and the time:
+
+    Pending ── placed ──► Available ── its first owner, if allocateOnce ──► Succeeded
+       │                      │                                                │
+       └─── expired ──────────┴── expired, or its node is gone ──► Failed ─────┴── long enough ago ──► deleted
+
+A Reservation becomes Available when its reserve pod is bound, see ``reserve_pod``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.meta import ObjectReference
 from koordinator.api.pod import Pod
-from koordinator.api.reservation import SCHEDULED_CONDITION, Reservation
+from koordinator.api.quantity import Quantity
+from koordinator.api.reservation import (
+    FAILED,
+    READY_CONDITION,
+    REASON_EXPIRED,
+    REASON_SUCCEEDED,
+    REASON_UNSCHEDULABLE,
+    SCHEDULED_CONDITION,
+    SUCCEEDED,
+    Reservation,
+    ReservationCondition,
+)
 from koordinator.base.errors import KoordinatorError
+from koordinator.model.pod_requests import pod_requests
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import faults
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.life_cycle import Facts, is_to_be_deleted, status_change
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, is_over, problem
+
+_TRUE: Final = "True"
+_FALSE: Final = "False"
+_DEFAULT_TTL: Final = timedelta(hours=24)
+"""Of the CustomResourceDefinition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The facts that the status depends on. ``owners`` are pods that the API has on its node; ``failure`` is the
+    message of the last failed attempt to place it, if there has been one since."""
+
+    owners: Sequence[Pod] = ()
+    has_node: bool = True
+    failure: str | None = None
+
+
+def status_change(reservation: Reservation, facts: Facts, now: datetime) -> dict[str, Any] | None:
+    """The merge patch of the status; None if it is up to date."""
+    if is_over(reservation):
+        return None
+    status = reservation.status
+    if is_expired(reservation, now) or (status.node_name and not facts.has_node):
+        return {"phase": FAILED, "conditions": _is_false(reservation, READY_CONDITION, REASON_EXPIRED, now)}
+    if not status.node_name:
+        return _unschedulable(reservation, facts.failure, now) if facts.failure is not None else None
+    change = _use(reservation, facts.owners)
+    owners = change.get("currentOwners", to_document(list(status.current_owners)))
+    if owners and reservation.spec.allocate_once is not False:
+        conditions = _is_false(reservation, READY_CONDITION, REASON_SUCCEEDED, now)
+        return {**change, "phase": SUCCEEDED, "conditions": conditions}
+    return change or None
+
+
+def is_expired(reservation: Reservation, now: datetime) -> bool:
+    """By ``expires`` or by the age that ``ttl`` allows, whichever comes first; a ttl of 0 is for ever, whatever
+    ``expires`` is (Koordinator 1.8, pkg/scheduler/plugins/reservation/controller). Beside ``expires``, the default ttl
+    counts as none: the API server gives it to every Reservation whose author has named that moment alone."""
+    spec, created = reservation.spec, reservation.metadata.creation_timestamp
+    if spec.ttl is not None and not spec.ttl:
+        return False
+    if spec.expires is not None and (now > spec.expires or spec.ttl == _DEFAULT_TTL):
+        return now > spec.expires
+    return spec.ttl is not None and created is not None and now - created > spec.ttl
+
+
+def is_to_be_deleted(reservation: Reservation, has_node: bool, kept: timedelta, now: datetime) -> bool:
+    """Whether it ended longer than ``kept`` ago, or ended and its node is gone."""
+    if not is_over(reservation):
+        return False
+    if reservation.status.node_name and not has_node:
+        return True
+    ready = _condition(reservation, READY_CONDITION)
+    ended = None
+    if ready is not None:
+        succeeded = reservation.status.phase == SUCCEEDED
+        ended = ready.last_probe_time if succeeded else ready.last_transition_time
+    ended = ended or reservation.metadata.creation_timestamp
+    return ended is not None and now - ended > kept
+
+
+def _use(reservation: Reservation, owners: Iterable[Pod]) -> dict[str, Any]:
+    """The status fields about owners that differ from the present ones."""
+    status = reservation.status
+    users = sorted(owners, key=lambda pod: pod.metadata.uid)
+    references = [
+        ObjectReference(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid) for pod in users
+    ]
+    change: dict[str, Any] = {}
+    if references != list(status.current_owners):
+        change["currentOwners"] = to_document(references)
+    allocated = _allocated(reservation, users)
+    if allocated != {name: amount for name, amount in status.allocated.items() if amount}:
+        gone = {name: None for name in status.allocated if name not in allocated}
+        change["allocated"] = {**gone, **{name: str(amount) for name, amount in allocated.items()}}
+    return change
+
+
+def _allocated(reservation: Reservation, users: Iterable[Pod]) -> dict[str, Quantity]:
+    total: dict[str, int] = {}
+    for pod in users:
+        for name, nanos in pod_requests(pod).items():
+            if nanos and name in reservation.status.allocatable:
+                total[name] = total.get(name, 0) + nanos
+    return {name: Quantity(nanos, reservation.status.allocatable[name].format) for name, nanos in total.items()}
+
+
+def _unschedulable(reservation: Reservation, message: str, now: datetime) -> dict[str, Any]:
+    old = _condition(reservation, SCHEDULED_CONDITION)
+    if old is not None and old.status == _TRUE:
+        new = msgspec.structs.replace(old, last_probe_time=now.replace(microsecond=0))
+        return {"conditions": to_document(_replaced(reservation, new))}
+    return {"conditions": _is_false(reservation, SCHEDULED_CONDITION, REASON_UNSCHEDULABLE, now, message)}
+
+
+def _is_false(reservation: Reservation, type_: str, reason: str, now: datetime, message: str = "") -> Any:
+    """All conditions, with this one False: since now, or since it has been."""
+    moment, old = now.replace(microsecond=0), _condition(reservation, type_)
+    new = ReservationCondition(
+        type=type_,
+        status=_FALSE,
+        reason=reason,
+        message=message,
+        last_probe_time=moment,
+        last_transition_time=old.last_transition_time if old is not None and old.status == _FALSE else moment,
+    )
+    return to_document(_replaced(reservation, new))
+
+
+def _condition(reservation: Reservation, type_: str) -> ReservationCondition | None:
+    return next((each for each in reservation.status.conditions if each.type == type_), None)
+
+
+def _replaced(reservation: Reservation, new: ReservationCondition) -> list[ReservationCondition]:
+    old = reservation.status.conditions
+    if all(each.type != new.type for each in old):
+        return [*old, new]
+    return [new if each.type == new.type else each for each in old]
+
 
 _PERIOD: Final = 1.0
 """Seconds between two looks at all Reservations: some changes are those of time alone."""
@@ -74,7 +217,7 @@ class ReservationController:
 
     def reconcile_all(self) -> None:
         """Reconcile all Reservations once."""
-        found = [each for each in self._view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
+        found = list(self._view.objects_of(RESERVATIONS).values())
         there = {each.metadata.uid for each in found}
         self._checked = {uid: checked for uid, checked in self._checked.items() if uid in there}
         self._failing = {uid: text for uid, text in self._failing.items() if uid in there}
@@ -88,7 +231,7 @@ class ReservationController:
         for uid in [*self._cache.changed]:
             booking = self._cache.bookings.get(uid)
             found = self._view.objects_of(RESERVATIONS).get(booking.reservation.metadata.name) if booking else None
-            if isinstance(found, Reservation) and found.metadata.uid == uid:
+            if found is not None and found.metadata.uid == uid:
                 self._attempt(found, None)
             else:
                 # That of a pod in operating mode, which has no status.

@@ -1,26 +1,39 @@
-"""The service documents about Reservations: owners, users, what is left, and which owners wait and why."""
+"""The service documents and the gauges about Reservations: owners, users, what is left, and which owners wait and
+why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from prometheus_client.registry import Collector
 
 from koordinator.api.codec import to_document
 from koordinator.api.explanations import ReservationExplanation, ReservationUser, ReservedResource, WaitingPod
 from koordinator.api.quantity import Format, Quantity
-from koordinator.api.reservation import PENDING, SCHEDULED_CONDITION, Reservation, ReservationOwner
-from koordinator.api.resource_names import CPU, PODS
+from koordinator.api.reservation import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    SCHEDULED_CONDITION,
+    SUCCEEDED,
+    Reservation,
+    ReservationOwner,
+)
+from koordinator.api.resource_names import CPU, MEMORY, PODS
+from koordinator.base.instruments import Scraped
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.explain.wording import amount_of, amount_text
+from koordinator.scheduler.explain.explainer import amount_of, amount_text
 from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, faults
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.matching import Owners
-from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
-from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over
+from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_operating, is_over
 from koordinator.scheduler.services.node_document import ports_document, resource_document
 
 _WAITING_SHOWN: Final = 10
+_PHASES: Final = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
+_GIBIBYTE: Final = 1 << 30
 
 Refusal = Callable[[Booking, PodInfo], str]
 """Why an owner does not take from a Reservation at present; "" if it would."""
@@ -175,3 +188,47 @@ def _quantity(name: str, amount: int) -> str:
     if name == CPU:
         return str(Quantity(amount * 1_000_000, Format.DECIMAL_SI))
     return str(Quantity(amount * 1_000_000_000, Format.BINARY_SI if name.endswith("memory") else Format.DECIMAL_SI))
+
+
+def reservation_gauges(reservations: Callable[[], Iterable[Reservation]]) -> tuple[Collector, ...]:
+    """By the statuses of the Reservations; the names, labels and units are the original's."""
+    return (
+        Scraped(
+            "scheduler_reservation_status_phase",
+            "[ALPHA] The current number of reservations in each status phase "
+            "(e.g. Pending, Available, Succeeded, Failed)",
+            ("name", "phase"),
+            lambda: [
+                ((each.metadata.name, phase), float(phase == (each.status.phase or PENDING)))
+                for each in reservations()
+                for phase in _PHASES
+            ],
+        ),
+        Scraped(
+            "scheduler_reservation_resource",
+            "[ALPHA] Resource metrics for a reservation, including allocatable, allocated, and utilization with unit.",
+            ("type", "name", "resource", "unit"),
+            lambda: [amount for each in reservations() for amount in _gauge_values(each)],
+        ),
+    )
+
+
+def _gauge_values(reservation: Reservation) -> Iterator[tuple[Sequence[str], float]]:
+    name, status = reservation.metadata.name, reservation.status
+    for resource, held in status.allocatable.items():
+        unit, allocatable = _measured(resource, held)
+        taken = status.allocated.get(resource)
+        allocated = _measured(resource, taken)[1] if taken is not None else 0.0
+        yield ("allocatable", name, resource, unit), allocatable
+        yield ("allocated", name, resource, unit), allocated
+        if allocatable > 0:
+            yield ("utilization", name, resource, "ratio"), allocated / allocatable
+
+
+def _measured(resource: str, amount: Quantity) -> tuple[str, float]:
+    """The unit and the amount in it."""
+    if resource == CPU:
+        return "core", amount.milli / 1000
+    if resource == MEMORY:
+        return "Gi", amount.value / _GIBIBYTE
+    return "raw", float(amount.value)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import ALIGNED, Reservation
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
@@ -28,25 +27,23 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.handle import Handle
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     is_required,
     requirements_key,
     requirements_of,
 )
-from koordinator.scheduler.plugins.reservation.nomination import Nominator
-from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
+from koordinator.scheduler.plugins.reservation.nomination import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT, Nominator
 from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, PreAllocator
-from koordinator.scheduler.plugins.reservation.reserve_pod import pinned_node, stands_for_a_reservation
-from koordinator.scheduler.plugins.resources_key import resources_key
+from koordinator.scheduler.plugins.reservation.reserve_pod import is_operating, pinned_node, stands_for_a_reservation
 
 _NONE: Final[tuple[frozenset[str], frozenset[str]]] = frozenset(), frozenset()
 
@@ -85,7 +82,7 @@ class ReservationPart(Plugin):
         """The Reservation of a reserve pod; None if it is gone."""
         name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
         found = self.view.objects_of(RESERVATIONS).get(name)
-        return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
+        return found if found is not None and found.metadata.uid == pod.uid else None
 
 
 @dataclass(slots=True)
@@ -204,7 +201,8 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         if owner.requirements.ignored:
             return FEASIBLE
         there = self._cache.open_on(name, owner.match)
-        return owner.codes.of(*self._nominator.why_not(pod, owner.requirements, row, there))
+        reasons = self._nominator.why_not(pod, owner.requirements, row, there)
+        return owner.codes.of(*reasons) if reasons else FEASIBLE
 
     def _filter_reserve_pod(self, pod: PodInfo, state: ReservePod, row: int) -> int:
         name = self.view.columns.names[row]

@@ -42,14 +42,16 @@ from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanne
 from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
-from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
+from koordinator.scheduler.plugins.reservation.documents import (
+    explain_reservation,
+    node_reservations,
+    reservation_gauges,
+)
 from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
-from koordinator.scheduler.plugins.reservation.fitting import Owned, event_note, score, summary
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
-from koordinator.scheduler.plugins.reservation.metrics import reservation_gauges
-from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
+from koordinator.scheduler.plugins.reservation.nomination import Owned, event_note, score, summary
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
-from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, stands_for_a_reservation
+from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, is_operating, stands_for_a_reservation
 
 _PREFERRED: Final = 1000
 """The score of the node whose Reservation comes first by its label ``reservation-order``."""
@@ -218,14 +220,12 @@ class ReservationPlugin(
         }
 
     def collectors(self) -> Sequence[Collector]:
-        return (*reservation_gauges(self._reservations), self._cache.selector_index.metrics)
-
-    def _reservations(self) -> list[Reservation]:
-        return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
+        gauges = reservation_gauges(lambda: self.view.objects_of(RESERVATIONS).values())
+        return *gauges, self._cache.selector_index.metrics
 
     def _explanation(self, parameters: Mapping[str, str]) -> Any:
         found = self.view.objects_of(RESERVATIONS).get(parameters["name"])
-        if not isinstance(found, Reservation):
+        if found is None:
             raise ServiceError(404, f"cannot find reservation {parameters['name']}")
         return explain_reservation(self._cache, found, self._nominator.refusal)
 

@@ -19,16 +19,16 @@ from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, R
 from koordinator.api.resource_names import PODS
 from koordinator.model.node_selector import required_predicate
 from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.features import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Unmatched, whole_number
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
-from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, is_required, mismatch, requirements_of
+from koordinator.scheduler.plugins.reservation.nomination import BY_NODE, restricted_reasons, score, shares_a_resource
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
 NO_CANDIDATE: Final = Reason("node(s) no pod match reservation with pre allocation required", unresolvable=True)

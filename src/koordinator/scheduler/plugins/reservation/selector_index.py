@@ -12,12 +12,17 @@ Reservation that the pod may take from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
-from koordinator.scheduler.plugins.reservation.metrics import SelectorIndexMetrics
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
 
+from koordinator.base.instruments import Counter, Histogram
+from koordinator.base.metrics import exponential_buckets
+from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
+
+_CANDIDATES: Final = exponential_buckets(1, 2, 16)
 _NOWHERE: Final[Mapping[str, set[str]]] = {}
 
 
@@ -26,6 +31,34 @@ class _Bucket(NamedTuple):
 
     key: str
     value: str | None
+
+
+class SelectorIndexMetrics(Collector):
+    """How often the selector index was used, and how many nodes it left; names, labels and buckets are the
+    original's."""
+
+    def __init__(self) -> None:
+        self._queries = Counter(
+            "scheduler_reservation_selector_index_query_total",
+            "[ALPHA] Look-ups in the index of Reservations by their labels, by whether the selector has such a label.",
+            ("result",),
+        )
+        self._candidates = Histogram(
+            "scheduler_reservation_selector_index_candidates_count",
+            "[ALPHA] The nodes that a look-up in the index of Reservations by their labels has left.",
+            (),
+            _CANDIDATES,
+        )
+        self._candidates.labels()
+
+    def looked_up(self, nodes: Sequence[str] | None) -> None:
+        """A selector has left these nodes; None: it has no label that is indexed."""
+        self._queries.labels("miss" if nodes is None else "hit").inc()
+        if nodes:
+            self._candidates.labels().observe(len(nodes))
+
+    def collect(self) -> Iterable[Metric]:
+        return [*self._queries.collect(), *self._candidates.collect()]
 
 
 class SelectorIndex:
