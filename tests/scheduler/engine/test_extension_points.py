@@ -6,6 +6,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -34,7 +36,9 @@ class Halving(PreFilterTransformer, Shared):
     def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
         if pod.pod.metadata.labels.get("refuse"):
             return Reason("not today")
-        return replace(pod, request=replace(pod.request, amounts={"cpu": pod.request.amounts["cpu"] // 2}))
+        return msgspec.structs.replace(
+            pod, request=replace(pod.request, amounts={"cpu": pod.request.amounts["cpu"] // 2})
+        )
 
     def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
         return Reason("only one node is not enough") if node_names is not None and len(node_names) == 1 else None
@@ -231,7 +235,7 @@ class Growing(ResizePodPlugin, Shared):
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
         if self.view.columns.names[row] == "b":
             return Reason("no larger device")
-        return replace(pod, request=replace(pod.request, amounts={"cpu": 3000}))
+        return msgspec.structs.replace(pod, request=replace(pod.request, amounts={"cpu": 3000}))
 
 
 def test_a_resized_pod_takes_what_it_really_needs() -> None:

@@ -126,6 +126,8 @@ class Engine:
         """Count the pod on its node and run Reserve. If a plugin rejects the node (the rejection is returned) or fails
         (PluginError), everything is undone."""
         self._state.assume(placement.pod, placement.node.name)
+        if not placement.profile.reserves:
+            return None
         begun = self.times.begin()
         try:
             refusal = self._reserve(placement)
@@ -378,7 +380,7 @@ class Engine:
             evaluated=evaluated,
             feasible=feasible,
             rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
-            best_nodes=tuple([names[each] for each in rows]),
+            best_nodes=tuple(map(names.__getitem__, rows)),
             best_scores=evaluation.scores_of(rows),
             plugins=evaluation.score_names,
             tied=tied,

@@ -174,6 +174,11 @@ class Profile:
         return self._at([name for name, _ in self.order.score], ScoreTransformer)
 
     @cached_property
+    def reserves(self) -> bool:
+        """Whether any plugin has something to do at Reserve."""
+        return bool(self.reserve or self.allocators)
+
+    @cached_property
     def allocation_transformers(self) -> tuple[FilterTransformer, ...]:
         """Those that adjust a node as allocators see it."""
         return self.filter_transformers if any(each.allocates_as_filtered for each in self.allocators) else ()

@@ -163,6 +163,8 @@ class Nominations:
 
     def __init__(self) -> None:
         self.is_empty = True
+        self.on_affinity: Callable[[], None] = lambda: None
+        """Called when ``has_affinity`` may have changed."""
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodInfo]] = {}
         self._with_affinity: dict[str, PodInfo] = {}
@@ -186,6 +188,11 @@ class Nominations:
         return self._on_node
 
     @property
+    def has_affinity(self) -> bool:
+        """Whether any of them has affinity."""
+        return bool(self._with_affinity)
+
+    @property
     def with_affinity(self) -> Iterable[PodInfo]:
         """Those with affinity, which may restrict where other pods are."""
         return self._with_affinity.values()
@@ -203,13 +210,15 @@ class Nominations:
             self._on_node.setdefault(node_name, {})[pod.uid] = pod
             if pod.pod.spec.affinity is not None:
                 self._with_affinity[pod.uid] = pod
+                self.on_affinity()
             if foreign:
                 self._foreign.add(pod.uid)
 
     def remove(self, uid: str) -> PodInfo | None:
         """Remove a pod that is bound or gone. Returns it if it was nominated."""
         self._foreign.discard(uid)
-        self._with_affinity.pop(uid, None)
+        if self._with_affinity.pop(uid, None) is not None:
+            self.on_affinity()
         node_name = self._node_of.pop(uid, "")
         if not node_name:
             return None
@@ -283,6 +292,12 @@ class ClusterView:
     Reservation. Plugins write it."""
     now: datetime | None = None
     """The time of the decision or the event, set before each one."""
+
+    def __post_init__(self) -> None:
+        self.nominations.on_affinity = self._on_affinity
+
+    def _on_affinity(self) -> None:
+        self.concerns_version += 1
 
     def objects_of(self, kind: Kind[T]) -> Mapping[str, T]:
         """All objects of a kind that some plugin ``watches``, by key."""

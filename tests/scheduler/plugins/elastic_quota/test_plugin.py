@@ -48,6 +48,23 @@ def test_max_is_never_exceeded_however_many_pods_are_decided_about_at_once() -> 
     assert cluster.used("a") == 3000
 
 
+def test_a_pod_is_concerned_unless_its_quota_admits_all() -> None:
+    cluster = QuotaCluster()
+    pod = cluster.place(of_quota("p")).pod
+
+    def is_concerned() -> bool:
+        return cluster.plugin in cluster.engine.profile.for_pod(pod).pre_filter_cycle
+
+    assert not is_concerned()
+    cluster.quota(limited("3"))
+    assert is_concerned()
+    assert cluster.used("a") == 1000
+    assert is_concerned()
+    cluster.state.set_object(ELASTIC_QUOTAS, limited("3").metadata.key, None)
+    cluster.place(of_quota("q"))
+    assert not is_concerned()
+
+
 def test_the_reason_is_the_original_s() -> None:
     cluster = with_limit("1")
     cluster.place(of_quota("first"))

@@ -106,7 +106,7 @@ def explain_quota(admission: Admission, name: str) -> QuotaExplanation | None:
         return None
     quota, limit = accounts.object(name), admission.limit_of(node)
     waiting = sorted(
-        (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.priority, pod.key)
+        (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.kind.priority, pod.key)
     )
     assigned = sum(1 for pod in accounts.pods_of(name) if pod.is_assigned)
     return QuotaExplanation(
@@ -173,14 +173,14 @@ def _siblings(forest: Forest, node: QuotaNode) -> list[Sibling]:
 def _waiting(admission: Admission, node: QuotaNode, pod: CountedPod) -> WaitingPod:
     return WaitingPod(
         pod=pod.key,
-        priority=pod.priority,
-        request=_list(masked(pod.request, node.specification.max)),
+        priority=pod.kind.priority,
+        request=_list(masked(pod.kind.request, node.specification.max)),
         reason=_refusal(admission, node, pod) or "",
     )
 
 
 def _refusal(admission: Admission, node: QuotaNode, pod: CountedPod) -> str | None:
-    return admission.why_not(node, pod.request, is_non_preemptible=pod.is_non_preemptible, is_counted=True)
+    return admission.why_not(node, pod.kind.request, is_non_preemptible=pod.kind.is_non_preemptible, is_counted=True)
 
 
 def _shown(key: str, amount: int) -> str:

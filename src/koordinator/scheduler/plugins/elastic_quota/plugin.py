@@ -96,6 +96,10 @@ class ElasticQuota(
         """None: results hold for one attempt, not for a class of pods."""
         return None
 
+    def concerns(self, pod: PodInfo) -> bool:
+        """Not while its quota is known to admit every pod."""
+        return bool(self._hooks) or not self.accounts.admits_all(pod.pod.metadata)
+
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         return self.refusal_if_tried(pod)
 

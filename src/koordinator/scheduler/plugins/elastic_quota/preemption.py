@@ -135,7 +135,7 @@ class RevokeController:
         return found
 
     def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[PodRequest]:
-        uids = {pod.uid for pod in self._accounts.pods_of(quota) if pod.is_assigned and not pod.is_non_preemptible}
+        uids = {pod.uid for pod in self._accounts.pods_of(quota) if pod.is_assigned and not pod.kind.is_non_preemptible}
         placed = (pod for pods in self._view.pods_on.values() for pod in pods.values() if pod.uid in uids)
         return [
             (pod, masked(request_of(pod, self._view), counted))

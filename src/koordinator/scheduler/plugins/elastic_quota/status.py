@@ -86,7 +86,7 @@ def document_of(forest: Forest, node: QuotaNode, pods: Iterable[CountedPod]) -> 
     """The quota as a JSON document, as in the original's API. ``pods``: the pods to show, of those that count against
     the quota itself."""
     specification = node.specification
-    shown = {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.request)} for each in pods}
+    shown = {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.kind.request)} for each in pods}
     return {
         "name": node.name,
         "parentName": specification.parent,

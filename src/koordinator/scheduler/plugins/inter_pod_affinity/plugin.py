@@ -57,7 +57,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         memo_key = f"{self.name}/{next(_NUMBERS)}"
         self._reader = TermReader(f"{memo_key}/terms", settings.hard_pod_affinity_weight)
         self._namespaces = NamespaceSelection(view)
-        self._existing = ExistingTerms()
+        self._existing = ExistingTerms(view)
         self._matcher = Matcher(f"{memo_key}/labels", view, self._reader, self._existing, self._namespaces)
         self._context_key = f"{memo_key}/context"
         self._topologies = Topologies(view.columns)
@@ -92,6 +92,10 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
     def class_key(self, pod: PodInfo) -> Hashable:
         terms = self._reader.of(pod)
         return None if terms is NO_TERMS else terms
+
+    def concerns(self, pod: PodInfo) -> bool:
+        """Whether it has terms, or there may be any that match it."""
+        return self._reader.of(pod) is not NO_TERMS or self._matcher.has_terms
 
     def context_key(self, pod: PodInfo) -> Hashable:
         terms = self._reader.of(pod)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from operator import lt
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -76,6 +77,9 @@ class _Wanted:
     node offers."""
     resources: Sequence[Sequence[tuple[str, int]]]
     """For each of ``pairs``, the names and amounts: several for UNOFFERED, of which no amount is ever free."""
+    columns: tuple[int, ...]
+    """Those of ``pairs``."""
+    amounts: tuple[int, ...]
 
 
 class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlugin, Explainer):
@@ -115,7 +119,7 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScor
         if unoffered:
             wanted[UNOFFERED] = 1
             resources.append(unoffered)
-        return PreFilterResult(_Wanted(tuple(wanted.items()), resources))
+        return PreFilterResult(_Wanted(tuple(wanted.items()), resources, tuple(wanted), tuple(wanted.values())))
 
     def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         columns = self.view.columns
@@ -123,6 +127,8 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScor
         if is_one := isinstance(rows, int):
             numbers = columns.numbers[rows]
             free, code = numbers.unused, FEASIBLE
+            if not any(map(lt, map(free.__getitem__, state.columns), state.amounts)):
+                return code
         else:
             free, code = columns.amounts(rows).free, zeros(rows)
         for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):

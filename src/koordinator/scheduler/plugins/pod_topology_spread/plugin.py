@@ -81,6 +81,7 @@ class DefaultSelectors:
         known = new or old
         assert known is not None
         self._versions[known.metadata.namespace] = self.changes = next(_VERSIONS)
+        self._view.concerns_version += 1
         if kind is SERVICES:
             for service, present in ((old, False), (new, True)):
                 if isinstance(service, Service) and service.spec.selector:
@@ -191,7 +192,10 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         return constraints_key(pod.pod, self.constraints(pod))
 
     def concerns(self, pod: PodInfo) -> bool:
-        return bool(self._defaults) and not pod.pod.spec.topology_spread_constraints
+        """Whether it has default constraints: it needs a Service or a controller for that."""
+        if not self._defaults or pod.pod.spec.topology_spread_constraints:
+            return False
+        return self.constraints(pod) is not NO_CONSTRAINTS
 
     def context_key(self, pod: PodInfo) -> Hashable:
         """The key of the pod's default constraints, which depend on Services and controllers; None if it has none."""
