@@ -21,8 +21,8 @@ _NOTE_SUFFIX = b" ..."
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 EVENTS_V1 = Kind("events.k8s.io", "v1", "events", "Event", Object)
-_API_VERSION = EVENTS_V1.api_version
 """Responses are decoded as metadata only, because the recorder needs nothing else of them."""
+_API_VERSION = EVENTS_V1.api_version
 
 
 @dataclass(frozen=True, slots=True)
