@@ -219,11 +219,18 @@ class ResponseParser:
             end = data.find(b"\r\n", position)
             if end < 0:
                 break
-            self._length = _chunk_size(data[position:end])
+            size = _chunk_size(data[position:end])
             position = end + 2
-            if self._length == 0:
+            if size == 0:
                 self._mode = ResponseParser._trailers
                 return self._trailers(data[position:])
+            end = position + size
+            if data.startswith(b"\r\n", end):
+                # All of it, as mostly.
+                self._parts.append(data[position:end])
+                position = end + 2
+            else:
+                self._length = size
         self._buffer = data[position:]
         if len(self._buffer) > _MAX_CHUNK_LINE_BYTES:
             raise TransportError("the size of a chunk of the response does not end")

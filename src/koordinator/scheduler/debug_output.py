@@ -1,20 +1,23 @@
-"""Logs the details of each decision that debug flags enable, by evaluating all nodes once more: slow, so off by
-default."""
+"""Logs the details of each decision that debug flags enable, in the original's formats, by evaluating all nodes once
+more: slow, so off by default. The flags are set on the command line and changed over HTTP while the program runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
-from koordinator.scheduler.debug_output.settings import DebugSettings
+from koordinator.base.debug_flags import number, set_verbosity
 from koordinator.scheduler.engine.best_nodes import INFEASIBLE
 from koordinator.scheduler.engine.class_state import ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -25,6 +28,66 @@ from koordinator.scheduler.engine.framework_hooks import DiagnosisPlugin, Questi
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
+
+_INT: Final = range(-(2**63), 2**63)
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(slots=True)
+class DebugSettings:
+    """``scores``: how many nodes of each decision to log; ``blocking``: write diagnoses at once."""
+
+    scores: int = 0
+    filters: bool = False
+    diagnosis: bool = False
+    blocking: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether any debug output is enabled."""
+        return self.scores > 0 or self.filters or self.diagnosis
+
+    @property
+    def setters(self) -> Mapping[str, Callable[[str], str]]:
+        """By the flag's short name; each returns the original's response, or raises ValueError with the original's
+        message."""
+        return MappingProxyType(
+            {
+                "v": set_verbosity,
+                "s": self._set_scores,
+                "f": self._set_filters,
+                "d": self._set_diagnosis,
+                "db": self._set_blocking,
+            }
+        )
+
+    def _set_scores(self, text: str) -> str:
+        self.scores = number(text, _INT, f"failed set debugTopNScores {text}: strconv.Atoi")
+        return f"successfully set debugTopNScores to {text}"
+
+    def _set_filters(self, text: str) -> str:
+        self.filters = _boolean(text)
+        return _switched(text)
+
+    def _set_diagnosis(self, text: str) -> str:
+        self.diagnosis = _boolean(text)
+        return _switched(text)
+
+    def _set_blocking(self, text: str) -> str:
+        self.blocking = _boolean(text)
+        return _switched(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f'failed set debugFilterFailure {text}: strconv.ParseBool: parsing "{text}": invalid syntax')
+    return text in _TRUE
+
+
+def _switched(text: str) -> str:
+    # The original's text for all three flags.
+    return f"successfully set debugFilterFailure to {text}"
 
 
 def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
@@ -72,7 +135,7 @@ def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) 
     """The rejected nodes by (plugin, reason, whether eviction might help), in that order."""
     return _details(
         (
-            (failure.plugin.name, failure.plugin.reasons(pod, failure.state, failure.code)),
+            (failure.plugin.name, failure.reasons(pod)),
             [columns.names[row] for row in failure.rows.tolist()],
         )
         for failure in (class_state.failures() if class_state.plan.rejection is None else ())
@@ -112,8 +175,8 @@ def markdown(key: str, plugins: Sequence[str], rows: Iterable[tuple[str, Sequenc
     """Lines of the table; ``rows`` are nodes with a score for each of ``plugins``."""
     yield _line(("#", "Pod", "Node", "Score", *plugins))
     yield f"| --- | --- | --- | ---:|{' ---:|' * len(plugins)}"
-    for number, (node, scores) in enumerate(rows):
-        yield _line((number, key, node, sum(scores), *scores))
+    for place, (node, scores) in enumerate(rows):
+        yield _line((place, key, node, sum(scores), *scores))
 
 
 def _line(cells: Iterable[object]) -> str:
@@ -164,7 +227,7 @@ class DebugOutput:
     def _log_failures(self, pod: PodInfo, evaluation: Evaluation) -> None:
         names = self._view.columns.names
         for failure in evaluation.failures():
-            reasons = ", ".join(reason.text for reason in failure.plugin.reasons(pod, failure.state, failure.code))
+            reasons = ", ".join(reason.text for reason in failure.reasons(pod))
             for row in failure.rows.tolist():
                 logger.info(
                     'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',

@@ -1,24 +1,30 @@
-"""The controller that keeps the status of PodGroups: how many members have a node, run, have finished."""
+"""The controllers of gangs: one keeps the status of PodGroups, that is how many members have a node, run, have
+finished; the other reports, by events, invalid gang declarations and why the members of a gang are not tried.
+
+A pod that PreEnqueue keeps out of the queue has no scheduling attempt, and so neither an event nor a condition. Without
+the second controller neither the pod nor the PodGroup would show, for example, that a gang of the group is missing.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from koordinator.api import pod_group as phases
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import POD_GROUPS
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup, PodGroupStatus
-from koordinator.api.timestamps import format_time
+from koordinator.api.struct_fields import struct_fields
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
-from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
+from koordinator.scheduler.plugins.coscheduling.documents import what_it_waits_for
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState
+from koordinator.scheduler.plugins.coscheduling.gangs import NOBODY, Gangs
 
 _GATHERING: Final = 0.5
 """Seconds for which changes are batched before they are written: most come in bursts, and each write is a request."""
@@ -26,57 +32,22 @@ _IDLE: Final = 10.0
 _AFTER_FAILURE: Final = 10.0
 _ENDED: Final = (phases.FINISHED, phases.FAILED)
 _FORGOTTEN: Final = timedelta(hours=48)
-_NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
-
-
-class FinishedMembers:
-    """Finished pods of gangs: they are no longer members, but count in the status of the PodGroup."""
-
-    def __init__(self) -> None:
-        self._by_gang: dict[str, dict[str, Pod]] = {}
-
-    def set(self, pod: Pod) -> None:
-        """The pod has finished."""
-        if gang_id := gang_id_of(pod):
-            self._by_gang.setdefault(gang_id, {})[pod.metadata.uid] = pod
-
-    def remove(self, pod: Pod) -> None:
-        """The finished pod was deleted."""
-        found = self._by_gang.get(gang_id_of(pod), {})
-        if found.pop(pod.metadata.uid, None) is not None and not found:
-            del self._by_gang[gang_id_of(pod)]
-
-    def of(self, gang_id: str) -> Mapping[str, Pod]:
-        """The finished pods of a gang, by uid."""
-        return self._by_gang.get(gang_id, _NOBODY)
 
 
 class PodGroupController:
     """Patches the status of changed PodGroups, each by itself: one that is refused, or not answered, is tried again
-    later, and the others do not wait for it. ``changed``: ids of gangs, which the event handlers add and the controller
-    clears."""
+    later, and the others do not wait for it."""
 
     name = "PodGroupController"
 
-    def __init__(
-        self,
-        writer: ControllerWriter,
-        pod_groups: Callable[[], Mapping[str, PodGroup]],
-        gangs: Mapping[str, Gang],
-        finished: FinishedMembers,
-        changed: set[str],
-        now: Callable[[], datetime | None],
-    ) -> None:
+    def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
         self._writer = writer
-        self._pod_groups = pod_groups
         self._gangs = gangs
-        self._finished = finished
-        self._changed = changed
-        self._now = now
+        self._changed = gangs.changed
 
     async def run(self) -> None:
         """Run until cancelled."""
-        self._changed.update(self._pod_groups())
+        self._changed.update(self._gangs.pod_groups)
         writing: set[str] = set()
         while True:
             if self._changed <= writing:
@@ -99,18 +70,23 @@ class PodGroupController:
             writing.discard(gang_id)
 
     async def _write(self, gang_id: str) -> None:
-        pod_group, gang, now = self._pod_groups().get(gang_id), self._gangs.get(gang_id), self._now()
+        gangs, now = self._gangs, self._gangs.view.now
+        pod_group, gang = gangs.pod_groups.get(gang_id), gangs.cache.gangs.get(gang_id)
         if pod_group is None or gang is None or now is None:
             return
-        status = observed_status(pod_group, gang, now, self._finished.of(gang_id))
-        patch = _difference(pod_group.status, status)
+        status = observed_status(pod_group, gang, now, gangs.finished.of(gang_id))
+        patch = {
+            field.wire_name: to_document(getattr(status, field.name))
+            for field in struct_fields(PodGroupStatus)
+            if getattr(status, field.name) != getattr(pod_group.status, field.name)
+        }
         if patch:
             metadata = pod_group.metadata
             await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
 
 
 def observed_status(
-    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
+    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = NOBODY
 ) -> PodGroupStatus:
     """The final status that repeated ``next_status`` reaches: a phase that would be left at once is not written."""
     seen = [pod_group.status]
@@ -119,9 +95,7 @@ def observed_status(
     return seen[-1]
 
 
-def next_status(
-    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = _NOBODY
-) -> PodGroupStatus:
+def next_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = NOBODY) -> PodGroupStatus:
     """The next status, from the current one, the gang's members and its ``finished`` pods by uid; Koordinator 1.8,
     pkg/scheduler/plugins/coscheduling/controller."""
     status, minimum = pod_group.status, pod_group.spec.min_member
@@ -179,19 +153,80 @@ def _is_forgotten(pod_group: PodGroup) -> bool:
     return status.scheduled == pod_group.spec.min_member and not status.running and waited > _FORGOTTEN
 
 
-def _difference(before: PodGroupStatus, after: PodGroupStatus) -> dict[str, Any]:
-    """The merge patch of the fields that differ."""
-    names = {
-        "phase": "phase",
-        "occupied_by": "occupiedBy",
-        "scheduled": "scheduled",
-        "running": "running",
-        "succeeded": "succeeded",
-        "failed": "failed",
-    }
-    patch: dict[str, Any] = {
-        wire: getattr(after, name) for name, wire in names.items() if getattr(before, name) != getattr(after, name)
-    }
-    if after.schedule_start_time is not None and before.schedule_start_time != after.schedule_start_time:
-        patch["scheduleStartTime"] = format_time(after.schedule_start_time)
-    return patch
+_PERIOD: Final = 5.0
+PATIENCE: Final = 30.0
+"""Seconds for which the same must be missing before it is reported: a group's pods and gangs are created one by one."""
+
+
+class GangFaultController:
+    """Checks all gangs every few seconds, and reports each fault once as long as it lasts."""
+
+    name = "GangFaultController"
+
+    def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
+        self._writer = writer
+        self._gangs = gangs
+        self._problems: dict[str, tuple[str, ...]] = {}
+        """Gang -> the problems of its declaration that were reported."""
+        self._missing: dict[str, tuple[str, float]] = {}
+        """Gang -> what it lacks, and since when, in seconds of the monotonic clock."""
+        self._reported: dict[str, tuple[str, set[str]]] = {}
+        """Gang -> what it lacks, and the uids of the pods on which that was reported."""
+
+    async def run(self) -> None:
+        """Check periodically until cancelled."""
+        while True:
+            self.look()
+            await self._writer.sleep(_PERIOD)
+
+    def look(self) -> None:
+        """Report new faults."""
+        gangs, now = self._gangs.cache.gangs, self._writer.monotonic()
+        for known in (self._problems, self._missing, self._reported):
+            for gang_id in known.keys() - gangs.keys():
+                del known[gang_id]
+        for gang in gangs.values():
+            self._report_problems(gang)
+            self._report_missing(gang, now)
+
+    def _report_problems(self, gang: Gang) -> None:
+        problems = gang.declaration.problems if gang.declaration is not None else ()
+        reported = self._problems.get(gang.id, ())
+        for problem in problems:
+            if problem not in reported:
+                about = next((member.pod for member in gang.members.values()), None)
+                if (
+                    not self._gangs.event(gang, "Warning", "InvalidPodGroup", "Reconcile", problem)
+                    and about is not None
+                ):
+                    self._gangs.pod_event(about, "InvalidGang", "Reconcile", problem)
+        self._problems[gang.id] = problems
+
+    def _report_missing(self, gang: Gang, now: float) -> None:
+        pending = [] if gang.is_admitted else [*gang.by_state[MemberState.PENDING].values()]
+        text = " ".join(what_it_waits_for(self._gangs.cache, gang)) if pending else ""
+        missing, since = self._missing.get(gang.id, ("", now))
+        if text != missing:
+            since = now
+        self._missing[gang.id] = text, since
+        if not text:
+            self._reported.pop(gang.id, None)
+            return
+        if now - since < PATIENCE:
+            return
+        known_text, uids = self._reported.get(gang.id, ("", set()))
+        new = [member.pod for member in pending if text != known_text or member.uid not in uids]
+        if new:
+            self._report_on(gang, new, f"the gang {gang.id} is not tried: {text}")
+            self._reported[gang.id] = text, {member.uid for member in pending}
+
+    def _report_on(self, gang: Gang, pods: Iterable[Pod], note: str) -> None:
+        """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
+        profiles = self._gangs.admitting_profiles
+        pods = [pod for pod in pods if pod.spec.scheduler_name in profiles]
+        if not pods:
+            return
+        self._gangs.event(gang, "Warning", "FailedScheduling", "Scheduling", note)
+        for pod in pods:
+            if pod.metadata.uid not in self._gangs.view.pseudo_pods:
+                self._gangs.pod_event(pod, "FailedScheduling", "Scheduling", note)
