@@ -36,7 +36,7 @@ async def _patch_metric(client: ApiClient, number: int) -> None:
 
 BOUNDS: Final[dict[str, tuple[Requests, int]]] = {
     "pod create": (_create_pod, 15),
-    "custom resource patch": (_patch_metric, 18),
+    "custom resource patch": (_patch_metric, 15),
 }
 """The recorded numbers: to be lowered by who needs fewer."""
 

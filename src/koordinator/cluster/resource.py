@@ -100,8 +100,8 @@ class Strategy(Protocol):
         """The same for an update of the status subresource."""
         ...
 
-    def unknown_fields(self, obj: Document) -> list[str]:
-        """Paths of the fields that the kind does not have, of an object as a client sent it."""
+    def unknown_fields(self, obj: Document, old: Document | None = None) -> list[str]:
+        """Paths of the fields that the kind does not have, of an object as a client sent it, or patched ``old``."""
         ...
 
     def columns(self) -> Sequence[Column]:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.kubernetes_types.table import kind_type
-from koordinator.cluster.managed_fields.field_set import difference, paths
-from koordinator.cluster.managed_fields.schema import Atom, of_definition, of_kind
-from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
+from koordinator.cluster.managed_fields.field_set import compare, difference, paths
+from koordinator.cluster.managed_fields.schema import Atom, TypedError, of_definition, of_kind
+from koordinator.cluster.managed_fields.typed import check, to_set
 from tests.cluster.managed_fields.sequences import DEFINITION, Gadgets
 
 _SCHEMA = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -21,8 +21,8 @@ from koordinator.cluster.managed_fields.managers import (
     Owned,
     Updater,
 )
-from koordinator.cluster.managed_fields.schema import Atom, of_definition
-from koordinator.cluster.managed_fields.typed import TypedError, check
+from koordinator.cluster.managed_fields.schema import Atom, TypedError, of_definition
+from koordinator.cluster.managed_fields.typed import check
 from tests.yaml_documents import yaml_documents
 
 _CASES: Mapping[str, Any] = yaml_documents((Path(__file__).parent / "cases.yaml").read_text())[0]

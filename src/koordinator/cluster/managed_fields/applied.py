@@ -14,6 +14,7 @@ from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS, OWN
 from koordinator.cluster.managed_fields.field_set import (
     EMPTY,
     FieldSet,
+    compare,
     difference,
     intersection,
     paths,
@@ -31,7 +32,8 @@ from koordinator.cluster.managed_fields.managers import (
     read,
 )
 from koordinator.cluster.managed_fields.merge import merge, remove
-from koordinator.cluster.managed_fields.typed import TypedError, check, compare, to_set
+from koordinator.cluster.managed_fields.schema import TypedError
+from koordinator.cluster.managed_fields.typed import check, to_set
 from koordinator.cluster.managed_fields.versions import atom_of, empty_object
 from koordinator.cluster.resource import Resource
 

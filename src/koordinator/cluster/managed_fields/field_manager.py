@@ -11,6 +11,7 @@ import msgspec
 from koordinator.api.document import Document, same
 from koordinator.cluster.managed_fields.field_set import (
     FieldSet,
+    compare,
     difference,
     encoded,
     of_fields,
@@ -30,7 +31,7 @@ from koordinator.cluster.managed_fields.managers import (
     entry_of,
     read,
 )
-from koordinator.cluster.managed_fields.typed import TypedError, compare
+from koordinator.cluster.managed_fields.schema import TypedError
 from koordinator.cluster.managed_fields.versions import (
     ServedVersions,
     atom_of,

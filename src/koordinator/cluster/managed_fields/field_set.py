@@ -1,4 +1,4 @@
-"""Sets of field paths, and what can be done with them.
+"""Sets of field paths: what can be done with them, and those in which two objects differ.
 
 A set is a tree of elements in the very form of FieldsV1: an empty object is a field that belongs to the set and has
 nothing below it, ``"."`` marks one that belongs to it and has more below, and every other object only leads further.
@@ -7,14 +7,15 @@ Sets are never changed once they are made, so that they share what they have in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from koordinator.api.document import same
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.managed_fields.elements import FIELD, MalformedElement, canonical, order
-from koordinator.cluster.managed_fields.schema import Atom
+from koordinator.cluster.managed_fields.schema import UNTYPED, Atom, Form, ListType, MapType
 
 FieldSet: TypeAlias = dict[str, Any]
 """Element -> set of what is below."""
@@ -22,6 +23,7 @@ EMPTY: Final[FieldSet] = {}
 LEAF: Final[FieldSet] = {}
 """A field without anything below it that belongs to the set."""
 SELF: Final = "."
+_CONTAINERS: Final = (dict, list)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -202,3 +204,139 @@ def _reconciled(node: FieldSet, declared: Atom) -> FieldSet:
     if declared.list is None or declared.scalar:
         return node
     return LEAF if declared.list.atomic else reconciled(node, declared)
+
+
+# Comparing: what a write has changed.
+
+
+class Comparison(NamedTuple):
+    """In which fields two values differ."""
+
+    removed: FieldSet
+    modified: FieldSet
+    added: FieldSet
+
+    @property
+    def changed(self) -> FieldSet:
+        """Modified or added."""
+        return union(self.modified, self.added)
+
+    def without(self, take: Callable[[FieldSet], FieldSet]) -> Comparison:
+        """With ``take`` done to each part."""
+        return Comparison(*map(take, self))
+
+    def __bool__(self) -> bool:
+        return any(map(bool, self))
+
+
+_SAME: Final = Comparison(EMPTY, EMPTY, EMPTY)
+_MODIFIED: Final = Comparison(EMPTY, {SELF: LEAF}, EMPTY)
+"""Of the field itself; a set of paths below it has no place for that, so the marker stands in."""
+
+
+def compare(atom: Atom, old: Any, new: Any) -> Comparison:
+    """Two objects of one type. Raises TypedError for list items that cannot be told."""
+    return _compared(atom, old, new) if _differ(atom, old, new) else _SAME
+
+
+def _differ(atom: Atom, old: Any, new: Any) -> bool:
+    """Where the type leaves no doubt, without looking for what Python takes for equal."""
+    return bool(old != new) if atom.exact else not same(old, new)
+
+
+def _compared(atom: Atom, old: Any, new: Any) -> Comparison:
+    """Of two values that are not the same."""
+    if atom.only is not None:
+        return _compared_as(atom.only, atom, old, new)
+    before, after = atom.form(old), atom.form(new)
+    found = _compared_as(after, atom, old, new)
+    if before is after:
+        return found
+    return Comparison(*map(union, _compared_as(before, atom, old, new), found))
+
+
+def _compared_as(kind: Form, atom: Atom, old: Any, new: Any) -> Comparison:
+    of = atom.map if kind is Form.MAP else atom.list
+    if kind is Form.SCALAR or of is None or of.atomic:
+        return _leaf(old, new)
+    holder: type[Any] = dict if kind is Form.MAP else list
+    left, right = (value if isinstance(value, holder) else holder() for value in (old, new))
+    if not left and not right:
+        return _leaf(old, new)
+    return _compared_maps(of, left, right) if isinstance(of, MapType) else _compared_lists(of, left, right)
+
+
+def _leaf(old: Any, new: Any) -> Comparison:
+    numbers = not isinstance(old, bool) and not isinstance(new, bool) and isinstance(old, (int, float))
+    return _SAME if numbers and old == new else _MODIFIED
+
+
+def _add(found: Comparison, element: str, below: Comparison) -> None:
+    """What differs in a field, to what differs in the value that holds it."""
+    for part, fields in zip(found, below, strict=True):
+        if fields:
+            part[element] = LEAF if fields.keys() == {SELF} else fields
+
+
+def _compared_maps(of: MapType, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+    found, declared = Comparison({}, {}, {}), of.fields
+    for name, value in old.items():
+        member = declared.get(name, of.element)
+        if name not in new:
+            found.removed[FIELD + name] = whole(member, value)
+        elif _differ(member or _UNKNOWN, value, new[name]):
+            _add(found, FIELD + name, _compared(member or _UNKNOWN, value, new[name]))
+    for name, value in new.items():
+        if name not in old:
+            found.added[FIELD + name] = whole(declared.get(name, of.element), value)
+    return found
+
+
+def _compared_lists(of: ListType, old: list[Any], new: list[Any]) -> Comparison:
+    found = Comparison({}, {}, {})
+    before, after = of.grouped(old), of.grouped(new)
+    for element in before | after:
+        left, right = before.get(element, []), after.get(element, [])
+        if len(left) == len(right) == 1:
+            if _differ(of.element, left[0], right[0]):
+                _add(found, element, _compared(of.element, left[0], right[0]))
+        elif len(left) > 1 and len(right) > 1:
+            if not same(left, right):
+                _add(found, element, _MODIFIED)
+        else:
+            # Repeated items are owned as one: they come or go together, and beside them the one that is told apart.
+            if left:
+                found.removed[element] = _whole_item(of, left)
+            if right:
+                found.added[element] = _whole_item(of, right)
+    return found
+
+
+def whole(atom: Atom | None, value: Any) -> FieldSet:
+    """The fields of a value that was not there before, or is there no more: all of them, and those that hold them."""
+    kind = Form.SCALAR if atom is None else atom.only or atom.form(value)
+    if kind is Form.SCALAR or not value:
+        return LEAF
+    assert atom is not None
+    if kind is Form.MAP:
+        of = atom.map
+        assert of is not None
+        if of.atomic or not isinstance(value, dict):
+            return LEAF
+        found = {SELF: LEAF}
+        for name, each in value.items():
+            # Most members are scalars, for which a call would be most of the work.
+            found[FIELD + name] = whole(of.fields.get(name, of.element), each) if type(each) in _CONTAINERS else LEAF
+        return found
+    assert atom.list is not None
+    if atom.list.atomic or not isinstance(value, list):
+        return LEAF
+    return {SELF: LEAF} | {key: _whole_item(atom.list, items) for key, items in atom.list.grouped(value).items()}
+
+
+def _whole_item(of: ListType, items: list[Any]) -> FieldSet:
+    return whole(of.element, items[0]) if len(items) == 1 else LEAF
+
+
+_UNKNOWN: Final = Atom(UNTYPED, exact=False)
+"""Of a field that the schema does not have."""

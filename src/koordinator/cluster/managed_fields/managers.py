@@ -17,8 +17,10 @@ from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.managed_fields.field_set import (
     EMPTY,
+    Comparison,
     FieldSet,
     MalformedFields,
+    compare,
     decoded,
     difference,
     encoded,
@@ -28,7 +30,6 @@ from koordinator.cluster.managed_fields.field_set import (
     union,
 )
 from koordinator.cluster.managed_fields.schema import Atom
-from koordinator.cluster.managed_fields.typed import Comparison, compare
 from koordinator.cluster.managed_fields.versions import Versions
 from koordinator.cluster.strategy.causes import go_quoted
 
@@ -278,10 +279,10 @@ class Updater:
             if comparison is None:
                 del left[who]
             elif comparison:
-                taken = intersection(owned.fields, comparison.changed) if who != keeps else EMPTY
-                if taken:
+                changed = comparison.changed if who != keeps else EMPTY
+                if not force and (taken := intersection(owned.fields, changed)):
                     conflicts[who] = taken
-                left[who] = owned.left(difference(difference(owned.fields, taken), comparison.removed))
-        if conflicts and not force:
+                left[who] = owned.left(difference(owned.fields, union(changed, comparison.removed)))
+        if conflicts:
             raise Conflicts(conflicts)
         return {who: owned for who, owned in left.items() if owned.fields}, own

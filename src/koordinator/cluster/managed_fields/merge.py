@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from koordinator.cluster.managed_fields.elements import FIELD
 from koordinator.cluster.managed_fields.field_set import FieldSet, is_member
-from koordinator.cluster.managed_fields.schema import Atom, ListType, MapType
-from koordinator.cluster.managed_fields.typed import Form, form, grouped, list_element
+from koordinator.cluster.managed_fields.schema import Atom, Form, ListType, MapType
 
 
 class _Absent:
@@ -26,7 +25,7 @@ def merge(atom: Atom | None, live: Any, applied: Any) -> Any:
     """
     if applied is ABSENT or live is ABSENT:
         return live if applied is ABSENT else applied
-    kind = form(atom, applied) if atom is not None else Form.SCALAR
+    kind = atom.form(applied) if atom is not None else Form.SCALAR
     if kind is Form.SCALAR:
         return applied
     assert atom is not None
@@ -49,8 +48,8 @@ def _merged_map(of: MapType, live: dict[str, Any], applied: dict[str, Any]) -> A
 
 def _merged_list(of: ListType, live: list[Any], applied: list[Any]) -> Any:
     """Applied items in their order; others keep their place in front of the next item that both have."""
-    before, after = grouped(of, live), grouped(of, applied)
-    left, right = [list_element(of, item) for item in live], [list_element(of, item) for item in applied]
+    before, after = of.grouped(live), of.grouped(applied)
+    left, right = [of.element_of(item) for item in live], [of.element_of(item) for item in applied]
     out: list[Any] = []
     for position, element in _order(left, right):
         if position is not None:
@@ -107,7 +106,7 @@ def _order(left: Sequence[str], right: Sequence[str]) -> list[tuple[int | None, 
 
 def remove(atom: Atom | None, value: Any, fields: FieldSet) -> Any:
     """``value`` without the fields of a set; None where nothing stays. Shares parts with it."""
-    kind = form(atom, value) if atom is not None else Form.SCALAR
+    kind = atom.form(value) if atom is not None else Form.SCALAR
     if kind is Form.SCALAR:
         return value
     assert atom is not None
@@ -134,7 +133,7 @@ def _without_members(of: MapType, value: dict[str, Any], fields: FieldSet) -> di
 def _without_items(of: ListType, value: list[Any], fields: FieldSet) -> list[Any] | None:
     kept: list[Any] = []
     for item in value:
-        node = fields.get(list_element(of, item))
+        node = fields.get(of.element_of(item))
         if node is None:
             kept.append(item)
         elif not is_member(node):

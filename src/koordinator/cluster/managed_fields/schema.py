@@ -8,18 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, named
-from koordinator.cluster.managed_fields.elements import FIELD
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.managed_fields.elements import FIELD, key_element, name_element, value_element
 
 STRING: Final = "string"
 NUMERIC: Final = "numeric"
 BOOLEAN: Final = "boolean"
 UNTYPED: Final = "untyped"
 """Any scalar."""
+SCALARS: Final = (str, int, float)
+
+
+class TypedError(KoordinatorError):
+    """A value that is not of its type; the text names the field, in the real server's words."""
+
+
+class Form(Enum):
+    """What a value is treated as."""
+
+    MAP = "map"
+    SCALAR = "scalar"
+    LIST = "list"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +46,40 @@ class ListType:
     keys: tuple[str, ...] = ()
     key_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Of keys that an item may leave out."""
+
+    def element_of(self, item: Any) -> str:
+        """The step of a path that leads to an item. Raises TypedError for one that cannot be told from others."""
+        if not self.keys:
+            if isinstance(item, SCALARS):
+                return value_element(item)
+            if isinstance(item, dict):
+                raise TypedError("associative list without keys has an element that's a map type")
+            if isinstance(item, list):
+                raise TypedError("not supported: associative list with lists as elements")
+            raise TypedError("associative list without keys has an element that's an explicit null")
+        if item is None:
+            raise TypedError("associative list with keys may not have a null element")
+        if not isinstance(item, dict):
+            raise TypedError("associative list with keys may not have non-map elements")
+        if len(self.keys) == 1 and type(item.get(self.keys[0])) is str:
+            return name_element(self.keys[0], item[self.keys[0]])
+        known = {**self.key_defaults, **item}
+        keys = {name: known[name] for name in self.keys if name in known}
+        if not keys:
+            names = "[" + " ".join(f'"{name}"' for name in self.keys) + "]"
+            why = f"an element that omits all key fields {names} (and doesn't have default values for any key fields)"
+            raise TypedError(f"associative list with keys has {why}")
+        return key_element(keys)
+
+    def grouped(self, items: list[Any]) -> dict[str, list[Any]]:
+        """Element -> the items that it stands for: more than one where they are repeated. Raises TypedError."""
+        found: dict[str, list[Any]] = {}
+        for index, item in enumerate(items):
+            try:
+                found.setdefault(self.element_of(item), []).append(item)
+            except TypedError as error:
+                raise TypedError(f"element {index}: {error}") from error
+        return found
 
 
 @dataclass(eq=False)
@@ -57,6 +106,24 @@ class Atom:
     """Known from its values alone."""
     exact: bool = True
     """Python tells different values of it apart. Where anything may be, it takes 1 and true for the same."""
+    only: Form | None = field(init=False)
+    """The form of every value; None where the value decides."""
+
+    def __post_init__(self) -> None:
+        allowed = [form for form, of in zip(Form, (self.map, self.scalar, self.list), strict=True) if of]
+        object.__setattr__(self, "only", allowed[0] if len(allowed) == 1 else None)
+
+    def form(self, value: Any) -> Form:
+        """Where the type allows several, the value decides."""
+        if self.only is not None:
+            return self.only
+        if isinstance(value, SCALARS) and self.scalar:
+            return Form.SCALAR
+        if isinstance(value, list) and self.list is not None:
+            return Form.LIST
+        if self.map is not None:
+            return Form.MAP
+        return Form.SCALAR if self.scalar else Form.LIST
 
     def at(self, element: str) -> Atom | None:
         """The type below one step of a path."""
@@ -88,7 +155,7 @@ OPAQUE: Final = _opaque()
 DEDUCED: Final = _deduced()
 """Any value; objects are owned by their members."""
 _STRING: Final = Atom(STRING)
-_SCALARS: Final[Mapping[str, str]] = {
+_BUILT_IN: Final[Mapping[str, str]] = {
     "string": STRING, "bool": BOOLEAN, "int32": NUMERIC, "int64": NUMERIC, "float64": NUMERIC, "bytes": STRING,
     "Duration": STRING, "Time": UNTYPED, "MicroTime": UNTYPED, "Quantity": UNTYPED, "IntOrString": UNTYPED,
 }  # fmt: skip
@@ -131,7 +198,7 @@ def _of_type(of: Type, list_type: str = "", keys: tuple[str, ...] = ()) -> Atom:
         element = _of_type(of.of)
         defaults = _key_defaults(of.of.members, keys) if keys else {}
         return Atom(list=ListType(element, list_type in ("", "atomic"), keys, defaults), exact=element.exact)
-    return Atom(_SCALARS[of.name]) if of.name in _SCALARS else OPAQUE
+    return Atom(_BUILT_IN[of.name]) if of.name in _BUILT_IN else OPAQUE
 
 
 def _key_defaults(of: ObjectType, keys: tuple[str, ...]) -> Mapping[str, Any]:

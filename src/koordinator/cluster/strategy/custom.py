@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.document import Document, same
@@ -25,8 +27,8 @@ from koordinator.cluster.structural_schema.embedded_resource import check, coerc
 from koordinator.cluster.structural_schema.explanation import Correlated, explain
 from koordinator.cluster.structural_schema.failure import NO_FIELD
 from koordinator.cluster.structural_schema.node import Node, read
-from koordinator.cluster.structural_schema.pruning import Pruner, drop, filler, unknown_paths
-from koordinator.cluster.structural_schema.validity import accepts, checker, validators_of
+from koordinator.cluster.structural_schema.pruning import drop, fill, to_drop, unknown_paths
+from koordinator.cluster.structural_schema.validity import accepts, checker, normality_of, validators_of
 
 if TYPE_CHECKING:
     # What compiles expressions is loaded where a schema has some.
@@ -52,13 +54,17 @@ class CustomResourceStrategy:
     def decode(self, obj: Document, old: Document | None = None) -> None:
         """Drop what the schema does not know and fill in its defaults. Raises ApiError 400."""
         try:
+            if old is None or _changed(obj, old) & obj["metadata"].keys():
+                coerce_metadata(obj)
             self.schema.normalize(obj)
         except MalformedMetadata as error:
             kind = self._kind
             raise bad_request(f'{kind} in version "{self._version}" cannot be handled as a {kind}: {error}') from error
 
-    def unknown_fields(self, obj: Document) -> list[str]:
-        return self.schema.unknown_fields(obj)
+    def unknown_fields(self, obj: Document, old: Document | None = None) -> list[str]:
+        is_shared = old is not None and obj.get("metadata") is old["metadata"]
+        in_metadata = [] if is_shared else [found.path for found in unknown_in_metadata(obj, "")]
+        return in_metadata + self.schema.unknown_fields(obj)
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
@@ -67,9 +73,10 @@ class CustomResourceStrategy:
         context.warnings.extend(finalizer_warnings(obj["metadata"], []))
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        keep_system_metadata(obj, old)
-        context.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"].get("finalizers") or []))
-        if self._status:
+        if _changed(obj, old) - {"managedFields"}:
+            keep_system_metadata(obj, old)
+            context.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"].get("finalizers") or []))
+        if self._status and obj.get("status", _ABSENT) is not old.get("status", _ABSENT):
             take_over(obj, old, "status")
         if not same(self._desired(obj), self._desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
@@ -81,10 +88,15 @@ class CustomResourceStrategy:
         obj["metadata"].update(kept)
 
     def validate(self, obj: Document, old: Document | None) -> list[Cause]:
-        return validate_metadata(obj, old, self._namespaced, dns_subdomain) + self.schema.causes(obj, old)
+        return self._metadata_causes(obj, old) + self.schema.causes(obj, old)
 
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
-        return validate_metadata(obj, old, self._namespaced, dns_subdomain) + self.schema.status_causes(obj, old)
+        return self._metadata_causes(obj, old) + self.schema.status_causes(obj, old)
+
+    def _metadata_causes(self, obj: Document, old: Document | None) -> list[Cause]:
+        if old is not None and _changed(obj, old) <= _KEPT_BY_SERVER and _managers(obj) <= _managers(old):
+            return []
+        return validate_metadata(obj, old, self._namespaced, dns_subdomain)
 
     def columns(self) -> Sequence[Column]:
         return columns_of(self._printed)
@@ -106,6 +118,24 @@ class CustomResourceStrategy:
         return {name: value for name, value in obj.items() if name not in ignored}
 
 
+# Metadata: most writes leave it to the server.
+
+
+_ABSENT: Final = object()
+_KEPT_BY_SERVER: Final = {"generation", "managedFields"}
+
+
+def _changed(obj: Document, old: Document) -> set[str]:
+    """The fields of ``metadata`` in which two objects differ."""
+    new, known = obj["metadata"], old["metadata"]
+    names = new.keys() | known.keys()
+    return {name for name in names if not same(new.get(name, _ABSENT), known.get(name, _ABSENT))}
+
+
+def _managers(obj: Document) -> set[tuple[str | None, str | None]]:
+    return {(each.get("manager"), each.get("subresource")) for each in obj["metadata"].get("managedFields") or ()}
+
+
 # The schema: everything that a write or a read needs of it, compiled once.
 
 
@@ -120,48 +150,48 @@ class CustomSchema:
     def __init__(self, schema: Document, *, prunes: bool = True) -> None:
         """``prunes`` is false for the few old definitions with spec.preserveUnknownFields."""
         self._root = read(schema)
+        self._whole_object, self._prunes = replace(self._root, embedded=True), prunes
+        self._normality = normality_of(self._whole_object)
         self._validators = validators_of(self._root)
         self._status = self._root.properties.get("status") or Node()
         self._status_validators = validators_of(self._status)
-        self._pruner = Pruner(self._root) if prunes else None
-        self._fill = filler(self._root)
         self._embedded = walker(self._root)
         self._list_types = checker(self._root)
         self._has_rules = self._root.any("rules")
-        self._rules: RuleTree | None = None
 
     def unknown_fields(self, obj: Document) -> list[str]:
         """The paths of what ``normalize`` would drop, in the order of the real server's warnings."""
-        paths = [found.path for found in unknown_in_metadata(obj, "")]
-        if self._pruner is not None:
-            paths += unknown_paths(self._pruner.find(obj))
+        paths: list[str] = []
+        if self._prunes and not accepts(self._normality, obj):
+            paths = unknown_paths(to_drop(self._whole_object, obj))
         embedded: list[Unknown] = []
         if self._embedded is not None:
             self._embedded(obj, "", lambda value, path: embedded.extend(unknown_in_metadata(value, path)))
         return paths + sorted(found.path for found in embedded)
 
     def normalize(self, obj: Document) -> None:
-        """What decoding does: metadata as Go has it, nothing unknown, no null that is not taken, defaults.
+        """What decoding does: nothing unknown, no null that is not taken, embedded metadata as Go has it, defaults.
 
         Raises MalformedMetadata.
         """
-        coerce_metadata(obj)
-        self.prune(obj)
+        is_normal = accepts(self._normality, obj)
+        if not is_normal:
+            self.prune(obj)
         if self._embedded is not None:
             self._embedded(obj, "", coerce)
-        if self._fill is not None:
-            self._fill(obj)
+        if not is_normal:
+            fill(self._root, obj)
 
     def refresh(self, obj: Document) -> None:
         """What reading does to an object that was stored under another schema. Never fails."""
-        self.prune(obj)
-        if self._fill is not None:
-            self._fill(obj)
+        if not accepts(self._normality, obj):
+            self.prune(obj)
+            fill(self._root, obj)
 
     def prune(self, obj: Document) -> None:
         """Drop what is unknown, and nulls that are not taken."""
-        if self._pruner is not None:
-            drop(self._pruner.find(obj))
+        if self._prunes:
+            drop(to_drop(self._whole_object, obj))
 
     def causes(self, obj: Document, old: Document | None) -> list[Cause]:
         """Everything that is wrong with an object that has been normalized; ``old`` is None on create."""
@@ -198,14 +228,12 @@ class CustomSchema:
                 "correct the existing errors to complete validation"
             )
             return [*causes, Cause("FieldValueInvalid", NO_FIELD, message)]
-        rules = self._compiled_rules()
+        rules = self._rules
         return causes + (rules.causes(obj, old, root=self._root) if rules is not None else [])
 
-    def _compiled_rules(self) -> RuleTree | None:
+    @cached_property
+    def _rules(self) -> RuleTree | None:
         """Compiled when they are first needed: a server may serve many kinds that nobody writes."""
-        if self._rules is None:
-            from koordinator.cluster.structural_schema.rules import rules_of
+        from koordinator.cluster.structural_schema.rules import rules_of
 
-            self._rules = rules_of(self._root)
-            self._has_rules = self._rules is not None
-        return self._rules
+        return rules_of(self._root)

@@ -27,7 +27,7 @@ class NothingStored:
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
         return []
 
-    def unknown_fields(self, obj: Document) -> list[str]:
+    def unknown_fields(self, obj: Document, old: Document | None = None) -> list[str]:
         return []
 
     def columns(self) -> Sequence[Column]:

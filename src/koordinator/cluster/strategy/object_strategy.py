@@ -99,7 +99,7 @@ class ObjectStrategy:
     def validate_status(self, obj: Document, old: Document) -> list[Cause]:
         return self.validate(obj, old) + check_counts(self._kind, obj, old)
 
-    def unknown_fields(self, obj: Document) -> list[str]:
+    def unknown_fields(self, obj: Document, old: Document | None = None) -> list[str]:
         return unknown_fields(obj, self._type)
 
     def columns(self) -> Sequence[Column]:

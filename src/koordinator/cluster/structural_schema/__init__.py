@@ -2,6 +2,7 @@
 
 A schema is read into ``Node`` values once, when its definition is served, and compiled from there into closures:
 pruning, defaulting, validity, list types and embedded resources are one module each. ``CustomSchema`` holds them
-together. The happy path returns yes or no; only a value that fails is walked again, by ``explanation``, for the words
-of the real server.
+together. The happy path asks ``validity`` alone, whether an object is valid and has nothing to be pruned or defaulted;
+only one for which that says no is walked again, by ``pruning``, and by ``explanation`` for the words of the real
+server.
 """

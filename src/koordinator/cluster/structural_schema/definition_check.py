@@ -16,7 +16,7 @@ from koordinator.cluster.structural_schema.embedded_resource import check, coerc
 from koordinator.cluster.structural_schema.explanation import explain
 from koordinator.cluster.structural_schema.failure import shown
 from koordinator.cluster.structural_schema.node import META_FIELDS, Node, read
-from koordinator.cluster.structural_schema.pruning import find_unknown
+from koordinator.cluster.structural_schema.pruning import to_drop
 from koordinator.cluster.structural_schema.rule_check import rule_causes, shape_causes
 from koordinator.cluster.structural_schema.structure import is_readable, junctors, structure_causes
 
@@ -249,7 +249,7 @@ def _defaults(node: Node, path: str, *, root: bool = False) -> list[Cause]:
 def _default(node: Node, path: str) -> list[Cause]:
     causes: list[Cause] = []
     default = copied(node.default)
-    if find_unknown(node, default):
+    if any(found.unknown for found in to_drop(node, default)):
         message = f"Invalid value: {shown(default)}: must not have unknown fields"
         causes.append(Cause("FieldValueInvalid", path, message))
     walk = walker(node)

@@ -78,6 +78,10 @@ class Node:
         return bool(getattr(self, keyword)) or any(node.any(keyword) for node in (*self.below(), *self.junctors))
 
 
+NOTHING: Final = Node(nullable=True)
+"""A schema that knows no fields."""
+
+
 def read(schema: Document) -> Node:
     """A schema whose types ``definition_check`` has found to be in order, or any other, with what it has."""
     return Node(

@@ -1,4 +1,5 @@
-"""Whether a value fits its schema: closures that return yes or no, made once for each schema.
+"""Whether a value fits its schema, and whether it is normal: what pruning and defaulting would leave as it is. Both
+are closures that return yes or no, made once for each schema.
 
 A compiled schema is a mapping from the type of a value to a validator (None: every value is valid). Who holds the
 value looks the validator up, so that a scalar without keywords, which most are, costs no call.
@@ -21,7 +22,7 @@ from koordinator.cluster.structural_schema.keywords import (
     of_objects,
     of_strings,
 )
-from koordinator.cluster.structural_schema.node import Node
+from koordinator.cluster.structural_schema.node import META_FIELDS, NOTHING, Node
 
 Validator = Callable[[Any], object]
 Validators = Mapping[type, Validator | None]
@@ -33,6 +34,8 @@ KINDS: Final[Mapping[type, str]] = {
     list: "array",
     dict: "object",
 }
+_SCALARS: Final[Validators] = dict.fromkeys((bool, str, int, float, type(None)))
+_ANYTHING: Final[Validators] = dict.fromkeys((*KINDS, type(None)))
 
 
 def rejects_all(value: Any) -> bool:
@@ -94,9 +97,13 @@ def _holding(keywords: list[Keyword]) -> list[Validator]:
 def _items(node: Node) -> list[Validator]:
     if node.items is None:
         return []
-    compiled = validators_of(node.items)
+    validator = _items_fit(validators_of(node.items))
+    return [] if validator is None else [validator]
+
+
+def _items_fit(compiled: Validators) -> Validator | None:
     if all(compiled.get(kind, rejects_all) is None for kind in (*KINDS, type(None))):
-        return []
+        return None
 
     def fit(items: list[Any]) -> bool:
         for item in items:
@@ -105,7 +112,7 @@ def _items(node: Node) -> list[Validator]:
                 return False
         return True
 
-    return [fit]
+    return fit
 
 
 def _members(node: Node) -> list[Validator]:
@@ -191,6 +198,42 @@ def _all(validators: list[Validator | None]) -> Validator | None:
         first, second = compiled
         return lambda value: first(value) and second(value)
     return lambda value: all(validator(value) for validator in compiled)
+
+
+# Normal objects: nearly all are, and then neither ``pruning`` nor defaulting has to walk through them.
+
+
+def normality_of(node: Node) -> Validators:
+    """Compile what tells normal values of a schema, valid or not. A few are not recognized, where more than the schema
+    names is allowed; these are pruned in vain."""
+    # Nothing is pruned of the metadata of a whole object, whatever the schema says of it.
+    kept = META_FIELDS if node.embedded else ()
+    known: dict[str, Validators] = {}
+    for name in (*node.properties, *kept):
+        of = node.properties.get(name) or node.additional_node or NOTHING
+        known[name] = _held(of, _ANYTHING if name in kept and not of.any("default") else normality_of(of))
+    members: list[Validator | None] = [_members_fit(known, _rest(node))]
+    if defaulted := frozenset(name for name, part in node.properties.items() if part.default is not None):
+        members.append(lambda obj: defaulted <= obj.keys())
+    if node.items is not None:
+        items = _held(node.items, normality_of(node.items))
+    else:
+        items = _ANYTHING if node.preserves_unknown else _SCALARS
+    return {**_SCALARS, dict: _all(members), list: _items_fit(items)}
+
+
+def _held(node: Node, compiled: Validators) -> Validators:
+    """A null that is not taken is dropped, or gives way to the default."""
+    return compiled if node.nullable else {kind: compiled[kind] for kind in KINDS if kind in compiled}
+
+
+def _rest(node: Node) -> Validators | None:
+    """Of members that ``properties`` does not name."""
+    if (additional := node.additional_node) is not None:
+        return _held(additional, normality_of(additional))
+    if node.additional is not None:
+        return _SCALARS
+    return None if node.preserves_unknown else {}
 
 
 # Lists of type ``set`` and ``map``: no item, and no combination of keys, twice.

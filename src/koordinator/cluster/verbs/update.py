@@ -211,7 +211,7 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
             assert object_type is not None
             errors = _drop_added(new, old, object_type)
         else:
-            errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
+            errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new, old)]
         errors = [*(f"duplicate field {go_quoted(path)}" for path in repeated), *errors]
         if errors and mode == "Strict":
             error = UnknownFields(f"strict decoding error: {', '.join(errors)}")
