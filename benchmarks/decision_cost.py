@@ -34,9 +34,9 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation

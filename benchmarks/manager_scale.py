@@ -1,232 +1,207 @@
-"""What a large cluster costs koord-manager, in this process: the first look at every node, and a report of each node a
-minute.
+"""What a large cluster costs koord-manager, beside the Go original on the same real API server.
 
-Everything is as in the running program but sockets, webhooks and leader election. ``first_sync`` is CPU from the first
-list to the last write: every node gets its NodeSLO, its spec of what to collect and its batch and mid resources.
-``report`` is CPU for each report of a node in the minutes after that, whose readings move a little from one to the
-next, with all that is written for it. ``writes_per_minute`` counts those writes. ``peak_megabytes`` is that of the
-process with everything that stands for the cluster, ``cluster_megabytes`` the peak before the manager began.
+Each program runs as in a cluster, webhooks included, and both with the same limit on requests (``--qps``): at the
+default of 30 a second nothing but that limit would be measured. A control plane is filled once and started from a copy
+of its data for each of them. When all nodes have reported, the program is started. ``first_sync`` is the time and CPU
+from its start until every node has batch capacity; ``rest`` is the CPU that it needs after that until it has nothing
+left to do. Then nodes report for some minutes, each of them once a minute (``--share`` says how many of them do), with
+readings that move a little; ``report`` is the program's CPU for one. ``peak_mebibytes`` is the largest resident size of
+the process until then.
+
+Needs the real Kubernetes programs and the original. The last line is one JSON document.
+
+usage: python -m benchmarks.manager_scale [--nodes 5000] [--pods-per-node 30] [--minutes 2] [--only ours]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
+import base64
 import json
-import resource
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
-from random import Random
-from statistics import mean
-from typing import Final, cast
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Final
 
+import aiohttp
 import uvloop
 
-from benchmarks import pod_mixes, stored_objects, workload
-from benchmarks.watched_cluster import Document, WatchedCluster, turns
-from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
-from koordinator.api.timestamps import format_time
-from koordinator.base.clock import Clock, ManualClock, SystemClock
-from koordinator.base.metrics import Metrics
-from koordinator.base.time_limits import TimeLimits
-from koordinator.kube.client import KubeClient
-from koordinator.kube.events import EventBroadcaster
-from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.reconciler import run_controllers
-from koordinator.kube.sender import Sender
-from koordinator.manager.controller_table import BUILT
-from koordinator.manager.controllers import ControllerContext, make_controllers
-from koordinator.manager.node_resource.controller import NodeResourceController
-from koordinator.manager.options import Options
+from benchmarks.node_reports import CONFIGURATION, Nodes, node_name, report, report_once
+from benchmarks.pod_mixes import Document
+from benchmarks.process_usage import OtherLoad, cpu_clock, until_quiet, usage_of
+from benchmarks.stored_clusters import StoredClusters
+from benchmarks.workload import create, together
+from koordinator.api.kinds import CONFIG_MAPS, NODES
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
+from koordinator.base.clock import SystemClock
+from koordinator.base.errors import KoordinatorError
+from koordinator.kube.interface import Client, Malformed
+from tests.real.control_plane import ControlPlane
+from tests.real.manager_cluster import NAMESPACE, gates, install, prepare
+from tests.real.manager_process import OURS, ManagerProcess, manager
+from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 
-_NAMESPACE: Final = "koordinator-system"
 _MINUTE: Final = 60.0
-_TOGETHER: Final = 50
-"""So many reports come between two moves of the clock, each with a read of its own."""
-_TURNS: Final = 10
-"""Turns of the event loop after each report."""
-_QUIET_TURNS: Final = 200
-_RECONCILED: Final = (
-    "koordinator_manager_reconcile_total",
-    "Keys that a controller has seen to",
-    ("controller", "result"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """CPU seconds of the manager, and how often what was written."""
-
-    seconds: float
-    writes: dict[str, int]
-
-
-class Nodes:
-    """The cluster's documents."""
-
-    def __init__(self, nodes: int, pods_per_node: int, clock: Clock) -> None:
-        self._nodes = nodes
-        self._pods_per_node = pods_per_node
-        self._clock = clock
-        self._random = Random(7)
-
-    def node(self, number: int) -> Document:
-        return stored_objects.node(workload.node(number), number + 1)
-
-    def pod(self, number: int) -> Document:
-        (document,) = pod_mixes.different(1, first=number)
-        document["spec"]["nodeName"] = workload.node(number % self._nodes)["metadata"]["name"]
-        return stored_objects.running_pod(document, 100_000 + number)
-
-    def node_metric(self, number: int) -> Document:
-        node = workload.node(number)
-        return {**stored_objects.node_metric(node, self.report(number)["status"], 1_000_000 + number), "spec": {}}
-
-    def report(self, number: int) -> Document:
-        """What the agent of a node says now: a load of its own, moved a little."""
-        return {"status": self._status(number, self._clock.now())}
-
-    def _status(self, number: int, now: datetime) -> Document:
-        load = (10 + number * 7 % 31) / 100 * self._random.uniform(0.97, 1.03)
-        share = load / (self._pods_per_node + 5)
-        pods = [
-            {
-                "namespace": "default",
-                "name": f"pod-{number + place * self._nodes:06d}",
-                "priority": "koord-prod",
-                "qos": "LS",
-                "podUsage": {"resources": _amounts(share * self._random.uniform(0.9, 1.1))},
-            }
-            for place in range(self._pods_per_node)
-        ]
-        return {
-            "updateTime": format_time(now),
-            "nodeMetric": {
-                "nodeUsage": {"resources": _amounts(load)},
-                "systemUsage": {"resources": _amounts(share * 5)},
-            },
-            "podsMetric": pods,
-            "prodReclaimableMetric": {"resource": {"resources": _amounts(load / 10)}},
-        }
-
-
-def node_name(number: int) -> str:
-    return str(workload.node(number)["metadata"]["name"])
-
-
-def _amounts(share: float) -> Document:
-    return {"cpu": f"{int(32_000 * share)}m", "memory": str(int(128 * 2**30 * share))}
-
-
-class Measurement:
-    """One manager with a cluster of its own."""
-
-    def __init__(self, nodes: int, pods_per_node: int) -> None:
-        self._count = nodes
-        self._pods = nodes * pods_per_node
-        self._clock = ManualClock()
-        self._nodes = Nodes(nodes, pods_per_node, self._clock)
-        self._cluster = cluster = WatchedCluster()
-        self._metrics = Metrics()
-        names = {"name": "slo-controller-config", "namespace": _NAMESPACE, "uid": "1", "resourceVersion": "1"}
-        configuration = {"metadata": names, "data": {"colocation-config": json.dumps({"enable": True})}}
-        cluster.keep(NODES, map(self._nodes.node, range(nodes)))
-        cluster.keep(NODE_METRICS, map(self._nodes.node_metric, range(nodes)))
-        cluster.make(PODS, self._pods, self._nodes.pod)
-        cluster.keep(CONFIG_MAPS, [configuration], _NAMESPACE)
-
-    async def measure(self, minutes: int) -> Document:
-        gc.collect()
-        held = _peak_megabytes()
-        clock = SystemClock()
-        client = KubeClient(cast("Sender", self._cluster), TimeLimits(clock), Random(1))
-        informers = InformerSet(client, clock=clock, random=Random(1))
-        # Nobody sends events on: there are none but about broken configuration.
-        events = EventBroadcaster(client, instance="benchmark", clock=clock, random=Random(1))
-        context = ControllerContext(client, informers, events, Options(), self._metrics, self._clock, Random(1))
-        controllers = make_controllers(context, BUILT)
-        async with asyncio.TaskGroup() as tasks:
-            started = self._mark()
-            working = [tasks.create_task(informers.run())]
-            working.append(tasks.create_task(run_controllers(informers, controllers)))
-            await informers.wait_synced()
-            await self._until_settled(self._count)
-            first = self._since(started)
-            steady = [await self._minute() for _ in range(minutes)]
-            for task in working:
-                task.cancel()
-        await client.close()
-        return self._report(first, steady, held)
-
-    async def _minute(self) -> Part:
-        """A minute passes, in which every node reports."""
-        reconciled, started = self._reconciled(), self._mark()
-        for number in range(self._count):
-            if number % _TOGETHER == 0:
-                await self._clock.advance(_MINUTE * _TOGETHER / self._count)
-            self._cluster.change(NODE_METRICS, node_name(number), partial(self._nodes.report, number))
-            await turns(_TURNS)
-        await self._until_settled(reconciled + self._count)
-        return self._since(started)
-
-    async def _until_settled(self, least: int) -> None:
-        """Until so many nodes have been seen to, and no more are."""
-        before = -1
-        while (now := self._reconciled()) != before or now < least:
-            before = now
-            await turns(_QUIET_TURNS)
-
-    def _reconciled(self) -> int:
-        return int(self._metrics.counter(*_RECONCILED).labels(NodeResourceController.name, "success").value)
-
-    def _mark(self) -> Part:
-        return Part(time.thread_time() - self._cluster.own_seconds, dict(self._cluster.writes))
-
-    def _since(self, before: Part) -> Part:
-        now = self._mark()
-        writes = {what: count - before.writes.get(what, 0) for what, count in now.writes.items()}
-        return Part(now.seconds - before.seconds, {what: count for what, count in writes.items() if count})
-
-    def _report(self, first: Part, steady: Sequence[Part], held: int) -> Document:
-        a_minute = mean(part.seconds for part in steady)
-        return {
-            "benchmark": "manager_scale",
-            "nodes": self._count,
-            "pods": self._pods,
-            "first_sync": {"seconds": round(first.seconds, 2), "writes": first.writes},
-            "report": {
-                "microseconds": round(a_minute / self._count * 1e6, 1),
-                "percent_of_a_core": round(a_minute / _MINUTE * 100, 2),
-                "percent_of_a_core_in_the_worst_minute": round(max(part.seconds for part in steady) / _MINUTE * 100, 2),
-            },
-            "writes_per_minute": [part.writes for part in steady],
-            "peak_megabytes": _peak_megabytes(),
-            "cluster_megabytes": held,
-        }
-
-
-def _peak_megabytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=5000, help="nodes of the cluster (default 5000)")
-    parser.add_argument("--pods-per-node", type=int, default=30, help="pods on each of them (default 30)")
-    parser.add_argument("--minutes", type=int, default=6, help="minutes of reports (default 6)")
-    return parser.parse_args(arguments)
+_AT_ONCE: Final = 64
+"""Objects in a transaction of etcd, which takes 128 and 1.5 MB."""
+_SYNC_SECONDS: Final = 900.0
+_REST_SECONDS: Final = 300.0
+_RATIOS: Final = ("first_sync_seconds", "first_sync_cpu_seconds", "report_cpu_ms", "peak_mebibytes")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
-    measurement = Measurement(options.nodes, options.pods_per_node)
-    print(json.dumps(uvloop.run(measurement.measure(options.minutes))))
+    """Print the figures; 1 when the programs are absent."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods-per-node", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=2.0, help="minutes of reports (default 2)")
+    parser.add_argument("--share", type=float, default=1.0, help="which share of the nodes report (default all)")
+    parser.add_argument("--qps", type=int, default=1000, help="requests a second that a program may make")
+    parser.add_argument("--only", choices=("ours", "original"), default="")
+    given = parser.parse_args(arguments)
+    programs = find_real_programs()
+    if programs is None:
+        sys.stderr.write(f"{HOW_TO_GET}\n")
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        figures = uvloop.run(Comparison(programs, Path(folder), given).measure())
+    print(json.dumps({"benchmark": "manager_scale", **vars(given), **figures}))
     return 0
+
+
+class Comparison:
+    """Both programs, one after the other."""
+
+    def __init__(self, programs: RealPrograms, folder: Path, given: argparse.Namespace) -> None:
+        self._given = given
+        self._folder = folder
+        self._clusters = StoredClusters(programs.kubernetes, folder)
+        self._nodes = Nodes(given.nodes, given.pods_per_node, SystemClock())
+        self._commands = {"ours": OURS, "original": (str(programs.original / "koord-manager"),)}
+
+    async def measure(self) -> Document:
+        stored = await self._clusters.stored("managed", None, self._fill)
+        figures: Document = {}
+        for name, command in self._commands.items():
+            if self._given.only not in ("", name):
+                continue
+            async with self._clusters.started_from(stored) as (plane, client):
+                figures[name] = await self._run(plane, client, command, self._folder / name)
+            sys.stderr.write(f"{name}: {json.dumps(figures[name])}\n")
+        if not self._given.only:
+            figures["ratios"] = {name: round(figures["original"][name] / figures["ours"][name], 2) for name in _RATIOS}
+        return figures
+
+    async def _fill(self, plane: ControlPlane, client: Client) -> None:
+        """What administrators write, through the API server; what is there in thousands, straight into etcd."""
+        await asyncio.to_thread(prepare, plane)
+        await asyncio.to_thread(install, plane)
+        await create(client, CONFIG_MAPS, CONFIGURATION, NAMESPACE)
+        plane.kill_api_server()
+        nodes, count = self._nodes, self._given.nodes
+        pods = range(count * self._given.pods_per_node)
+        metrics = "/registry/slo.koordinator.sh/nodemetrics/"
+        async with aiohttp.ClientSession(plane.etcd_url) as session:
+            await _put(session, "/registry/minions/", "v1", "Node", map(nodes.node, range(count)))
+            await _put(session, "/registry/pods/default/", "v1", "Pod", map(nodes.pod, pods))
+            await _put(
+                session, metrics, "slo.koordinator.sh/v1alpha1", "NodeMetric", map(nodes.node_metric, range(count))
+            )
+
+    async def _run(self, plane: ControlPlane, client: Client, command: Sequence[str], folder: Path) -> Document:
+        given, nodes = self._given, self._nodes
+        await together((report_once(client, nodes, number) for number in range(given.nodes)), 16)
+        version = (await client.list(NODES, limit=1)).resource_version
+        arguments = (
+            "--enable-leader-election=false",
+            gates(),
+            f"--rest-config-qps={given.qps}",
+            f"--rest-config-burst={given.qps}",
+        )
+        started, load = time.perf_counter(), OtherLoad()
+        with manager(command, plane.kubeconfig, folder, arguments=arguments) as running:
+            await _unless_ended(running, _until_all_lend(client, version, given.nodes), _SYNC_SECONDS)
+            synced, first = time.perf_counter() - started, cpu_clock(running.process.pid)
+            await until_quiet(running.process.pid, _REST_SECONDS)
+            rest = cpu_clock(running.process.pid)
+            reporting = max(1, round(given.nodes * given.share))
+            seconds = given.minutes * _MINUTE
+            reports = await report(client, nodes, reporting, reporting / _MINUTE, seconds)
+            end, other_cores = cpu_clock(running.process.pid), load.cores()
+            peak = usage_of(running.process.pid).peak_bytes
+        return _figures(synced, (first, rest, end), reports, seconds, peak) | {"other_cores": round(other_cores, 2)}
+
+
+def _figures(synced: float, used: tuple[float, float, float], reports: int, seconds: float, peak: int) -> Document:
+    """``used`` is CPU since the program's start: when nodes lend, when it rests, at the end."""
+    first, rest, end = used
+    return {
+        "first_sync_seconds": round(synced, 1),
+        "first_sync_cpu_seconds": round(first, 2),
+        "rest_cpu_seconds": round(rest - first, 2),
+        "reports": reports,
+        "report_cpu_ms": round((end - rest) / reports * 1000, 3),
+        "report_percent_of_a_core": round((end - rest) / seconds * 100, 2),
+        "peak_mebibytes": round(peak / 2**20, 1),
+    }
+
+
+async def _put(
+    session: aiohttp.ClientSession, folder: str, version: str, kind: str, documents: Iterable[Document]
+) -> None:
+    """Store objects as an API server does, but for the encoding of built-in kinds, which it reads as JSON, too."""
+    waiting: list[Document] = []
+    for document in documents:
+        key, value = folder + document["metadata"]["name"], {"apiVersion": version, "kind": kind, **document}
+        waiting.append({"requestPut": {"key": _base64(key), "value": _base64(json.dumps(value))}})
+        if len(waiting) == _AT_ONCE:
+            await _commit(session, waiting)
+            waiting = []
+    if waiting:
+        await _commit(session, waiting)
+
+
+async def _commit(session: aiohttp.ClientSession, operations: list[Document]) -> None:
+    async with session.post("/v3/kv/txn", json={"success": operations}) as response:
+        if not response.ok:
+            raise KoordinatorError(f"etcd stores nothing: {response.status} {await response.text()}")
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode("ascii")
+
+
+async def _until_all_lend(client: Client, version: str, count: int) -> None:
+    """Until every node has batch capacity."""
+    waiting = {node_name(number) for number in range(count)}
+    while waiting:
+        async with aclosing(client.watch(NODES, resource_version=version)) as events:  # type: ignore[type-var]
+            async for event in events:
+                version, node = event.resource_version, event.object
+                if node is None or isinstance(node, Malformed):
+                    continue
+                if {BATCH_CPU, BATCH_MEMORY} <= node.status.allocatable.keys():
+                    waiting.discard(node.metadata.name)
+                    if not waiting:
+                        break
+
+
+async def _unless_ended(running: ManagerProcess, work: Awaitable[Any], seconds: float) -> None:
+    """Await ``work``. Raises KoordinatorError when the program ends before, or the time is up."""
+    working = asyncio.ensure_future(work)
+    deadline = time.perf_counter() + seconds
+    try:
+        while not working.done():
+            await asyncio.wait({working}, timeout=1.0)
+            if not working.done() and (running.process.poll() is not None or time.perf_counter() > deadline):
+                raise KoordinatorError(f"not all nodes have batch capacity:\n{running.log_tail()}")
+        working.result()
+    finally:
+        working.cancel()
 
 
 if __name__ == "__main__":

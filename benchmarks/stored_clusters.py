@@ -25,6 +25,9 @@ from tests.real.control_plane import ControlPlane
 RUNNING_NAMESPACE = "running"
 _BATCH_PRIORITY = 5000
 _DATA = "etcd-data"
+_READY_SECONDS = 600.0
+"""For an API server that finds a hundred thousand objects on a busy machine."""
+Fill = Callable[[ControlPlane, Client], Awaitable[None]]
 
 
 class StoredClusters:
@@ -37,8 +40,14 @@ class StoredClusters:
     @asynccontextmanager
     async def started(self, case: Case) -> AsyncIterator[tuple[ControlPlane, Client]]:
         """A fresh control plane with the nodes and running pods of the case, and a client of it."""
+        async with self.started_from(await self._with_running(case)) as started_plane:
+            yield started_plane
+
+    @asynccontextmanager
+    async def started_from(self, stored: Path) -> AsyncIterator[tuple[ControlPlane, Client]]:
+        """A fresh control plane with what ``stored`` has returned, and a client of it."""
         folder = self._folder / "fresh"
-        await self._copy(await self._with_running(case), folder)
+        await self._copy(stored, folder)
         try:
             async with self._plane(folder) as (plane, client):
                 yield plane, client
@@ -46,35 +55,36 @@ class StoredClusters:
             await asyncio.to_thread(shutil.rmtree, folder)
 
     async def _with_running(self, case: Case) -> Path:
-        nodes = await self._stored(f"{case.nodes}-nodes", None, lambda client: _fill(client, case.nodes))
+        nodes = await self.stored(f"{case.nodes}-nodes", None, lambda _, client: _fill(client, case.nodes))
         quotas = case.quotas
         if quotas is not None:
-            nodes = await self._stored(
-                f"{case.name}-quotas", nodes, lambda client: _set(client, ELASTIC_QUOTAS, quotas())
+            nodes = await self.stored(
+                f"{case.name}-quotas", nodes, lambda _, client: _set(client, ELASTIC_QUOTAS, quotas())
             )
         pod_groups = case.pod_groups
         if pod_groups is not None:
-            nodes = await self._stored(
-                f"{case.name}-groups", nodes, lambda client: _set(client, POD_GROUPS, pod_groups())
+            nodes = await self.stored(
+                f"{case.name}-groups", nodes, lambda _, client: _set(client, POD_GROUPS, pod_groups())
             )
         reservations = case.reservations
         if reservations is not None:
-            nodes = await self._stored(
-                f"{case.name}-reservations", nodes, lambda client: _reserve(client, reservations())
+            nodes = await self.stored(
+                f"{case.name}-reservations", nodes, lambda _, client: _reserve(client, reservations())
             )
         if not case.running:
             return nodes
         name = f"{case.nodes}-nodes-{case.running}-pods"
-        return await self._stored(name, nodes, lambda client: _run(client, case.running, case.nodes))
+        return await self.stored(name, nodes, lambda _, client: _run(client, case.running, case.nodes))
 
-    async def _stored(self, name: str, base: Path | None, fill: Callable[[Client], Awaitable[None]]) -> Path:
+    async def stored(self, name: str, base: Path | None, fill: Fill) -> Path:
+        """The data of a control plane that ``fill`` has filled, upon that of ``base``; made once for each name."""
         folder, unfinished = self._folder / name, self._folder / f"{name}-unfinished"
         if not folder.exists():
             try:
                 if base is not None:
                     await self._copy(base, unfinished)
-                async with self._plane(unfinished) as (_, client):
-                    await fill(client)
+                async with self._plane(unfinished) as (plane, client):
+                    await fill(plane, client)
                 unfinished.rename(folder)
             finally:
                 await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
@@ -85,7 +95,7 @@ class StoredClusters:
 
     @asynccontextmanager
     async def _plane(self, folder: Path) -> AsyncIterator[tuple[ControlPlane, Client]]:
-        plane = ControlPlane(self._programs, folder)
+        plane = ControlPlane(self._programs, folder, ready_seconds=_READY_SECONDS)
         async with started(plane) as client:
             yield plane, client
 

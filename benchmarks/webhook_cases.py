@@ -63,7 +63,7 @@ CASES: Final = {
 }
 
 
-def review(number: int) -> bytes:
+def review(number: int, priority: int | None = None) -> bytes:
     """The question about one pod of two containers; those of number 0 are the ones that ``matching`` speaks of."""
     resources = {"cpu": "1", "memory": "2Gi"}
     container = {
@@ -81,6 +81,7 @@ def review(number: int) -> bytes:
             "containers": [{"name": name, **container} for name in ("driver", "sidecar")],
             "volumes": [{"name": "work", "emptyDir": {}}],
             "restartPolicy": "Never",
+            **({} if priority is None else {"priority": priority}),
         },
     }
     request = {

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from koordinator.base.instruments import Histogram
+from koordinator.base.instruments import Histogram, HistogramSeries, JointSamples
 from koordinator.base.metrics import Metrics
 
 # All exact in binary: sums do not depend on their order, nor on how Python adds up.
@@ -37,6 +37,17 @@ def test_samples_beyond_what_is_kept_are_counted() -> None:
     (family,) = ours_histogram.collect()
     values = {sample.name: sample.value for sample in family.samples if sample.labels.get("le", "+Inf") == "+Inf"}
     assert values == {"took_seconds_bucket": 10_000, "took_seconds_count": 10_000, "took_seconds_sum": 5000}
+
+
+@pytest.mark.parametrize("rows", [0, 3, 10_000])
+def test_joint_samples_are_those_of_each_series(rows: int) -> None:
+    first, second = HistogramSeries(BUCKETS), HistogramSeries(BUCKETS)
+    joint = JointSamples(first, second)
+    second.observe(4.0)
+    for _ in range(rows):
+        joint.observe((0.25, 2.0))
+    assert first.totals() == ([0, rows, rows, rows, rows], 0.25 * rows)
+    assert second.totals() == ([0, 0, 0, rows + 1, rows + 1], 2.0 * rows + 4.0)
 
 
 def test_a_counter_counts_by_labels() -> None:

@@ -17,6 +17,7 @@ from koordinator.kube.pages import json_response
 from koordinator.kube.serving import HealthServer
 
 DOCUMENT: dict[str, Any] = {
+    "version": 1,
     "rebalance": "koord-descheduler",
     "nodes": 3,
     "pods": 40,
@@ -98,6 +99,21 @@ def test_who_would_leave_and_who_would_stay(
 def test_for_programs(answered: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
     main([*REQUESTING, "-o", "json"])
     assert json.loads(capsys.readouterr().out) == DOCUMENT
+
+
+def test_the_names_are_of_the_pods_that_would_leave(
+    answered: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*REQUESTING, "-o", "name"]) == EXPLAINED
+    assert capsys.readouterr().out == "pod/shop/web-1\n"
+
+
+def test_another_program_on_that_port_is_told_apart(
+    answered: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(DOCUMENT, "evictions", [1])
+    assert main(REQUESTING) == NOT_REACHED
+    assert "koord-descheduler" in capsys.readouterr().err
 
 
 def test_it_takes_no_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,9 +16,10 @@ from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, ELASTIC_QUOTAS, N
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import ManualClock
 from koordinator.cli import get
-from koordinator.cli.explain import sources_of
+from koordinator.cli.explain_terminal import Terminal
 from koordinator.cli.listing import LISTINGS, age_of, rows_of
 from koordinator.cli.main import main, make_parser
+from koordinator.cli.query import Answer, print_answers
 from tests.cli.explained_cluster import ExplainedCluster, explained_cluster
 
 Captured = pytest.CaptureFixture[str]
@@ -94,8 +95,11 @@ def test_what_goes_on_prints_each_row_when_it_changes(cluster: ExplainedCluster)
         if len(slept) == 2:
             raise asyncio.CancelledError
 
+    def show(answer: Answer, text: str) -> None:
+        shown.append(text)
+
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(get.watch(options, sources_of(options), ManualClock(), shown.append, sleep))
+        asyncio.run(print_answers(get.question(options, ManualClock(), Terminal()), "name", "utf-8", show, sleep))
     assert (shown, slept) == (["node-1\n"], [2.0, 2.0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,3 +125,13 @@ def test_a_cluster_that_can_be_queried_says_which_quotas_there_are(
 ) -> None:
     (tmp_path / "f.yaml").write_text(pod("quota.scheduling.koordinator.sh/name", name))
     assert main(["lint", str(tmp_path / "f.yaml"), f"--kubeconfig={cluster.kubeconfig}"]) == status
+
+
+def test_findings_are_for_programs_too(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "pod.yaml").write_text(pod("koordinator.sh/qosClass", "be"))
+    file = str(tmp_path / "pod.yaml")
+    assert main(["lint", file, "-o", "json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["file"], found["line"], found["path"]) == (file, 6, "metadata.labels[koordinator.sh/qosClass]")
+    assert main(["lint", file, "-o", "name"]) == 1
+    assert capsys.readouterr().out == f"{file}\n"

@@ -22,7 +22,7 @@ from koordinator.cli.main import main, make_parser
 from koordinator.cli.up import ports_of
 from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.descheduler.catalogue import Catalogue
-from koordinator.descheduler.configuration import load_configuration
+from koordinator.descheduler.configuration.loading import load_configuration
 from koordinator.descheduler.main import BUILT_IN
 
 _HERE = Path("here")

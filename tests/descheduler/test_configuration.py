@@ -12,9 +12,13 @@ import yaml
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.listen_address import ListenAddress
 from koordinator.descheduler.catalogue import Catalogue
-from koordinator.descheduler.configuration import Configuration, load_configuration, write_configuration
 from koordinator.descheduler.configuration.document import KIND, VERSION
-from koordinator.descheduler.configuration.loading import resolve
+from koordinator.descheduler.configuration.loading import (
+    Configuration,
+    load_configuration,
+    resolve,
+    write_configuration,
+)
 from koordinator.descheduler.default_evictor import DefaultEvictor
 from koordinator.descheduler.framework import DeschedulePlugin, EvictPlugin, FilterPlugin, Plan, Plugin, Snapshot
 from koordinator.descheduler.plugins.low_node_load.arguments import LowNodeLoadArgs

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS, REPLICA_SETS
+from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.clock import ManualClock
 from koordinator.base.program import Process
 from koordinator.descheduler.catalogue import Catalogue
@@ -108,15 +110,13 @@ def _decisions(report: CycleReport) -> list[Decision]:
     ]
 
 
-def _rehearsed(document: Document) -> list[Decision]:
+def _rehearsed(document: RebalanceExplanation) -> list[Decision]:
     """In no order: refused evictions are listed apart."""
-    evictions = [(each["plugin"], each["pod"], each["reason"], "") for each in document["evictions"]]
-    return sorted(
-        evictions + [(each["plugin"], each["pod"], each["reason"], each["why"]) for each in document["refused"]]
-    )
+    planned = (*document.evictions, *document.refused)
+    return sorted((each.plugin, each.pod, each.reason, each.why or "") for each in planned)
 
 
-async def _plans(world: _World) -> tuple[Sequence[Document], CycleReport, CycleReport]:
+async def _plans(world: _World) -> tuple[Sequence[RebalanceExplanation], CycleReport, CycleReport]:
     """Two rehearsals, a dry run, and then the cycle that the same program carries out."""
     dry, live = world.descheduler(dry_run=True), world.descheduler(dry_run=False)
     async with asyncio.timeout(20), dry.informers.started(20), live.informers.started(20):
@@ -126,13 +126,24 @@ async def _plans(world: _World) -> tuple[Sequence[Document], CycleReport, CycleR
         return rehearsals, dry_run, await live.run_cycle()
 
 
-@settings(max_examples=examples(40), deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_the_three_give_the_same_plan(seed: int) -> None:
+def _compare(seed: int) -> None:
     rehearsals, dry_run, live = asyncio.run(_plans(_World(seed)))
     assert not live.errors
     assert _decisions(dry_run) == _decisions(live)
     assert [_rehearsed(each) for each in rehearsals] == [sorted(_decisions(live))] * 2
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_the_three_give_the_same_plan(seed: int) -> None:
+    _compare(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_the_three_give_the_same_plan_in_a_thousand_clusters(first: int) -> None:
+    for seed in range(first, first + 100):
+        _compare(seed)
 
 
 def test_there_is_something_to_plan() -> None:

@@ -13,14 +13,13 @@ from koordinator.api.component_configuration import ClientConnection
 from koordinator.api.struct_fields import struct_fields
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.catalogue import Catalogue
-from koordinator.descheduler.configuration import Configuration
 from koordinator.descheduler.configuration.document import (
     KIND,
     VERSION,
     DeschedulerConfiguration,
     DeschedulerLeaderElection,
 )
-from koordinator.descheduler.configuration.loading import resolve
+from koordinator.descheduler.configuration.loading import Configuration, resolve
 from koordinator.descheduler.main import BUILT_IN, main
 from koordinator.descheduler.plugins.low_node_load.arguments import AnomalyCondition, NodePool
 from tests.descheduler.clusters import (

@@ -19,8 +19,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.program import Process
 from koordinator.descheduler.catalogue import Catalogue
-from koordinator.descheduler.configuration import load_configuration
-from koordinator.descheduler.configuration.loading import resolve
+from koordinator.descheduler.configuration.loading import load_configuration, resolve
 from koordinator.descheduler.main import BUILT_IN
 from koordinator.descheduler.program import Descheduler
 from koordinator.kube.events import EventBroadcaster

@@ -11,14 +11,13 @@ from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.store import by_namespace
 from tests.kube.fake_client import ScriptedClient, as_client, metadata, not_found, page
 from tests.kube.informer_log import pod
 
 
 def test_one_selection_has_one_informer() -> None:
     informers = InformerSet(as_client(ScriptedClient()))
-    assert informers.informer(PODS) is informers.informer(PODS, indexes={"namespace": by_namespace})
+    assert informers.informer(PODS) is informers.informer(PODS, indexes={"node": lambda pod: (pod.spec.node_name,)})
 
 
 def test_different_selectors_have_their_own() -> None:

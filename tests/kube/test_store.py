@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.meta import Object
-from koordinator.kube.store import NAMESPACE_INDEX, Store, by_namespace
+from koordinator.kube.store import Store
 from tests.kube.fake_client import metadata
 
 
@@ -17,6 +17,10 @@ def make(name: str, version: int = 1, *colors: str, namespace: str = "default") 
 
 def by_color(obj: Object) -> tuple[str, ...]:
     return tuple(obj.metadata.labels)
+
+
+def by_namespace(obj: Object) -> tuple[str, ...]:
+    return (obj.metadata.namespace,)
 
 
 def test_find_by_name_and_namespace() -> None:
@@ -43,8 +47,8 @@ def test_index_with_unchanged_value_returns_the_new_object() -> None:
 def test_index_added_late_holds_what_is_there() -> None:
     store: Store[Object] = Store()
     store.put("x/a", make("a", namespace="x"))
-    store.add_index(NAMESPACE_INDEX, by_namespace)
-    assert len(store.by_index(NAMESPACE_INDEX, "x")) == 1
+    store.add_index("namespace", by_namespace)
+    assert len(store.by_index("namespace", "x")) == 1
 
 
 def test_index_name_is_not_reused_for_another_function() -> None:

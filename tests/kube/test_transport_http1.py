@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,6 +68,14 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
     assert not parser.feed(b"of it")
     assert parser.end()
     assert (parser.body, parser.keep_alive) == (b"all of it", False)
+
+
+@pytest.mark.parametrize("wire", [counted(b"all of it"), chunked([b"all of it"])])
+def test_a_response_is_freed_with_its_last_reference(wire: bytes) -> None:
+    """The collector is off while the first lists come in: a page that waited for it would stay for ever."""
+    gc.collect()
+    parse(wire, [10])
+    assert gc.collect() == 0
 
 
 def test_a_counted_body_does_not_end_with_the_connection() -> None:

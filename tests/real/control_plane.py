@@ -50,6 +50,7 @@ class ControlPlane:
         tokens: Mapping[str, tuple[str, Sequence[str]]] | None = None,
         disabled_admission: Sequence[str] = ("ServiceAccount", "TaintNodesByCondition"),
         extra_arguments: Sequence[str] = (),
+        ready_seconds: float = _READY_SECONDS,
     ) -> None:
         self._programs = programs
         self._directory = directory
@@ -57,6 +58,7 @@ class ControlPlane:
         self._tokens = {TOKEN: ("admin", ("system:masters",)), **(tokens or {})}
         self._disabled_admission = disabled_admission
         self._extra_arguments = extra_arguments
+        self._ready_seconds = ready_seconds
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._port, self._etcd_port, self._peer_port = free_ports(3)
         self._administrator = Administrator(self._port, TOKEN)
@@ -103,6 +105,11 @@ class ControlPlane:
     def api_server_process(self) -> int:
         """The process id of kube-apiserver, which runs."""
         return self._processes["kube-apiserver"].pid
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd is, for what would take an API server too long to write."""
+        return f"http://127.0.0.1:{self._etcd_port}"
 
     @property
     def etcd_process(self) -> int:
@@ -214,13 +221,13 @@ class ControlPlane:
 
     def wait_ready(self) -> None:
         """Raises ControlPlaneError where a program has ended, or takes too long."""
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + self._ready_seconds
         while not self._is_ready():
             for program, process in self._processes.items():
                 if process.poll() is not None:
                     raise ControlPlaneError(f"{program} ended with {process.returncode}: {self._log_tail(program)}")
             if time.monotonic() > deadline:
-                raise ControlPlaneError(f"not ready in {_READY_SECONDS} s: {self._log_tail('kube-apiserver')}")
+                raise ControlPlaneError(f"not ready in {self._ready_seconds:.0f} s: {self._log_tail('kube-apiserver')}")
             time.sleep(_POLL_SECONDS)
 
     def _is_ready(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.annotations import WEBHOOK_TEMPLATE_APPLIED
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import (
     NAMESPACE,
@@ -48,13 +49,15 @@ def original(real_programs: RealPrograms) -> tuple[str]:
 
 
 def comparable(found: Mapping[str, dict[str, Any]], port: int) -> dict[str, Any]:
-    """What a manager is to decide on: everything but versions, the authority, and its own port."""
+    """What a manager is to decide on: everything but versions, the authority, its own port, and the digest with which
+    ours alone finds out what administrators have changed."""
     result = {}
     for name, configuration in found.items():
         text = re.sub(r'"caBundle": "[^"]*"', '"caBundle": "…"', json.dumps(configuration))
         document = json.loads(text.replace(f":{port}/", ":PORT/"))
         metadata = document["metadata"]
         document["metadata"] = {"labels": metadata["labels"], "annotations": dict(metadata["annotations"])}
+        document["metadata"]["annotations"].pop(WEBHOOK_TEMPLATE_APPLIED, None)
         template = document["metadata"]["annotations"]["template"]
         document["metadata"]["annotations"]["template"] = json.loads(template)
         result[name] = document

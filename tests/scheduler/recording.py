@@ -11,6 +11,7 @@ from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
     ClusterWriter,
+    CycleState,
     PermitPlugin,
     PodChanges,
     PostBindPlugin,
@@ -19,7 +20,6 @@ from koordinator.scheduler.engine.binding_points import (
     Wait,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.framework_hooks import FailureHandler, PodPatcher
 from koordinator.scheduler.engine.pod_info import PodInfo

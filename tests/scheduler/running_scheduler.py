@@ -17,7 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, is_available, reserve_pod

@@ -14,16 +14,19 @@ from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 from tests.scheduler.fakes import describe, make_pod
 
 UPSTREAM: dict[str, tuple[set[str], Callable[[SchedulerMetrics], object]]] = {
-    "scheduler_schedule_attempts_total": ({"profile", "result"}, lambda m: m.scheduled("p", 1.0, 2.0, 1)),
+    "scheduler_schedule_attempts_total": ({"profile", "result"}, lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
     "scheduler_scheduling_attempt_duration_seconds_count": (
         {"profile", "result"},
         lambda m: m.failed("p", "Unschedulable", 1.0),
     ),
     "scheduler_scheduling_algorithm_duration_seconds_count": (set(), lambda m: m.algorithm(1.0)),
-    "scheduler_pod_scheduling_sli_duration_seconds_count": ({"attempts"}, lambda m: m.scheduled("p", 1.0, 2.0, 1)),
-    "scheduler_pod_scheduling_attempts_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1)),
-    "scheduler_pod_scheduling_evaluated_nodes_count": (set(), lambda m: m.evaluated(5, 3)),
-    "scheduler_pod_scheduling_feasible_nodes_count": (set(), lambda m: m.evaluated(5, 3)),
+    "scheduler_pod_scheduling_sli_duration_seconds_count": (
+        {"attempts"},
+        lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3),
+    ),
+    "scheduler_pod_scheduling_attempts_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
+    "scheduler_pod_scheduling_evaluated_nodes_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
+    "scheduler_pod_scheduling_feasible_nodes_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
     "scheduler_preemption_attempts_total": (set(), lambda m: m.preemption_tried()),
     "scheduler_preemption_victims_count": (set(), lambda m: m.preempted(2)),
     "scheduler_permit_wait_duration_seconds_count": ({"result"}, lambda m: m.waited(allowed=True, seconds=1.0)),
@@ -80,7 +83,7 @@ def test_a_failed_attempt_counts_by_its_result(reason: str, result: str) -> None
 
 
 def test_many_attempts_share_a_label() -> None:
-    values = exported(lambda metrics: metrics.scheduled("p", 1.0, 2.0, 40))
+    values = exported(lambda metrics: metrics.scheduled("p", 1.0, 2.0, 40, 5, 3))
     assert values["scheduler_pod_scheduling_sli_duration_seconds_count", (("attempts", "15+"),)] == 1
 
 

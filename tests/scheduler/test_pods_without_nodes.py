@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -145,6 +145,8 @@ API_APPROVED: Final = "api-approved.kubernetes.io"
 # Webhook configurations.
 WEBHOOK_TEMPLATE: Final = "template"
 """A JSON list of webhooks: koord-manager makes the entries of the configuration from it."""
+WEBHOOK_TEMPLATE_APPLIED: Final = "koordinator.sh/applied-template"
+"""The digest of the template that the entries were last made from: what differs from it since then, somebody wants."""
 
 # Pods that no API server has created.
 CONFIG_MIRROR: Final = "kubernetes.io/config.mirror"

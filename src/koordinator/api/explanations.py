@@ -1,5 +1,6 @@
 """The explanations of pods, quotas, gangs, Reservations, workloads, migrations and interference: what the programs
-fill, HTTP serves, and the terminal draws. ``node_explanation`` has that of a node.
+fill, HTTP serves, and the terminal draws. ``node_explanation`` has that of a node, ``rebalance_explanation`` that of a
+cycle of koord-descheduler.
 
 New versions add fields and rename none. Whoever reads an explanation of another version finds the defaults in place of
 the fields that it lacks, and passes over those that it does not know. Every field is written, an empty one too, but for

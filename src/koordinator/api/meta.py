@@ -67,7 +67,10 @@ class ObjectMeta(WireStruct):
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     """The owner that manages the object, if any."""
-    return next((owner for owner in metadata.owner_references if owner.controller), None)
+    for owner in metadata.owner_references:  # Called for every pod of every decision: faster than a generator.
+        if owner.controller:
+            return owner
+    return None
 
 
 class Object(WireStruct):

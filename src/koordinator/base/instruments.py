@@ -57,9 +57,10 @@ class CounterSeries:
 class HistogramSeries:
     """One series of a Histogram."""
 
-    __slots__ = ("_bounds", "_counts", "_new", "_sum", "_total")
+    __slots__ = ("_bounds", "_counts", "_joint", "_new", "_sum", "_total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
+        self._joint: list[JointSamples] = []
         self._bounds = bounds
         self._counts = [0] * len(bounds)
         self._total = 0
@@ -74,6 +75,8 @@ class HistogramSeries:
 
     def _sort(self) -> None:
         new = self._new
+        for joint in self._joint:
+            joint.distribute()
         new.sort()
         # A sample equal to a bound belongs to that bucket (le).
         self._counts = [
@@ -87,6 +90,32 @@ class HistogramSeries:
         """Return the cumulative count for each bound, the last being infinite, and the sum of all samples."""
         self._sort()
         return [*self._counts, self._total], self._sum
+
+
+class JointSamples:
+    """Samples of several series that always come together: one append for all of them."""
+
+    __slots__ = ("_rows", "_series")
+
+    def __init__(self, *series: HistogramSeries) -> None:
+        self._series = series
+        self._rows: list[tuple[float, ...]] = []
+        for each in series:
+            each._joint.append(self)
+
+    def observe(self, row: tuple[float, ...]) -> None:
+        """``row`` has a sample for each series, in their order."""
+        rows = self._rows
+        rows.append(row)
+        if len(rows) >= _KEPT:
+            for each in self._series:
+                each._sort()
+
+    def distribute(self) -> None:
+        """Give each series its samples."""
+        for each, samples in zip(self._series, zip(*self._rows, strict=True), strict=False):
+            each._new.extend(samples)
+        self._rows.clear()
 
 
 class Counter(Collector):

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from koordinator.cli import interruption
-from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.output_forms import JSON, NAME, TEXT, YAML, add_output
+from koordinator.cli.query import Answer, run_query
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import Feature, FeatureState, Machine, Undetermined, Works, probe_machine
@@ -30,7 +30,8 @@ nor root. What only root can check is shown as unknown.
 _EPILOG = """\
 examples:
   koord doctor                       the table
-  koord doctor -o json | jq -r '.features[] | select(.state == "missing") | .name'
+  koord doctor -o name               the features that are missing
+  koord doctor -o json | jq -r '.features[] | select(.state == "unknown") | .name'
   koord doctor --root /host          the machine whose files are mounted at /host (from inside a container)
 """
 _NO_CGROUPS: Final = "unknown (kubelet has made no cgroups here yet)"
@@ -46,7 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_output(parser, "text", "json", "yaml")
+    add_output(parser, TEXT, NAME, JSON, YAML, names="the features that are missing")
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the folder that the machine's root is mounted at (default: /)"
     )
@@ -61,14 +62,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; 0, whatever is missing: a machine without a feature is not a broken one."""
+    return run_query(options, lambda _: lambda _: _answer(options))
+
+
+async def _answer(options: argparse.Namespace) -> Answer:
     root = options.root or ""
     host = Host() if options.root is None else Host.below(options.root)
-    programs = interruption.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet))
+    programs = await probe_node_programs(host, f"{root}{HOOK_SERVERS}", options.koordlet)
     machine = probe_machine(host, wakes_gpus=True)
     machine = replace(machine, features=(*machine.features, *programs))
     width = min(shutil.get_terminal_size(fallback=(80, 24)).columns, 110)
-    print(rendered(options.output, as_json(machine), lambda: "\n".join(as_text(machine, width)) + "\n"), end="")
-    return 0
+    names = [feature.name for feature in machine.features if isinstance(feature.state, Unavailable)]
+    return Answer(as_json(machine), lambda: "\n".join(as_text(machine, width)) + "\n", names)
 
 
 def as_json(machine: Machine) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,19 +15,23 @@ from rich.console import Console
 from rich.table import Table
 
 from koordinator.api.codec import to_document
-from koordinator.api.explanations import ApiState, Explanation, PodExplanation
+from koordinator.api.explanations import (
+    ApiState,
+    Explanation,
+    InterferenceExplanation,
+    PodExplanation,
+    WorkloadExplanation,
+)
 from koordinator.api.meta import FreeForm
 from koordinator.api.node_explanation import NodeExplanation
-from koordinator.base.errors import ConfigurationError, KoordinatorError
-from koordinator.cli import interruption
+from koordinator.api.rebalance_explanation import RebalanceExplanation
+from koordinator.base.errors import ConfigurationError
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster, seconds
 from koordinator.cli.explain_failure import (
     API_ALONE,
     EXPLAINED,
-    NOT_REACHED,
     ExplainError,
-    UsageError,
 )
 from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_interference import print_interference
@@ -40,17 +45,15 @@ from koordinator.cli.explain_source import SECONDS, ProgramEndpoint, endpoint_of
 from koordinator.cli.explain_target import TargetKind, help_of_kind, parse_target
 from koordinator.cli.explain_terminal import (
     Terminal,
-    ended,
     escape,
-    output,
     print_table,
     print_text,
-    say,
     text_of,
-    write,
 )
 from koordinator.cli.explanation import Explained, Sources, explain
-from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.output_forms import ALL, add_namespace, add_output, add_watch
+from koordinator.cli.query import Answer, Ask, run_query
+from koordinator.cli.session import Session
 from koordinator.kube.connect import ClientOptions
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
@@ -100,7 +103,9 @@ examples:
   koord explain deployment web                 how many of its pods there are, and who should make the others
   koord explain rebalance                      whom koord-descheduler would evict now and why, and why all others stay
   koord explain pod web --context production   in another cluster of the kubeconfig
+  koord explain pod web -w                     again when it has changed, until Ctrl-C
   koord explain pod web -o json | jq .closestNodes
+  koord explain rebalance -o name              the pods that would leave
   koord explain pod web --scheduler http://127.0.0.1:10251
                                                after kubectl port-forward to the scheduler's pod
 
@@ -147,10 +152,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="what to explain; KIND is quota, gang, reservation, migration, or deployment and its like; also "
         "pod/NAME, po NAME, no NAME",
     )
-    parser.add_argument(
-        "-n", "--namespace", metavar="NAME", help="that of the pod or gang (default: that of the context, else default)"
-    )
-    add_output(parser, "text", "json", "yaml")
+    add_namespace(parser, "that of the pod or gang")
+    add_output(parser, *ALL, names="what is explained, or of the pods that would leave or that suffer,")
+    add_watch(parser)
     add_sources(parser)
     parser.set_defaults(run=run)
 
@@ -216,31 +220,24 @@ def _add_programs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Query and print; the exit status is documented in the help. Each failure is one sentence on standard error."""
-    stream, terminal = output()
-    try:
-        result, cluster = _explain_target(options)
-        text = rendered(
-            options.output, _document(result, cluster), lambda: _text(result, cluster, terminal), terminal.encoding
-        )
-        write(text, stream, terminal)
-    except ExplainError as error:
-        return say(str(error), error.status)
-    except ConfigurationError as error:
-        return say(str(error), UsageError.status)
-    except KoordinatorError as error:
-        return say(str(error), NOT_REACHED)
-    except (KeyboardInterrupt, Exception) as error:
-        return ended(error, stream)
-    if result.incomplete is not None:
-        return say(f"koord-scheduler could not be queried, this is from the API alone: {result.incomplete}", API_ALONE)
-    return EXPLAINED
+    """Query and print; the exit status is documented in the help."""
+    return run_query(options, lambda terminal: _question(options, terminal))
 
 
-def _explain_target(options: argparse.Namespace) -> tuple[Explained, Cluster | None]:
+def _question(options: argparse.Namespace, terminal: Terminal) -> Ask:
     target = parse_target(options.what, options.namespace)
     sources = sources_of(options)
-    return interruption.run(explain(target, sources)), sources.cluster
+
+    async def ask(session: Session) -> Answer:
+        result = await explain(target, sources, session)
+        status, note = EXPLAINED, ""
+        if result.incomplete is not None:
+            note = f"koord-scheduler could not be queried, this is from the API alone: {result.incomplete}"
+            status = API_ALONE
+        text = partial(_text, result, sources.cluster, terminal)
+        return Answer(_document(result, sources.cluster), text, _names(result), status, note)
+
+    return ask
 
 
 def sources_of(options: argparse.Namespace) -> Sources:
@@ -273,12 +270,23 @@ def sources_of(options: argparse.Namespace) -> Sources:
 
 def _document(result: Explained, cluster: Cluster | None) -> FreeForm:
     """All that is known, for programs."""
-    if not isinstance(result.document, Explanation):
-        return {**result.document, **({"cluster": cluster.document} if cluster is not None else {})}
     incomplete = str(result.incomplete) if result.incomplete is not None else None
     where = cluster.document if cluster is not None else None
     found: FreeForm = to_document(replace(result.document, cluster=where, scheduler_not_queried=incomplete))
     return found
+
+
+def _names(result: Explained) -> list[str]:
+    """In the form that ``koord explain`` takes: the object; the pods that would leave; the pods that suffer."""
+    match result.document:
+        case RebalanceExplanation() as rebalance:
+            return [f"pod/{planned.pod}" for planned in rebalance.evictions]
+        case InterferenceExplanation() as interference:
+            return [f"pod/{victim['pod']}" for victim in interference.victims]
+        case WorkloadExplanation() as workload:
+            return [f"{workload.kind.lower()}/{workload.workload}"]
+        case document:
+            return [f"{result.kind}/{getattr(document, result.kind)}"]
 
 
 _PRINTERS: Final[Mapping[TargetKind, Callable[[Any, Console], None]]] = {
@@ -296,10 +304,10 @@ _PRINTERS: Final[Mapping[TargetKind, Callable[[Any, Console], None]]] = {
 def _text(result: Explained, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document = terminal.readable(result.document)
-    if isinstance(document, Explanation) and document.api is not None and not _has_more(document):
+    if document.api is not None and not _has_more(document):
         print_api(document.api, console)
     else:
-        if isinstance(document, Explanation) and document.api is not None:
+        if document.api is not None:
             print_state(document.api, console)
             console.print()
         _PRINTERS[result.kind](document, console)
@@ -320,19 +328,18 @@ def _has_more(document: Explanation) -> bool:
     return isinstance(document, PodExplanation) and document.attempts is not None
 
 
-def _queried(document: Explanation | FreeForm, kind: TargetKind, cluster: Cluster | None) -> Iterator[str]:
+def _queried(document: Explanation, kind: TargetKind, cluster: Cluster | None) -> Iterator[str]:
     """What was guessed, what was missing, and which programs were queried."""
-    if isinstance(document, Explanation):
-        if document.taken_for:
-            other = "node" if kind == "pod" else "pod"
-            name = getattr(document, kind).rpartition("/")[2]
-            yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
-        for sentence in document.left_out or ():
-            yield f"{sentence[0].upper()}{sentence[1:]}."
-        if document.left_out:
-            yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
-        if document.api_not_queried:
-            yield f"The API could not be queried: {document.api_not_queried}"
+    if document.taken_for:
+        other = "node" if kind == "pod" else "pod"
+        name = getattr(document, kind).rpartition("/")[2]
+        yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
+    for sentence in document.left_out or ():
+        yield f"{sentence[0].upper()}{sentence[1:]}."
+    if document.left_out:
+        yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
+    if document.api_not_queried:
+        yield f"The API could not be queried: {document.api_not_queried}"
     if cluster is not None:
         yield f"Queried: {cluster.name}"
 

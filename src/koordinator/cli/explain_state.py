@@ -129,7 +129,7 @@ def node_facts(node: Mapping[str, Any]) -> list[str]:
 
 def _amount(resource: str, text: str) -> str:
     # Loaded only where it is needed: the scheduler behind it is half of what `koord` would load at every start.
-    from koordinator.scheduler.explain.wording import amount_of
+    from koordinator.scheduler.explain.explainer import amount_of
 
     try:
         quantity = Quantity.parse(text)

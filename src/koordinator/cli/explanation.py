@@ -22,8 +22,9 @@ from koordinator.api.explanations import (
     WorkloadExplanation,
 )
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import NodeExplanation, OvercommitExplanation
+from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.spelling import meant
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import (
@@ -49,7 +50,7 @@ from koordinator.cli.explain_state import (
 )
 from koordinator.cli.explain_target import LISTED, REBALANCE, Target, TargetKind
 from koordinator.cli.explain_workload import workload_state
-from koordinator.cli.session import Session, open_session
+from koordinator.cli.session import Session
 from koordinator.cli.timeline import event_record, timeline_of
 
 E = TypeVar("E", bound=Explanation)
@@ -67,7 +68,7 @@ class Explained:
     """``document`` is what there is to say about an object of ``kind``; ``incomplete`` says why the scheduler's part of
     it is missing."""
 
-    document: Explanation | FreeForm
+    document: Explanation
     incomplete: ExplainError | None = None
     kind: TargetKind = "pod"
 
@@ -84,10 +85,9 @@ class Sources:
     cluster_is_sure: bool = True
 
 
-async def explain(target: Target, sources: Sources) -> Explained:
+async def explain(target: Target, sources: Sources, session: Session) -> Explained:
     """Everything about the target. Raises ExplainError when nothing at all is to be had."""
-    async with open_session() as session:
-        return await _Explainer(session, sources).explain(target)
+    return await _Explainer(session, sources).explain(target)
 
 
 class _Explainer:
@@ -108,7 +108,9 @@ class _Explainer:
             case "interference":
                 return Explained(await self._interference(target.name), kind=target.kind)
             case "rebalance":
-                return Explained(await self._rebalance(), kind=target.kind)
+                descheduler = self._sources.descheduler
+                document = await self._fetch(descheduler, "/explain/rebalance", RebalanceExplanation, REBALANCE)
+                return Explained(document, kind=target.kind)
             case "migration":
                 return Explained(await self._migration(target.name), kind=target.kind)
             case "workload":
@@ -125,13 +127,6 @@ class _Explainer:
             return convert(document, expected)
         except DecodeError as error:
             raise _no_explanation(endpoint, kind) from error
-
-    async def _rebalance(self) -> FreeForm:
-        endpoint = self._sources.descheduler
-        document = await fetch(self._session, endpoint, "/explain/rebalance")
-        if not isinstance(document, dict) or REBALANCE not in document:
-            raise _no_explanation(endpoint, REBALANCE)
-        return document
 
     async def _of_plugin(self, target: Target, namespace: str) -> Explained:
         expected, path = _OF_PLUGINS[target.kind]

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from koordinator.api.elastic_quota import BUILT_IN_QUOTAS
 from koordinator.api.kinds import ELASTIC_QUOTAS
-from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.errors import KoordinatorError
 from koordinator.base.strict_yaml import load_documents
 from koordinator.base.yaml_lines import line_of
-from koordinator.cli import interruption
 from koordinator.cli.explain import add_cluster, find_named_cluster
-from koordinator.cli.explain_cluster import Cluster, seconds
-from koordinator.cli.explain_failure import UNUSABLE, ExplainError
+from koordinator.cli.explain_cluster import seconds
 from koordinator.cli.explain_object import read_from
-from koordinator.cli.explain_terminal import ended, output, say, write
 from koordinator.cli.lint_rules import findings, quota_named
-from koordinator.cli.session import open_session
+from koordinator.cli.output_forms import JSON, NAME, TEXT, YAML, add_output
+from koordinator.cli.query import Answer, run_query
+from koordinator.cli.session import Session
 from koordinator.cli.what_if_input import read_text
 from koordinator.model.typing_mistakes import Document, Mistake
 
 FOUND: Final = 1
 _SECONDS: Final = 3.0
-"""A cluster is a help here, not a need."""
 
 _DESCRIPTION = """\
 Find typing mistakes in manifests that an API server would take in silence: a quality of service that there is not, a
@@ -36,6 +35,7 @@ _EPILOG = """\
 examples:
   koord lint web.yaml
   koord lint manifests/*.yaml
+  koord lint manifests/*.yaml -o json | jq -r '.[].message'
   helm template my-chart | koord lint -
 
 exit status: 0 nothing was found; 1 something was; 2 a file cannot be read
@@ -52,6 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="YAML or JSON; - for standard input")
+    add_output(parser, TEXT, NAME, JSON, YAML, names="the files in which something was found")
     parser.add_argument(
         "--request-timeout",
         type=seconds,
@@ -63,29 +64,40 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run)
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.path}: {self.message}"
+
+
 def run(options: argparse.Namespace) -> int:
     """Check and print a line for each finding."""
-    stream, terminal = output()
-    try:
-        texts = {file: read_text(file) for file in options.files}
-        documents = {file: _documents(text, file) for file, text in texts.items()}
-        quotas = _quotas(options, [each for found in documents.values() for each in found])
-        lines = [line for file, found in documents.items() for line in report(file, texts[file], found, quotas)]
-        write("".join(f"{line}\n" for line in lines), stream, terminal)
-    except ConfigurationError as error:
-        return say(str(error), UNUSABLE)
-    except (KeyboardInterrupt, Exception) as error:
-        return ended(error, stream)
-    return FOUND if lines else 0
+    return run_query(options, lambda _: lambda session: _answer(options, session))
 
 
-def report(file: str, text: str, documents: Sequence[Document | None], quotas: Collection[str] | None) -> Iterator[str]:
-    """``FILE:LINE: PATH: MESSAGE`` for each finding."""
+async def _answer(options: argparse.Namespace, session: Session) -> Answer:
+    texts = {file: read_text(file) for file in options.files}
+    documents = {file: _documents(text, file) for file, text in texts.items()}
+    quotas = await _quotas(options, [each for found in documents.values() for each in found], session)
+    found = [each for file, parts in documents.items() for each in _findings(file, texts[file], parts, quotas)]
+    files = list(dict.fromkeys(each.file for each in found))
+    text = "".join(f"{each}\n" for each in found)
+    return Answer([asdict(each) for each in found], lambda: text, files, FOUND if found else 0)
+
+
+def _findings(
+    file: str, text: str, documents: Sequence[Document | None], quotas: Collection[str] | None
+) -> Iterator[Finding]:
     for index, document in enumerate(documents):
         if document is None:
             continue
         for found in findings(document, quotas):
-            yield f"{file}:{_line(text, document, index, found)}: {found}"
+            yield Finding(file, _line(text, document, index, found), found.full_path, found.message)
 
 
 def _line(text: str, document: Document, index: int, found: Mistake) -> int:
@@ -103,20 +115,20 @@ def _documents(text: str, file: str) -> list[Document | None]:
     return [each if isinstance(each, dict) else None for each in load_documents(text, file)]
 
 
-def _quotas(options: argparse.Namespace, documents: Sequence[Document | None]) -> Collection[str] | None:
+async def _quotas(
+    options: argparse.Namespace, documents: Sequence[Document | None], session: Session
+) -> Collection[str] | None:
     """The names of the cluster's quotas and of those of the files; None where no cluster can be queried and the files
     have none."""
     named = {name for document in documents if document is not None and (name := quota_named(document))}
+    found = None
     try:
         cluster = find_named_cluster(options)
-        found = interruption.run(_names(cluster)) if cluster is not None and cluster.client is not None else None
-    except (ExplainError, KoordinatorError):
-        found = None
+        if cluster is not None and cluster.client is not None:
+            async with read_from(session, cluster) as reader:
+                found = [quota["metadata"]["name"] for quota in await reader.every(ELASTIC_QUOTAS)]
+    except KoordinatorError:
+        """A cluster is a help here, not a need."""
     if found is None:
         return {*named, *BUILT_IN_QUOTAS} if named else None
     return {*named, *found, *BUILT_IN_QUOTAS}
-
-
-async def _names(cluster: Cluster) -> list[str]:
-    async with open_session() as session, read_from(session, cluster) as reader:
-        return [quota["metadata"]["name"] for quota in await reader.every(ELASTIC_QUOTAS)]

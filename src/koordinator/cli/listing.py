@@ -15,7 +15,7 @@ from koordinator.api.pod import FINISHED_PHASES
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from koordinator.cli.explain_state import condition_message, node_state, scheduler_of
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import amount_text
 
 Document = Mapping[str, Any]
 Row = dict[str, str]

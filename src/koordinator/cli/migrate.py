@@ -14,6 +14,7 @@ from koordinator.base.spelling import near
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import NotFoundError, UsageError
 from koordinator.cli.explain_target import parse_target
+from koordinator.cli.output_forms import add_namespace
 from koordinator.cli.progress import Progress, add_writing, follow_object, run_with_client
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
@@ -47,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("pod", metavar="POD", help="its name, also as pod/NAME or NAMESPACE/NAME")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="that of the pod (default: the context's)")
+    add_namespace(parser, "that of the pod")
     parser.add_argument("--evict", action="store_true", help="evict it without a place that is reserved for it before")
     parser.add_argument("--ttl", type=_duration, default="5m", metavar="DURATION", help="give up then (default: 5m)")
     add_writing(parser)

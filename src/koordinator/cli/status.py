@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,14 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from koordinator.base.clock import SystemClock
-from koordinator.cli import interruption
+from koordinator.base.clock import Clock, SystemClock
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster, folder_of_server
-from koordinator.cli.explain_terminal import output, print_whole, text_of, write
-from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.explain_terminal import Terminal, print_whole, text_of
+from koordinator.cli.output_forms import ALL, add_output, add_watch
 from koordinator.cli.own_command import data_option, own_command
+from koordinator.cli.query import Answer, Ask, run_query
+from koordinator.cli.session import Session
 from koordinator.cli.status_of_cluster import ClusterReport, collect_cluster, document_of_cluster
 from koordinator.cli.status_report import HEALTHY, Counts, Health, Report, collect, document
 
@@ -173,6 +175,7 @@ examples:
   koord status                                 the koord up of this machine
   koord status --data /tmp/big                 one that keeps its state elsewhere
   koord status --context production            the cluster of a kubeconfig, through its API
+  koord status -w                              again when it has changed, until Ctrl-C
   koord status -o json | jq '.programs[] | {name, healthy, restarts}'
   until koord status > /dev/null; do sleep 1; done
                                                wait until everything is healthy
@@ -197,26 +200,32 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster of this file (default: KUBECONFIG)")
     parser.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
-    add_output(parser, "text", "json", "yaml")
+    add_output(parser, *ALL, names="the programs")
+    add_watch(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Query and print."""
-    clock = SystemClock()
+    return run_query(options, lambda terminal: _question(options, SystemClock(), terminal))
+
+
+def _question(options: argparse.Namespace, clock: Clock, terminal: Terminal) -> Ask:
     cluster, folder = _where(options)
-    stream, terminal = output()
-    console = terminal.console()
-    if cluster is not None:
-        elsewhere = interruption.run(collect_cluster(cluster, clock))
-        found, status = document_of_cluster(elsewhere), elsewhere.exit_status
-        print_cluster(elsewhere, clock.now(), console)
-    else:
-        report = interruption.run(collect(folder, clock))
-        found, status = document(report), report.exit_status
+
+    async def ask(session: Session) -> Answer:
+        console = terminal.console()
+        if cluster is not None:
+            elsewhere = await collect_cluster(cluster, clock)
+            print_cluster(elsewhere, clock.now(), console)
+            names = [leader.program for leader in elsewhere.leaders]
+            return Answer(document_of_cluster(elsewhere), partial(text_of, console), names, elsewhere.exit_status)
+        report = await collect(folder, clock)
         print_status(report, clock.now(), console)
-    write(rendered(options.output, found, lambda: text_of(console), terminal.encoding), stream, terminal)
-    return status
+        names = [program.name for program in report.record.programs] if report.record is not None else []
+        return Answer(document(report), partial(text_of, console), names, report.exit_status)
+
+    return ask
 
 
 def _where(options: argparse.Namespace) -> tuple[Cluster | None, Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -13,16 +13,15 @@ from rich.table import Table
 
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.base.errors import KoordinatorError
 from koordinator.base.spelling import did_you_mean
-from koordinator.cli import interruption
 from koordinator.cli.explain import add_cluster, needed_cluster
 from koordinator.cli.explain_cluster import Cluster, seconds
-from koordinator.cli.explain_failure import NOT_REACHED, ExplainError, explain_error
+from koordinator.cli.explain_failure import explain_error
 from koordinator.cli.explain_source import SECONDS
-from koordinator.cli.explain_terminal import Terminal, ended, escape, output, print_whole, say, text_of, write
-from koordinator.cli.output_forms import add_output, rendered
-from koordinator.cli.session import Session, open_session
+from koordinator.cli.explain_terminal import Terminal, escape, print_whole, text_of
+from koordinator.cli.output_forms import ALL, add_namespaces, add_output, add_selector, add_watch
+from koordinator.cli.query import Answer, Ask, run_query
+from koordinator.cli.session import Session
 from koordinator.cli.usage import (
     Amounts,
     ClassUsage,
@@ -39,8 +38,6 @@ _WHAT: Final = {"classes": "classes", "class": "classes", "nodes": "nodes", "nod
     "pod": "pods",
     "po": "pods",
 }
-_WATCH_SECONDS: Final = 2.0
-_CLEAR: Final = "\x1b[H\x1b[2J"
 _DESCRIPTION = """\
 Show what the pods of each class (koord-prod, koord-mid, koord-batch, koord-free) have been given, what they use, and
 what is there for them: of the whole cluster, of each node, or of each pod.
@@ -73,12 +70,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("what", nargs="?", type=_what, default="classes", help="classes (the default), nodes or pods")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("-n", "--namespace", default="", metavar="NAME", help="of pods (default: all)")
-    where.add_argument("-A", "--all-namespaces", action="store_true", help="the default, as one types it for kubectl")
-    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="of pods: those with these labels alone")
-    add_output(parser, "text", "name", "json", "yaml")
-    parser.add_argument("-w", "--watch", action="store_true", help="again every two seconds, where it has changed")
+    add_namespaces(parser, "pods")
+    add_selector(parser, "of pods those")
+    add_output(parser, *ALL)
+    add_watch(parser)
     parser.add_argument("--request-timeout", type=seconds, default=SECONDS, metavar="SECONDS", help=argparse.SUPPRESS)
     add_cluster(parser)
     parser.set_defaults(run=run)
@@ -93,44 +88,19 @@ def _what(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Query and print. Each failure is one sentence on standard error."""
-    stream, terminal = output()
-    try:
-        cluster, _ = needed_cluster(options)
-
-        def show(text: str) -> None:
-            write((_CLEAR if options.watch and not terminal.piped else "") + text, stream, terminal)
-
-        interruption.run(_show(options, cluster, terminal, show, asyncio.sleep))
-    except ExplainError as error:
-        return say(str(error), error.status)
-    except KoordinatorError as error:
-        return say(str(error), NOT_REACHED)
-    except (KeyboardInterrupt, Exception) as error:
-        return ended(error, stream)
-    return 0
+    """Query and print."""
+    return run_query(options, lambda terminal: _question(options, terminal))
 
 
-async def _show(
-    options: argparse.Namespace,
-    cluster: Cluster,
-    terminal: Terminal,
-    show: Callable[[str], None],
-    sleep: Callable[[float], Awaitable[None]],
-) -> None:
-    """Once, or with ``--watch`` each time that it has changed."""
-    before = ""
-    async with open_session() as session:
-        while True:
-            rows = await rows_of(options, cluster, session)
-            documents = [asdict(row) for row in rows]
-            text = rendered(options.output, documents, partial(_text, options, rows, terminal), terminal.encoding)
-            if text != before:
-                show(text)
-            before = text
-            if not options.watch:
-                return
-            await sleep(_WATCH_SECONDS)
+def _question(options: argparse.Namespace, terminal: Terminal) -> Ask:
+    cluster, _ = needed_cluster(options)
+
+    async def ask(session: Session) -> Answer:
+        rows = await rows_of(options, cluster, session)
+        names = [row.key if isinstance(row, PodUsage) else row.name for row in rows]
+        return Answer([asdict(row) for row in rows], partial(_text, options, rows, terminal), names)
+
+    return ask
 
 
 async def rows_of(
@@ -159,8 +129,6 @@ _AMOUNTS: Final = ("allocated", "measured", "reclaimable")
 
 
 def _text(options: argparse.Namespace, rows: Sequence[Any], terminal: Terminal) -> str:
-    if options.output == "name":
-        return "".join(f"{row.key if isinstance(row, PodUsage) else row.name}\n" for row in rows)
     if not rows:
         return "No resources found.\n"
     of_pods = options.what == "pods"

@@ -8,7 +8,7 @@ import sys
 
 from koordinator import __version__
 from koordinator.base.build import commit
-from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.output_forms import JSON, TEXT, YAML, add_output, rendered
 
 _EPILOG = """\
 examples:
@@ -26,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_output(parser, "text", "json", "yaml")
+    add_output(parser, TEXT, JSON, YAML)
     parser.set_defaults(run=run)
 
 

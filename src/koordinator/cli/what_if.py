@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from koordinator.base.errors import ConfigurationError, KoordinatorError
-from koordinator.cli import interruption
 from koordinator.cli.arguments import whole_number
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_cluster import seconds
-from koordinator.cli.explain_failure import (
-    NOT_ALLOWED,
-    NOT_REACHED,
-    UNUSABLE,
-    ExplainError,
-)
-from koordinator.cli.explain_terminal import Terminal, ended, output, say, text_of, write
-from koordinator.cli.output_forms import add_output, rendered
+from koordinator.cli.explain_failure import ForbiddenError, UsageError
+from koordinator.cli.explain_terminal import Terminal, text_of
+from koordinator.cli.output_forms import ALL, add_namespace, add_output
+from koordinator.cli.query import Answer, run_query
 from koordinator.cli.what_if_input import STANDARD_INPUT, check_names, read_objects, source_of
 from koordinator.simulate.snapshot import NotListedError, SnapshotError
 
@@ -93,8 +88,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _common() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="of objects that name none (default: the context's)")
-    add_output(parser, "text", "json", "yaml")
+    add_namespace(parser, "that of objects that name none")
+    add_output(parser, *ALL, names="the pods that would stay pending")
     parser.add_argument(
         "--check", action="store_true", help="exit with 6 where pods would stay pending or could not be evicted"
     )
@@ -240,28 +235,21 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Simulate, print; the exit status is documented in the help. Whatever goes wrong is one sentence on standard
-    error."""
-    stream, terminal = output()
+    """Simulate, print; the exit status is documented in the help."""
+    return run_query(options, lambda terminal: lambda _: _answer(options, terminal))
+
+
+async def _answer(options: argparse.Namespace, terminal: Terminal) -> Answer:
     try:
-        document = interruption.run(_save_alone(options) if options.change is None else _simulate(options))
-        write(
-            rendered(options.output, document, lambda: _text(document, terminal), terminal.encoding), stream, terminal
-        )
-    except ExplainError as error:
-        return say(str(error), error.status)
-    except ConfigurationError as error:
-        return say(str(error), UNUSABLE)
+        document = await (_save_alone(options) if options.change is None else _simulate(options))
     except NotListedError as error:
-        return say(str(error), NOT_ALLOWED)
+        raise ForbiddenError(str(error)) from error
     except SnapshotError as error:
-        return say(str(error), UNUSABLE)
-    except KoordinatorError as error:
-        return say(str(error), NOT_REACHED)
-    except (KeyboardInterrupt, Exception) as error:
-        return ended(error, stream)
-    has_problems = bool(document.get("pending") or document.get("blocked"))
-    return FOUND_PROBLEMS if options.check and has_problems else 0
+        raise UsageError(str(error)) from error
+    pending, blocked = document.get("pending") or (), document.get("blocked")
+    names = [each["pod"] for group in pending for each in group["pods"]]
+    status = FOUND_PROBLEMS if options.check and (pending or blocked) else 0
+    return Answer(document, partial(_text, document, terminal), names, status)
 
 
 def _text(document: dict[str, Any], terminal: Terminal) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from koordinator.cli.explain_terminal import drawable, escape, print_list, print_table, print_text
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import amount_text
 
 _ROWS: Final = 15
 _NAMES: Final = 4

@@ -18,7 +18,7 @@ from koordinator.api.kinds import (
     PRIORITY_CLASSES,
 )
 from koordinator.api.meta import LabelSelector
-from koordinator.api.pod import Pod, is_mirror, is_static
+from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.volume import PersistentVolumeClaim
 from koordinator.api.workload import PodDisruptionBudget
@@ -36,7 +36,7 @@ from koordinator.descheduler.framework import (
 )
 from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.node_fit import TargetNodes
-from koordinator.descheduler.pod_predicates import (
+from koordinator.descheduler.pod_facts import (
     SYSTEM_CRITICAL_PRIORITY,
     has_claim,
     has_local_storage,
@@ -44,6 +44,7 @@ from koordinator.descheduler.pod_predicates import (
     is_of_daemon_set,
     is_system_critical,
     is_terminating,
+    never_evicted,
     prefers_no_eviction,
 )
 from koordinator.kube.errors import ApiStatusError, KubeError
@@ -117,10 +118,8 @@ class DefaultEvictorArgs(Arguments):
             parse_selector(self.node_selector)
         except SelectorError as error:
             raise ConfigurationError(f"{path}.nodeSelector", self.node_selector, str(error)) from error
-        threshold = self.priority_threshold
-        if threshold is not None and threshold.value is not None and threshold.name:
-            allowed = "only one of priorityThreshold fields can be set"
-            raise ConfigurationError(f"{path}.priorityThreshold", to_document(threshold), allowed)
+        if self.priority_threshold is not None:
+            self.priority_threshold.check(f"{path}.priorityThreshold")
         if self.min_replicas < 0:
             raise ConfigurationError(f"{path}.minReplicas", self.min_replicas, "at least 0")
         if self.no_eviction_policy not in ("", "Preferred", _MANDATORY):
@@ -135,6 +134,11 @@ class DefaultEvictorArgs(Arguments):
         if given.extra_enabled or given.default_disabled:
             kept = [name for name in _DEFAULT_PROTECTIONS if name not in given.default_disabled]
             return [*kept, *given.extra_enabled]
+        return self._switched
+
+    @property
+    def _switched(self) -> Sequence[str]:
+        """By the booleans."""
         switches = {
             LOCAL_STORAGE: not self.evict_local_storage_pods,
             DAEMON_SETS: not self.evict_daemon_set_pods,
@@ -154,15 +158,7 @@ class DefaultEvictorArgs(Arguments):
 
     def _check_protections(self, path: str) -> None:
         given = self.pod_protections
-        old = (
-            self.evict_local_storage_pods
-            or self.evict_daemon_set_pods
-            or self.evict_system_critical_pods
-            or self.ignore_pvc_pods
-            or self.ignore_pods_without_pdb
-            or self.evict_failed_bare_pods
-        )
-        if old and (given.extra_enabled or given.default_disabled):
+        if self._switched != DefaultEvictorArgs()._switched and (given.extra_enabled or given.default_disabled):
             allowed = (
                 "cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled"
             )
@@ -197,9 +193,6 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         if args.namespace_label_selector is not None:
             self._namespaces = handle.informers.informer(NAMESPACES)
         self._checks: list[_Check] = [
-            lambda pod: "pod is a mirror pod" if is_mirror(pod) else "",
-            lambda pod: "pod is a static pod" if is_static(pod) else "",
-            lambda pod: "pod is terminating" if is_terminating(pod) else "",
             *self._protections(),
             *self._restrictions(),
         ]
@@ -232,7 +225,7 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
             return NOTHING_REFUSED
         if self._args.no_eviction_policy == _MANDATORY and prefers_no_eviction(pod):
             return ["pod would rather not be evicted, and noEvictionPolicy is Mandatory"]
-        return [text for check in self._checks if (text := check(pod))]
+        return [*never_evicted(pod, daemon_sets=False), *(text for check in self._checks if (text := check(pod)))]
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         refusals = []

@@ -1,12 +1,20 @@
-"""What a cycle would do if it began now, and why all other pods stay, as a document."""
+"""What a cycle would do if it began now, and why all other pods stay."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
+from koordinator.api import rebalance_explanation
 from koordinator.api.pod import Pod
+from koordinator.api.rebalance_explanation import (
+    PlannedChange,
+    PlannedEviction,
+    PluginRemark,
+    RebalanceExplanation,
+    StayingPods,
+)
 from koordinator.descheduler.cycle import Cycle, CycleReport, Outcome
 from koordinator.descheduler.framework import Cordon, DeletionCost, Eviction, HotNode, Remark
 from koordinator.descheduler.profiles import Profile
@@ -17,66 +25,71 @@ _REASONS: Final = 50
 _EXAMPLES: Final = 3
 
 
-async def explain(cycle: Cycle) -> dict[str, Any]:
-    """The explanation as a JSON document. Gives others the processor where plugins let it."""
+async def explain(cycle: Cycle) -> RebalanceExplanation:
+    """Gives others the processor where plugins let it."""
     rehearsed = cycle.rehearsed()
     report = await rehearsed.run()
     snapshot, profiles = report.snapshot, rehearsed.profiles
-    document: dict[str, Any] = {
-        "rebalance": ", ".join(profile.name for profile in profiles),
-        "nodes": len(snapshot.nodes),
-        "pods": sum(len(snapshot.pods_on(node.metadata.name)) for node in snapshot.nodes),
-        "hot": [],
-        "evictions": [],
-        "refused": [],
-        "others": [],
-        "remarks": [],
-        "errors": report.errors,
-    }
+    document = RebalanceExplanation(
+        rebalance=", ".join(profile.name for profile in profiles),
+        nodes=len(snapshot.nodes),
+        pods=sum(len(snapshot.pods_on(node.metadata.name)) for node in snapshot.nodes),
+        errors=report.errors,
+        stays=await _who_stays(report, profiles),
+    )
     for outcome in report.outcomes:
         _add(document, outcome)
-    return {**document, "stays": await _who_stays(report, profiles)}
+    return document
 
 
-def _add(document: dict[str, Any], outcome: Outcome) -> None:
-    plugin = outcome.plugin
+def _add(document: RebalanceExplanation, outcome: Outcome) -> None:
+    profile, plugin = outcome.profile, outcome.plugin
     match outcome.step:
         case Remark(text):
             if text:
-                document["remarks"].append({"profile": outcome.profile, "plugin": plugin, "text": text})
+                document.remarks.append(PluginRemark(profile=profile, plugin=plugin, text=text))
         case HotNode() as hot:
-            document["hot"].append(
-                {
-                    "profile": outcome.profile,
-                    "plugin": plugin,
-                    "node": hot.node,
-                    "pool": hot.pool,
-                    "pods": hot.pods,
-                    "usage": {name: round(used, 2) for name, used in hot.usage.items()},
-                    "thresholds": {name: round(most, 2) for name, most in hot.thresholds.items()},
-                    "cycles": hot.cycles,
-                    "needed": hot.needed,
-                    "confirmed": hot.is_confirmed,
-                }
+            document.hot.append(
+                rebalance_explanation.HotNode(
+                    profile=profile,
+                    plugin=plugin,
+                    node=hot.node,
+                    pool=hot.pool,
+                    pods=hot.pods,
+                    usage=_rounded(hot.usage),
+                    thresholds=_rounded(hot.thresholds),
+                    cycles=hot.cycles,
+                    needed=hot.needed,
+                    confirmed=hot.is_confirmed,
+                )
             )
         case Cordon(node, unschedulable, reason):
             what = f"{'cordon' if unschedulable else 'uncordon'} node {node}"
-            document["others"].append({"plugin": plugin, "what": what, "reason": reason})
+            document.others.append(PlannedChange(plugin=plugin, what=what, reason=reason))
         case DeletionCost(pod, cost, reason):
             what = f"set the deletion cost of pod {pod.metadata.key} to {cost}"
-            document["others"].append({"plugin": plugin, "what": what, "reason": reason})
+            document.others.append(PlannedChange(plugin=plugin, what=what, reason=reason))
         case Eviction(pod, reason, dry_run=True) if not outcome.refusal:
             what = f"say that it would evict pod {pod.metadata.key}, by its argument dryRun"
-            document["others"].append({"plugin": plugin, "what": what, "reason": reason})
+            document.others.append(PlannedChange(plugin=plugin, what=what, reason=reason))
         case Eviction(pod, reason):
-            about = {"uid": pod.metadata.uid, "pod": pod.metadata.key, "node": pod.spec.node_name, "plugin": plugin}
-            if outcome.refusal:
-                document["refused"].append({**about, "why": outcome.refusal, "reason": reason})
-            else:
-                document["evictions"].append({**about, "profile": outcome.profile, "reason": reason})
+            planned = PlannedEviction(
+                uid=pod.metadata.uid,
+                pod=pod.metadata.key,
+                node=pod.spec.node_name,
+                profile=profile,
+                plugin=plugin,
+                reason=reason,
+                why=outcome.refusal or None,
+            )
+            (document.refused if outcome.refusal else document.evictions).append(planned)
 
 
-async def _who_stays(report: CycleReport, profiles: Sequence[Profile]) -> list[dict[str, Any]]:
+def _rounded(percents: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(percent, 2) for name, percent in percents.items()}
+
+
+async def _who_stays(report: CycleReport, profiles: Sequence[Profile]) -> list[StayingPods]:
     """By reason, the commonest first: how many pods stay for it, and some of them."""
     refused = {each.step.pod.metadata.uid: each.refusal for each in report.refused if isinstance(each.step, Eviction)}
     pods: dict[str, list[str]] = {}
@@ -95,10 +108,10 @@ def _why_protected(profile: Profile | None, pod: Pod) -> str:
     return "; ".join(profile.evictor.filter(pod)) if profile is not None else "no profile looks at its node"
 
 
-def _by_reason(pods: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _by_reason(pods: dict[str, list[str]]) -> Iterator[StayingPods]:
     ranked = sorted(pods.items(), key=lambda item: (-len(item[1]), item[0]))
     for why, names in ranked[:_REASONS]:
-        yield {"why": why, "pods": len(names), "examples": names[:_EXAMPLES]}
+        yield StayingPods(why=why, pods=len(names), examples=names[:_EXAMPLES])
     if rare := ranked[_REASONS:]:
         names = [name for _, each in rare for name in each]
-        yield {"why": f"{len(rare)} other reasons", "pods": len(names), "examples": names[:_EXAMPLES]}
+        yield StayingPods(why=f"{len(rare)} other reasons", pods=len(names), examples=names[:_EXAMPLES])

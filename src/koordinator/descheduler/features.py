@@ -28,28 +28,20 @@ WORKING: Final[Mapping[str, str]] = {
 _MANAGER: Final = "only koord-manager reads it"
 _QUOTAS: Final = "only koord-manager and koord-scheduler read it"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "BindingAdmissionWebhook": _MANAGER,
-    "ColocationProfileController": _MANAGER,
-    "ColocationProfileSkipMutatingResources": _MANAGER,
-    "ColocationProfileSkipValidatingPriority": _MANAGER,
-    "ConfigMapValidatingWebhook": _MANAGER,
-    "DisableDefaultQuota": _QUOTAS,
-    "DisableDeviceResourceSpec": _MANAGER,
-    "DisableExtendedResourceSpec": _MANAGER,
-    "ElasticQuotaEnableUpdateResourceKey": _MANAGER,
-    "ElasticQuotaEvaluationTransformPod": _MANAGER,
-    "ElasticQuotaGuaranteeUsage": _QUOTAS,
+    **dict.fromkeys(
+        (
+            *("BindingAdmissionWebhook", "ColocationProfileController", "ColocationProfileSkipMutatingResources"),
+            *("ColocationProfileSkipValidatingPriority", "ConfigMapValidatingWebhook", "DisableDeviceResourceSpec"),
+            *("DisableExtendedResourceSpec", "ElasticQuotaEnableUpdateResourceKey"),
+            *("ElasticQuotaEvaluationTransformPod", "EnablePodEnhancedValidator", "EnableQuotaAdmission"),
+            *("EnableQuotaAdmissionOnUpdate", "EnableSyncGPUSharedResource", "NodeMutatingWebhook"),
+            *("NodeValidatingWebhook", "ReservationMutatingWebhook", "SupportParentQuotaSubmitPod"),
+            "ValidatePodDeviceResource",
+        ),
+        _MANAGER,
+    ),
+    **dict.fromkeys(("DisableDefaultQuota", "ElasticQuotaGuaranteeUsage", "MultiQuotaTree"), _QUOTAS),
     "ElasticQuotaIgnorePodOverhead": "only koord-scheduler reads it",
-    "EnablePodEnhancedValidator": _MANAGER,
-    "EnableQuotaAdmission": _MANAGER,
-    "EnableQuotaAdmissionOnUpdate": _MANAGER,
-    "EnableSyncGPUSharedResource": _MANAGER,
-    "MultiQuotaTree": _QUOTAS,
-    "NodeMutatingWebhook": _MANAGER,
-    "NodeValidatingWebhook": _MANAGER,
-    "ReservationMutatingWebhook": _MANAGER,
-    "SupportParentQuotaSubmitPod": _MANAGER,
-    "ValidatePodDeviceResource": _MANAGER,
 }
 """Gates that the original's descheduler accepts, since one table serves all of its programs."""
 _WITHOUT_EFFECT_ON: Final = (

@@ -18,7 +18,7 @@ from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.descheduler import features
 from koordinator.descheduler.catalogue import Catalogue
 from koordinator.descheduler.command_line import Options, parse_options
-from koordinator.descheduler.configuration import (
+from koordinator.descheduler.configuration.loading import (
     Configuration,
     default_configuration,
     load_configuration,

@@ -29,8 +29,8 @@ Mask = npt.NDArray[np.bool_]
 _UNLIMITED: Final = 2**62
 _MOST: Final = 2**61
 """Beyond what any node has. Columns have 64 bits: one object that says more must not make them overflow."""
-_Term = tuple[CompiledSelector, frozenset[str]]
-"""Selector and namespaces of a term of pod affinity."""
+AntiAffinityTerm = tuple[CompiledSelector, frozenset[str], str]
+"""Selector, namespaces and topology key of a term of pod affinity."""
 
 
 def _bounded_requests(pod: Pod) -> dict[str, int]:
@@ -69,7 +69,7 @@ class TargetNodes:
             own = self._index.get(pod.spec.node_name)
             if own is not None:
                 mask[own] = False
-        terms = _anti_affinity(pod)
+        terms = anti_affinity(pod)
         if terms:
             for index in np.flatnonzero(mask):
                 mask[index] = not _matches_any(terms, pod, self._pods[index])
@@ -157,24 +157,24 @@ def selects_node(pod: Pod, node: Node) -> bool:
     return wanted is None or wanted(node)
 
 
-def _anti_affinity(pod: Pod) -> list[_Term]:
-    """The required terms; one whose selector cannot be read is left out."""
+def anti_affinity(pod: Pod) -> list[AntiAffinityTerm]:
+    """The pod's required terms; one whose selector cannot be read is left out."""
     affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
-    terms: list[_Term] = []
+    terms: list[AntiAffinityTerm] = []
     for term in affinity.required_during_scheduling_ignored_during_execution if affinity else ():
         try:
             selector = compile_selector(term.label_selector)
         except SelectorError:
             continue
-        terms.append((selector, frozenset(term.namespaces or (pod.metadata.namespace,))))
+        terms.append((selector, frozenset(term.namespaces or (pod.metadata.namespace,)), term.topology_key))
     return terms
 
 
-def _matches_any(terms: Sequence[_Term], pod: Pod, others: Iterable[Pod]) -> bool:
+def _matches_any(terms: Sequence[AntiAffinityTerm], pod: Pod, others: Iterable[Pod]) -> bool:
     """Whether another pod is one that any term wants to be away from."""
     return any(
         other.metadata.namespace in namespaces and selector.matches(other.metadata.labels)
         for other in others
         if other.metadata.uid != pod.metadata.uid
-        for selector, namespaces in terms
+        for selector, namespaces, _ in terms
     )

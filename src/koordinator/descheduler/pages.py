@@ -8,7 +8,7 @@ from collections.abc import Callable
 import yaml
 
 from koordinator.base.debug_flags import set_verbosity
-from koordinator.descheduler.configuration import Configuration, write_configuration
+from koordinator.descheduler.configuration.loading import Configuration, write_configuration
 from koordinator.descheduler.program import Descheduler
 from koordinator.kube.debug_flags import add_debug_flags
 from koordinator.kube.pages import Request, Response, json_response

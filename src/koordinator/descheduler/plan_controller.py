@@ -18,17 +18,16 @@ from koordinator.api.codec import convert, to_document
 from koordinator.api.document import Document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
-from koordinator.base.clock import Clock
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.events import EventRecorder
-from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.reconciler import Reconcilers
 from koordinator.model.patch.strategic import apply_strategic_patch
 
 O = TypeVar("O", bound=Object)  # noqa: E741
+T = TypeVar("T")
 
 _DEADLINE: Final = 120.0
 _ROUNDS: Final = 32
@@ -52,6 +51,42 @@ class PatchObject:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateObject:
+    """Create another object; ``about`` goes on with the sentence."""
+
+    kind: Kind[Any]
+    document: Document
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"create {self.kind.name} {self.document['metadata']['name']}{self.about}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchOther:
+    """Merge this into another object, but for its status; ``what`` says so in a sentence without a subject."""
+
+    what: str
+    kind: Kind[Any]
+    name: str
+    patch: Document
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Delete this very object."""
+
+    kind: Kind[Any]
+    obj: Object
+
+    def __str__(self) -> str:
+        return f"delete {self.kind.name} {self.obj.metadata.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectPlan:
     """Actions in this order, each of which may be repeated; then the status, if it is another one; then the events.
 
@@ -65,21 +100,10 @@ class ObjectPlan:
 class PlanController(ABC, Generic[O]):
     """Works while ``run`` runs."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind[O],
-        client: Client,
-        informers: InformerSet,
-        recorder: EventRecorder,
-        reconcilers: Reconcilers,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, name: str, kind: Kind[O], handle: Handle, reconcilers: Reconcilers) -> None:
         self._kind = kind
-        self._client = client
-        self._recorder = recorder
-        self._clock = clock
-        self._objects = informers.informer(kind, absent_is_empty=True)
+        self._client, self._recorder, self._clock = handle.client, handle.recorder, handle.clock
+        self._objects = handle.informers.informer(kind, absent_is_empty=True)
         self._reconciler = reconcilers.make(name, self.reconcile, self._names, deadline=_DEADLINE)
 
     async def run(self) -> None:
@@ -130,9 +154,9 @@ class PlanController(ABC, Generic[O]):
     def _decide(self, found: O) -> tuple[O, ObjectPlan]:
         """The object as the decision sees it, and the plan."""
 
-    @abstractmethod
     async def _do(self, action: Any, obj: O) -> None:
-        """Carry an action out that is not about the object itself."""
+        """Carry an action out that only this controller has."""
+        raise NotImplementedError(action)
 
     @abstractmethod
     def _due(self, obj: O, plan: ObjectPlan) -> float | None:
@@ -152,11 +176,18 @@ class PlanController(ABC, Generic[O]):
 
     async def _take(self, action: Any, obj: O) -> None:
         try:
-            if isinstance(action, PatchObject):
-                body = for_version(obj, action.patch)
-                await self._client.patch(self._kind, obj.metadata.name, body, PatchType.MERGE)
-            else:
-                await self._do(action, obj)
+            match action:
+                case PatchObject(patch):
+                    body = for_version(obj, patch)
+                    await self._client.patch(self._kind, obj.metadata.name, body, PatchType.MERGE)
+                case CreateObject(kind, document):
+                    await self._client.create(kind, document)
+                case PatchOther(_, kind, name, patch):
+                    await self._client.patch(kind, name, patch, PatchType.MERGE)
+                case DeleteObject(kind, other):
+                    await self._client.delete(kind, other.metadata.name, uid=other.metadata.uid)
+                case _:
+                    await self._do(action, obj)
         except ApiStatusError as error:
             # It was done before, by a look at the object that did not come to its end; or what it is about is gone.
             if not (error.is_already_exists or error.is_not_found):
@@ -176,6 +207,25 @@ async def intentions_for(obj: O, decide: Callable[[O], Awaitable[tuple[O, Sequen
             break
         obj = changed
     return list(found)
+
+
+async def if_there(request: Awaitable[T]) -> T | None:
+    """What the API server responds; None where it has no such object."""
+    try:
+        return await request
+    except ApiStatusError as error:
+        if not error.is_not_found:
+            raise
+        return None
+
+
+async def delete_if_there(client: Client, kind: Kind[Any], name: str, uid: str) -> None:
+    """Delete this very object; that it is gone, or another one by now, is as good."""
+    try:
+        await client.delete(kind, name, uid=uid)
+    except ApiStatusError as error:
+        if not error.is_not_found and not error.is_conflict:
+            raise
 
 
 def merged(obj: O, patch: Document) -> O:

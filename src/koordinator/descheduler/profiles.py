@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 
 from koordinator.api.node import Node
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.configuration import ProfileConfiguration
 from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.configuration.loading import ProfileConfiguration
 from koordinator.descheduler.eviction_pipeline import ProfileEvictor
 from koordinator.descheduler.framework import (
     BalancePlugin,

@@ -6,17 +6,18 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS, RESERVATIONS
 from koordinator.api.pod import Pod
+from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.deadline import unless
 from koordinator.base.logs import fields
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.program import Process
-from koordinator.descheduler.configuration import Configuration, ProfileConfiguration
 from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.configuration.loading import Configuration, ProfileConfiguration
 from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
 from koordinator.descheduler.eviction_pipeline import EvictionLimiter
 from koordinator.descheduler.executors import DryRun, Live
@@ -163,7 +164,7 @@ class Descheduler:
                 logger.info("In dry run mode: %s", sentence)
         self._intentions = frozenset(found)
 
-    async def explain_rebalance(self) -> dict[str, Any]:
+    async def explain_rebalance(self) -> RebalanceExplanation:
         """What a cycle that began now would do, and why."""
         return await explain(self._cycle)
 

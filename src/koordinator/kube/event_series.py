@@ -22,6 +22,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 
 EVENTS_V1 = Kind("events.k8s.io", "v1", "events", "Event", Object)
 """Responses are decoded as metadata only, because the recorder needs nothing else of them."""
+_API_VERSION = EVENTS_V1.api_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,17 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
     written_count: int = 0
     tries: int = 0
     dropped: bool = False
+    is_in_line: bool = False
+    """Whether it waits for its turn to be written."""
+    is_being_written: bool = False
+    is_wanted_again: bool = False
+    """Whether it has to be written again after that."""
 
     def encoded(self, instance: str) -> bytes:
         """Return the body of the POST that creates the event."""
         key = self.key
         event = _Event(
-            EVENTS_V1.api_version,
+            _API_VERSION,
             EVENTS_V1.name,
             _EventName(self.name, self.namespace),
             _micro_time(self.event_time),

@@ -118,11 +118,12 @@ class EventBroadcaster:
         self._entries: OrderedDict[EventKey, EventEntry] = OrderedDict()
         self._pending: OrderedDict[EventEntry, None] = OrderedDict()
         self._pending_essential: OrderedDict[EventEntry, None] = OrderedDict()
-        self._queue: WorkQueue[EventEntry] = WorkQueue(clock)
+        self._retries: WorkQueue[EventEntry] = WorkQueue(clock)
+        """The events that are written again after a pause."""
         self._lack = Lack("events")
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
-        self._is_busy: Callable[[], bool] = _never
+        self._is_busy: Callable[[], bool] = lambda: False
         self._hurries = False
         self._slots = RequestSlots(
             self._options.writers, clock, overdue=OverdueRequests(self._options.overdue), backlog=client.backlog
@@ -173,10 +174,10 @@ class EventBroadcaster:
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.run_timers(), name="event timers")
+            tasks.create_task(self._retries.run_timers(), name="event timers")
             tasks.create_task(self._end_series(), name="event series")
             tasks.create_task(self._writers.run(), name="event writers")
-            tasks.create_task(self._submit_all(), name="event queue")
+            tasks.create_task(self._submit_retries(), name="event retries")
 
     async def flush(self, deadline: float) -> int:
         """Write pending events and the counts of running series, for at most ``deadline`` seconds; ``run`` must run.
@@ -188,7 +189,7 @@ class EventBroadcaster:
                 self._enqueue(entry)
         for entry in [*self._pending_essential, *self._pending]:
             # Retry now, without waiting for the pause of the last failure.
-            self._queue.add(entry)
+            self._submit(entry)
         self._drained.clear()
         if not self.pending:
             return 0
@@ -238,9 +239,9 @@ class EventBroadcaster:
             self._drop(oldest, "buffer_full")
             if oldest.essential:
                 logger.error("event dropped, %d wait already: %s", self.pending, _describe(oldest))
-        if not entry.dropped:
-            self._queue.add(entry)
         self._set_limit()
+        if not entry.dropped:
+            self._submit(entry)
 
     def _drop(self, entry: EventEntry, reason: str) -> None:
         entry.dropped = True
@@ -263,20 +264,33 @@ class EventBroadcaster:
         if limit != self._slots.limit:
             self._slots.limit = limit
 
-    async def _submit_all(self) -> None:
-        while True:
-            entry = await self._queue.get()
+    def _submit(self, entry: EventEntry) -> None:
+        """Have the event written in its turn; after the present request, if there is one."""
+        if entry.is_being_written:
+            entry.is_wanted_again = True
+        elif not entry.is_in_line:
+            entry.is_in_line = True
             self._writers.submit(entry.namespace, entry)
 
+    async def _submit_retries(self) -> None:
+        while True:
+            entry = await self._retries.get()
+            self._retries.done(entry)
+            self._submit(entry)
+
     async def _write_in_turn(self, entry: EventEntry, _: Ticket) -> bool:
+        entry.is_in_line, entry.is_being_written = False, True
         try:
             return await self._write(entry) if entry in self._waiting(entry) else True
         finally:
-            self._queue.done(entry)
+            entry.is_being_written = False
+            if entry.is_wanted_again:
+                entry.is_wanted_again = False
+                self._submit(entry)
 
     def _not_sent(self, entry: EventEntry, error: UnsentError) -> None:
+        entry.is_in_line = False
         self._retry(entry, str(error))
-        self._queue.done(entry)
 
     async def _write(self, entry: EventEntry) -> bool:
         """Whether the server has answered; False for a failure of the server."""
@@ -341,7 +355,7 @@ class EventBroadcaster:
         if entry.dropped:
             return
         if entry.written_count == 1 and entry.count > 1:
-            self._queue.add(entry)
+            self._submit(entry)
             return
         self._forget(entry)
 
@@ -355,7 +369,7 @@ class EventBroadcaster:
             return
         logger.log(logging.WARNING if entry.tries == 1 else logging.DEBUG, "event not written yet: %s", reason)
         pause = max(self._options.pause_after(entry.tries), min(retry_after or 0.0, self._options.retry_maximum))
-        self._queue.add_after(entry, pause)
+        self._retries.add_after(entry, pause)
 
     async def _end_series(self) -> None:
         end, refresh = timedelta(seconds=self._options.series_end), timedelta(seconds=self._options.series_refresh)
@@ -371,10 +385,6 @@ class EventBroadcaster:
                 if entry.written_count != entry.count and (ended or now - entry.refreshed > refresh):
                     entry.refreshed = now
                     self._enqueue(entry)
-
-
-def _never() -> bool:
-    return False
 
 
 def _spam_key(key: EventKey) -> tuple[str, ...]:

@@ -84,7 +84,8 @@ class ResponseParser:
         self._head_bytes = self._lowered = b""
         self._headers: Mapping[str, str] | None = None
         self.keep_alive = False
-        self._mode: Callable[[bytes], bool] = self._head
+        # Not a bound method: the parser would refer to itself, and a page of a list live until the collector runs.
+        self._mode: Callable[[ResponseParser, bytes], bool] = ResponseParser._head
         self._after_chunk = False
         self._buffer = b""
         self._parts: list[bytes] = []
@@ -106,7 +107,7 @@ class ResponseParser:
     @property
     def has_head(self) -> bool:
         """Whether the head is complete, so that ``status`` and ``headers`` are valid."""
-        return self._mode != self._head
+        return self._mode is not ResponseParser._head
 
     @property
     def body(self) -> bytes:
@@ -127,12 +128,12 @@ class ResponseParser:
         """Parse ``data``. Returns True once the response is complete. Raises TransportError if it is not HTTP."""
         if self._complete:
             raise TransportError("the server sent more than its response")
-        self._complete = self._mode(data)
+        self._complete = self._mode(self, data)
         return self._complete
 
     def end(self) -> bool:
         """Handle the close of the connection. Returns True if that completes the response."""
-        return self._mode == self._until_close
+        return self._mode is ResponseParser._until_close
 
     def _take_buffer(self) -> bytes:
         buffer, self._buffer = self._buffer, b""
@@ -151,7 +152,7 @@ class ResponseParser:
         if 100 <= self.status < 200:
             return self._head(rest)
         self._mode = self._body_mode()
-        return self._mode(rest)
+        return self._mode(self, rest)
 
     def _read_head(self, head: bytes) -> None:
         if not (head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
@@ -171,19 +172,19 @@ class ResponseParser:
         end = self._head_bytes.find(_LINE_END, start)
         return self._head_bytes[start : end if end >= 0 else None].strip()
 
-    def _body_mode(self) -> Callable[[bytes], bool]:
+    def _body_mode(self) -> Callable[[ResponseParser, bytes], bool]:
         if self._bodyless or self.status in _BODYLESS:
-            return self._counted
+            return ResponseParser._counted
         if self._value(b"transfer-encoding").lower() == b"chunked":
-            return self._chunks
+            return ResponseParser._chunks
         length = self._value(b"content-length")
         if not length and "content-length" not in self.headers:
             self.keep_alive = False
-            return self._until_close
+            return ResponseParser._until_close
         if not length.isdigit():
             raise TransportError(f"content-length {length.decode('latin-1')!r} is not a number")
         self._length = int(length)
-        return self._counted
+        return ResponseParser._counted
 
     def _counted(self, data: bytes) -> bool:
         self._parts.append(data)
@@ -218,11 +219,18 @@ class ResponseParser:
             end = data.find(b"\r\n", position)
             if end < 0:
                 break
-            self._length = _chunk_size(data[position:end])
+            size = _chunk_size(data[position:end])
             position = end + 2
-            if self._length == 0:
-                self._mode = self._trailers
+            if size == 0:
+                self._mode = ResponseParser._trailers
                 return self._trailers(data[position:])
+            end = position + size
+            if data.startswith(b"\r\n", end):
+                # All of it, as mostly.
+                self._parts.append(data[position:end])
+                position = end + 2
+            else:
+                self._length = size
         self._buffer = data[position:]
         if len(self._buffer) > _MAX_CHUNK_LINE_BYTES:
             raise TransportError("the size of a chunk of the response does not end")

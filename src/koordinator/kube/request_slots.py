@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from koordinator.base.clock import Clock
 from koordinator.kube.errors import ApiStatusError, KubeError, UnsentError
 
@@ -46,18 +48,17 @@ OnTurn = Callable[["Ticket", UnsentError | None], None]
 """Called once with the ticket whose turn it is, or with the error for which the request must not be sent any more."""
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """One request: it waits for its turn, holds a slot, is overdue, or has ended."""
 
-    __slots__ = ("aside_since", "group", "is_overdue", "on_turn", "sent_at")
-
-    def __init__(self, group: str, on_turn: OnTurn) -> None:
-        self.group = group
-        self.on_turn = on_turn
-        self.aside_since = inf
-        self.sent_at = inf
-        """When the client sends the request, in monotonic seconds."""
-        self.is_overdue = False
+    group: str
+    on_turn: OnTurn
+    item: Any = None
+    """What the request is about, for ``on_turn``."""
+    aside_since: float = inf
+    sent_at: float = inf
+    """When the client sends the request, in monotonic seconds."""
+    is_overdue: bool = False
 
 
 class RequestSlots:
@@ -116,19 +117,16 @@ class RequestSlots:
         """Wait until nobody waits for a turn."""
         await self._room.wait()
 
-    def ask(self, group: str, on_turn: OnTurn) -> Ticket:
+    def ask(self, group: str, on_turn: OnTurn, item: Any = None) -> Ticket:
         """Get in line for a request of ``group``. ``on_turn`` may be called at once. Unless it gets an error, the
         request is begun, and the ticket is given back when it has ended."""
-        ticket = Ticket(group, on_turn)
+        ticket = Ticket(group, on_turn, item)
         has_room = len(self._held) < self._limit + self._stuck
-        if not self._waiting:
-            if has_room and not (self._overdue.count and self._must_step_aside(group)):
-                self._held[ticket] = None
-                on_turn(ticket, None)
-                return ticket
-            self._somebody_waits.set()
+        if has_room and not self._waiting and not (self._overdue.count and self._must_step_aside(group)):
+            self._held[ticket] = None
+            on_turn(ticket, None)
+            return ticket
         self._line_up(ticket)
-        self._room.clear()
         if has_room:
             self._admit()
         return ticket
@@ -218,10 +216,10 @@ class RequestSlots:
     def _admit(self) -> None:
         """Let those in front have their turn, or step aside."""
         while self._waiting and len(self._held) < self._limit + self._stuck:
-            group = self._next_group()
-            ticket = next(iter(self._waiting[group]))
+            ticket = next(iter(self._waiting[self._next_group()]))
+            group = ticket.group
             self._step_out(ticket)
-            if group in self._waiting:
+            if len(self._waiting) > 1 and group in self._waiting:
                 # To the end of the line: it is the turn of the others.
                 self._waiting[group] = self._waiting.pop(group)
             if self._overdue.count and self._must_step_aside(group):
@@ -241,6 +239,9 @@ class RequestSlots:
         return min(self._waiting, key=held.__getitem__)
 
     def _line_up(self, ticket: Ticket) -> None:
+        if not self._waiting:
+            self._somebody_waits.set()
+            self._room.clear()
         self._waiting.setdefault(ticket.group, {})[ticket] = None
         self._waits += 1
 

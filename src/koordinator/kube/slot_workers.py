@@ -7,9 +7,7 @@ piece.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Generic, TypeVar
 
 from koordinator.kube.errors import UnsentError
@@ -35,21 +33,25 @@ class SlotWorkers(Generic[T]):
         self._unsent = unsent
         self._name = name
         self._tasks: asyncio.TaskGroup | None = None
-        self._ready: deque[tuple[T, Ticket]] = deque()
-        self._resting: list[asyncio.Future[None]] = []
+        self._early: list[Ticket] = []
+        """The tickets whose turn it was before ``run``."""
+        self._resting: list[asyncio.Future[Ticket]] = []
         """The tasks that wait for the next item: to make one for each costs more than all else here."""
         self._comes_back = False
         """Whether the task that runs takes the next item at once."""
+        self._next: Ticket | None = None
+        """The one that it takes."""
 
     def submit(self, group: str, item: T) -> None:
         """Do the work of ``item`` in its turn among those of all groups."""
-        self._slots.ask(group, partial(self._on_turn, item))
+        self._slots.ask(group, self._on_turn, item)
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
-            for _ in self._ready:
-                self._wake()
+            for ticket in self._early:
+                self._on_turn(ticket, None)
+            self._early.clear()
             try:
                 await self._slots.run()
             finally:
@@ -57,34 +59,33 @@ class SlotWorkers(Generic[T]):
                 self._tasks = None
                 self._resting.clear()
 
-    def _on_turn(self, item: T, ticket: Ticket, error: UnsentError | None) -> None:
+    def _on_turn(self, ticket: Ticket, error: UnsentError | None) -> None:
         if error is not None:
-            self._unsent(item, error)
-            return
-        self._ready.append((item, ticket))
-        if self._comes_back:
+            self._unsent(ticket.item, error)
+        elif self._comes_back:
             self._comes_back = False
-        else:
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._resting:
-            self._resting.pop().set_result(None)
+            self._next = ticket
+        elif self._resting:
+            self._resting.pop().set_result(ticket)
         elif self._tasks is not None:
-            self._tasks.create_task(self._work(), name=self._name)
+            self._tasks.create_task(self._work(ticket), name=self._name)
+        else:
+            self._early.append(ticket)
 
-    async def _work(self) -> None:
+    async def _work(self, ticket: Ticket) -> None:
+        slots, loop = self._slots, asyncio.get_running_loop()
         while True:
-            while self._ready:
-                item, ticket = self._ready.popleft()
-                self._slots.begin(ticket)
-                answered = True
-                try:
-                    answered = await self._do(item, ticket)
-                    self._comes_back = True
-                finally:
-                    self._slots.give_back(ticket, answered=answered)
-                    self._comes_back = False
-            rest = asyncio.get_running_loop().create_future()
+            slots.begin(ticket)
+            answered = True
+            try:
+                answered = await self._do(ticket.item, ticket)
+                self._comes_back = True
+            finally:
+                slots.give_back(ticket, answered=answered)
+                self._comes_back = False
+            if self._next is not None:
+                ticket, self._next = self._next, None
+                continue
+            rest = loop.create_future()
             self._resting.append(rest)
-            await rest
+            ticket = await rest

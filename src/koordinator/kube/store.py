@@ -16,13 +16,6 @@ T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
 """The values under which the index has an object; none excludes it from the index."""
 
-NAMESPACE_INDEX = "namespace"
-
-
-def by_namespace(obj: Object) -> tuple[str, ...]:
-    """Index function: the object's namespace."""
-    return (obj.metadata.namespace,)
-
 
 class _Index(Generic[T]):
     """One index: value -> key -> object."""

@@ -151,6 +151,7 @@ class Manager:
             clock=given.clock,
             random=given.random,
             connections=connections,
+            events=self._events,
         )
         webhooks.server.add_route(QUOTA_PAGE, quota_page(quotas))
         return webhooks

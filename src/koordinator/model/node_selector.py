@@ -20,10 +20,15 @@ _INT64: Final = range(-(2**63), 2**63)
 _NAME_FIELD: Final = "metadata.name"
 
 
+def required_affinity(pod: Pod) -> NodeSelector | None:
+    """The pod's required node affinity."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
 def required_predicate(pod: Pod) -> NodePredicate | None:
     """spec.nodeSelector and the required node affinity together; None when the pod has neither."""
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    required = required_affinity(pod)
     labels = pod.spec.node_selector
     if required is None and not labels:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from koordinator.api.node import Taint
@@ -27,6 +27,12 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     """Whether any of ``tolerations`` matches ``taint``."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def untolerated(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> Iterator[Taint]:
+    """The taints that keep a pod off a node."""
+    hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return (taint for taint in hard if not tolerated(tolerations, taint))
 
 
 def taint_text(taint: Taint) -> str:

@@ -1,5 +1,6 @@
-"""Makes a scheduler, with the plugins of its profiles, from its configuration and the flags of its command line,
-for the program and for simulations alike."""
+"""Makes a scheduler, with the profiles of its plugin instances, from its configuration and the flags of its command
+line, for the program and for simulations alike.
+"""
 
 from __future__ import annotations
 

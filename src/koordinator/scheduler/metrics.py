@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, UntypedMetricFamily
 
 from koordinator.base.clock import Clock
-from koordinator.base.instruments import CounterSeries, HistogramSeries, Scraped
+from koordinator.base.instruments import CounterSeries, JointSamples, Scraped
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.scheduler.engine.framework_hooks import MetricsProvider
@@ -17,6 +17,8 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
 _RESULTS: Final = {"Unschedulable": "unschedulable", "SchedulerError": "error"}
+_MOST_ATTEMPTS: Final = 15
+"""So many attempts or more have one label."""
 _PENDING: Final = (Pool.ACTIVE, Pool.BACKOFF, Pool.UNSCHEDULABLE, Pool.GATED)
 
 
@@ -134,31 +136,35 @@ class SchedulerMetrics:
                 UntypedMetricFamily,
             )
         )
-        self._scheduled: dict[str, tuple[CounterSeries, HistogramSeries]] = {}
-        """By profile: looking labels up costs more than counting."""
+        self._scheduled: dict[tuple[str, int], tuple[CounterSeries, JointSamples]] = {}
+        """By profile and attempts: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
         """Observes the duration of a decision."""
 
-    def scheduled(self, profile: str, attempt: float, since_queued: float, attempts: int) -> None:
-        """Count a pod that was bound."""
-        known = self._scheduled.get(profile)
-        if known is None:
-            labels = (profile, "scheduled")
-            known = self._attempts.labels(*labels), self._attempt_duration.labels(*labels)
-            self._scheduled[profile] = known
+    def scheduled(
+        self, profile: str, attempt: float, since_queued: float, attempts: int, evaluated: int, feasible: int
+    ) -> None:
+        """Count a pod that was bound after so many attempts, the last of which evaluated so many nodes."""
+        shown = attempts if attempts < _MOST_ATTEMPTS else _MOST_ATTEMPTS
+        known = self._scheduled.get((profile, shown)) or self._scheduled_after(profile, shown)
         known[0].inc()
-        known[1].observe(attempt)
-        self._sli_duration.labels(str(attempts) if attempts < 15 else "15+").observe(since_queued)
-        self._pod_attempts.observe(attempts)
+        known[1].observe((attempt, since_queued, attempts, evaluated, feasible))
+
+    def _scheduled_after(self, profile: str, attempts: int) -> tuple[CounterSeries, JointSamples]:
+        labels, text = (profile, "scheduled"), str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+        samples = JointSamples(
+            self._attempt_duration.labels(*labels),
+            self._sli_duration.labels(text),
+            self._pod_attempts.labels(),
+            self._evaluated.labels(),
+            self._feasible.labels(),
+        )
+        found = self._scheduled[profile, attempts] = self._attempts.labels(*labels), samples
+        return found
 
     def filtered_by(self, plugin: str) -> None:
         """Count a placement for which ``plugin`` was the first to reject some other node."""
         self._filtered_by.labels(plugin).inc()
-
-    def evaluated(self, evaluated: int, feasible: int) -> None:
-        """Observe, for a placement, how many nodes were evaluated and how many of them were feasible."""
-        self._evaluated.observe(evaluated)
-        self._feasible.observe(feasible)
 
     def preemption_tried(self) -> None:
         """Count a run of the PostFilter plugins for a pod."""

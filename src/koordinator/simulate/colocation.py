@@ -33,7 +33,7 @@ from koordinator.model.overcommit.policies import PLUGINS, Policies, node_polici
 from koordinator.model.slo_configuration.admission_check import check_config_map
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import amount_text
 from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import CONFIGURATION_NAMESPACE, SLO_CONFIG_MAP

@@ -11,7 +11,7 @@ from koordinator.api.kinds import PODS, REPLICA_SETS, RESERVATIONS
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.verbs.target import decode
 from koordinator.scheduler.explain import explain_pod
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import amount_text
 from koordinator.simulate.change import Remarks
 from koordinator.simulate.in_process_api import InProcessApi
 from koordinator.simulate.pod_documents import is_finished, is_of_daemon_set, key_of, owner_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordinator.scheduler.plugins.elastic_quota.amounts import to_wire
 from koordinator.scheduler.plugins.elastic_quota.plugin import ElasticQuota
-from koordinator.scheduler.plugins.elastic_quota.summary import summarize
+from koordinator.scheduler.plugins.elastic_quota.status import amounts_of
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 
 QuotaAmounts = Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -22,13 +22,9 @@ def quota_amounts(cluster: SimulatedCluster) -> QuotaAmounts:
     """The amounts of all quotas at present; empty if the scheduler runs without ElasticQuota."""
     for engine in cluster.scheduler.engines.values():
         for plugin in engine.profile.all(ElasticQuota):
-            names = [name for name in plugin.accounts.forest.nodes if name not in _BUILT_IN]
-            summaries = (summarize(plugin.accounts, name) for name in names)
-            return {
-                found.name: {"used": found.used, "request": found.request, "runtime": found.runtime, "max": found.max}
-                for found in summaries
-                if found is not None
-            }
+            forest = plugin.accounts.forest
+            found = {name: amounts_of(forest, node) for name, node in forest.nodes.items() if name not in _BUILT_IN}
+            return {name: {key: amounts[key] for key in _SHOWN} for name, amounts in found.items()}
     return {}
 
 

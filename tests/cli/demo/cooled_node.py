@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koordinator.api.pod_migration_job import SUCCEEDED
+from koordinator.api.rebalance_explanation import RebalanceExplanation, StayingPods
 from koordinator.cli.demo.hot_node import HotNode, Move
 
 
@@ -15,9 +16,9 @@ def a_cooled_node() -> HotNode:
             "job-1": Move("crawler-3", 6.8, SUCCEEDED, "crawler-5", "node-4", "node-4"),
         },
         began={"job-0": 5.0, "job-1": 6.0},
-        rebalance={
-            "pods": 83,
-            "evictions": [],
-            "stays": [{"why": "pod does not have any ownerRefs", "pods": 83, "examples": ["default/feed-02"]}],
-        },
+        rebalance=RebalanceExplanation(
+            rebalance="koord-descheduler",
+            pods=83,
+            stays=[StayingPods(why="pod does not have any ownerRefs", pods=83, examples=["default/feed-02"])],
+        ),
     )

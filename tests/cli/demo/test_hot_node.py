@@ -18,6 +18,7 @@ from koordinator.api.codec import decode, encode
 from koordinator.api.kinds import PODS, REPLICA_SETS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import FAILED, SUCCEEDED, PodMigrationJob
+from koordinator.api.rebalance_explanation import RebalanceExplanation, StayingPods
 from koordinator.cli.demo.hot_node import (
     CRAWLER,
     HOT,
@@ -34,7 +35,7 @@ from koordinator.cli.demo.hot_node import (
 from koordinator.cli.demo.observation import Day
 from koordinator.cli.demo.report import print_report
 from koordinator.descheduler.catalogue import Catalogue
-from koordinator.descheduler.configuration import load_configuration
+from koordinator.descheduler.configuration.loading import load_configuration
 from koordinator.descheduler.main import BUILT_IN
 from koordinator.kube.interface import Client
 from tests.cli.demo.cooled_node import a_cooled_node
@@ -101,8 +102,9 @@ def test_two_pods_away_at_once_fail_the_claim(ready: list[tuple[float, int]]) ->
 
 
 def test_a_pod_that_stays_for_no_reason_fails_the_claim() -> None:
-    stays = [{"why": "", "pods": 1, "examples": ["a"]}, {"why": "bare", "pods": 82, "examples": ["b"]}]
-    assert not staying_claim(replace(a_cooled_node(), rebalance={"pods": 83, "evictions": [], "stays": stays})).holds
+    stays = [StayingPods(pods=1, examples=["a"]), StayingPods(why="bare", pods=82, examples=["b"])]
+    rebalance = RebalanceExplanation(rebalance="p", pods=83, stays=stays)
+    assert not staying_claim(replace(a_cooled_node(), rebalance=rebalance)).holds
 
 
 def test_somebody_else_who_is_moved_fails_the_claim() -> None:

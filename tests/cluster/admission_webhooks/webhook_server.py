@@ -25,6 +25,7 @@ class Reply:
     status: int = 200
     content_type: str = "application/json"
     location: str = ""
+    retry_after: str = ""
 
 
 Behaviour = Callable[[Document], Reply]
@@ -121,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(reply.body)))
         if reply.location:
             self.send_header("Location", reply.location)
+        if reply.retry_after:
+            self.send_header("Retry-After", reply.retry_after)
         self.end_headers()
         self.wfile.write(reply.body)
 

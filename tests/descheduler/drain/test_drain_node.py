@@ -22,6 +22,9 @@ _PLANNING = "drain.descheduler.koordinator.sh/node-planning"
 class Bench:
     """node-1 with three pods of a Deployment, whose successors find free capacity on node-2."""
 
+    reserved_cpu = "1"
+    """What the Reservations hold; "" where the pods request nothing, so that their successors use none."""
+
     def __init__(self, **node: Any) -> None:
         self.cluster = SimulatedCluster()
         scene.deployment(self.cluster, 6)
@@ -77,7 +80,7 @@ class Bench:
             name = made["metadata"]["name"]
             if not made.get("status", {}).get("nodeName"):
                 if self.has_capacity:
-                    scene.schedule(self.cluster, name)
+                    scene.schedule(self.cluster, name, cpu=self.reserved_cpu)
                 else:
                     scene.find_no_node(self.cluster, name)
         for key, pod in list(self.cluster.documents(PODS).items()):
@@ -90,7 +93,7 @@ class Bench:
             return
         successor = scene.pod(self.cluster, f"{pod['metadata']['name']}-2", "node-2")
         available = [made for made in self.cluster.reservations() if made["status"]["phase"] == "Available"]
-        if available:
+        if available and self.reserved_cpu:
             scene.bind(self.cluster, min(available, key=_order)["metadata"]["name"], successor)
 
     def status(self, name: str = "drain") -> Document:
@@ -235,6 +238,15 @@ def test_a_pod_that_is_not_made_anew_is_waited_for_as_long_as_its_reservation_la
     bench.cluster.change(RESERVATIONS, made["metadata"]["name"], phase="Failed", conditions=expired)
     bench.play(4)
     assert bench.status()["phase"] == "Complete"
+
+
+def test_the_reservation_of_a_pod_that_requests_nothing_does_not_outlive_its_job() -> None:
+    bench = Bench()
+    bench.reserved_cpu = ""
+    bench.create(confirmState="Confirmed")
+    bench.play()
+    assert bench.status()["phase"] == "Complete"
+    assert list(bench.cluster.reservations()) == []
 
 
 def test_force_evicts_what_nobody_makes_anew() -> None:

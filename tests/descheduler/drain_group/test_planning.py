@@ -10,8 +10,7 @@ from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import TerminationPolicy
 from koordinator.api.node import Node
 from koordinator.api.reservation import Reservation
-from koordinator.descheduler.drain_group.plan import GroupFacts, NodeCapacity
-from koordinator.descheduler.drain_group.planning import capacity_of, next_node
+from koordinator.descheduler.drain_group.planning import GroupFacts, NodeCapacity, capacity_of, next_node
 from tests.descheduler.clusters import make_node, make_pod
 
 RESOURCES = ("cpu", "memory")

@@ -22,7 +22,7 @@ from koordinator.descheduler.eviction_pipeline import EvictionLimiter, ProfileEv
 from koordinator.descheduler.executors import Live
 from koordinator.descheduler.framework import Snapshot
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
-from koordinator.descheduler.migration.cool_down import CoolDown
+from koordinator.descheduler.migration.recent_evictions import CoolDown
 from koordinator.descheduler.profiles import Profile
 from tests.descheduler.clusters import NOW, make_node, make_plugin
 from tests.descheduler.migration import scene

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs, scaled, workload_limit
-from koordinator.descheduler.migration.object_limiter import EvictedPod, ObjectLimiter
+from koordinator.descheduler.migration.recent_evictions import EvictedPod, ObjectLimiter
 from tests.descheduler.migration import scene
 from tests.descheduler.migration.simulated_cluster import SimulatedCluster
 

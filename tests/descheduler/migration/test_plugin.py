@@ -354,5 +354,7 @@ def test_a_job_of_a_date_beyond_all_time_does_not_keep_others_from_being_scaveng
     bench.cluster.put(POD_MIGRATION_JOBS, odd)
     bench.cluster.deliver()
     asyncio.run(bench.cluster.clock.advance(400))
+    (intention,) = asyncio.run(bench.plugin.scavenger.intentions())
+    assert "PodMigrationJob second" in intention
     asyncio.run(bench.plugin.scavenger.scavenge())
     assert [job["metadata"]["name"] for job in bench.jobs] == ["first"]

@@ -16,6 +16,7 @@ from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.admission_queue import AdmissionQueue
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.server import LIMITS, WebhookServer
@@ -31,6 +32,7 @@ async def serving(
     *,
     clock: Clock | None = None,
     limits: ServerLimits = LIMITS,
+    queue: AdmissionQueue | None = None,
 ) -> AsyncIterator[WebhookServer]:
     """A server with the certificates of a folder, on a port of its own."""
     metrics, clock = metrics or Metrics(), clock or SystemClock()
@@ -43,6 +45,7 @@ async def serving(
         host=HOST,
         connections=ProgramConnections(metrics, clock),
         limits=limits,
+        queue=queue,
     )
     await server.start()
     try:

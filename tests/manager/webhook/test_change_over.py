@@ -24,6 +24,7 @@ from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, SECRETS, VALI
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.environment import WebhookEnvironment
@@ -134,6 +135,7 @@ class Replica:
             clock=cluster.clock,
             random=Random(1),
             metrics=metrics,
+            recorder=EventBroadcaster(client, instance="replica", clock=cluster.clock, random=Random(1)).recorder("x"),
         )
         self.folder = folder
         self.informers = InformerSet(client)

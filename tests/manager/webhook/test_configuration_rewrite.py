@@ -152,14 +152,81 @@ def test_what_is_out_of_line_is(change: dict[str, Any]) -> None:
     assert "annotations" not in decision.patch["metadata"]
 
 
-def test_entries_that_somebody_changed_become_the_template_s_again() -> None:
-    installed = configuration([pod_entry()])
+def meddled(**change: Any) -> WebhookConfiguration:
+    """A configuration in line, whose only entry somebody has changed."""
+    installed = configuration([pod_entry(), entry("mpod2", "/mutate-pod", "pods", ["UPDATE"])])
     after = patched(installed, rewrite(installed, TARGET))
-    meddled = deepcopy(after.webhooks)
-    meddled[0]["failurePolicy"] = "Fail"
-    decision = rewrite(configuration(meddled, dict(after.metadata.annotations)), TARGET)
+    webhooks = deepcopy(after.webhooks)
+    webhooks[0] |= change
+    return configuration(webhooks, dict(after.metadata.annotations))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"failurePolicy": "Fail"},
+        {"timeoutSeconds": 3},
+        {"namespaceSelector": {"matchLabels": {"a": "b"}}},
+        {"objectSelector": {"matchLabels": {"a": "b"}}},
+        {"matchConditions": [{"name": "n", "expression": "true"}]},
+        {"reinvocationPolicy": "IfNeeded"},
+    ],
+)
+def test_what_administrators_change_in_an_entry_stays(change: dict[str, Any]) -> None:
+    current = meddled(**change)
+    assert rewrite(current, TARGET).patch is None
+    moved = rewrite(current, replace(TARGET, service="other")).patch
+    assert moved is not None
+    assert moved["webhooks"][0].items() >= change.items()
+    assert moved["webhooks"][0]["clientConfig"]["service"]["name"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"rules": []}, "rules"),
+        ({"clientConfig": {"url": "https://elsewhere/mutate-pod", "caBundle": BUNDLE}}, "clientConfig.service"),
+        (
+            {"clientConfig": {"service": {"namespace": "ns", "name": "hooks", "path": "/mutate-pod"}}},
+            "clientConfig.caBundle",
+        ),
+    ],
+)
+def test_what_the_webhooks_need_is_changed_back_and_named(change: dict[str, Any], field: str) -> None:
+    in_line = meddled()
+    decision = rewrite(meddled(**change), TARGET)
     assert decision.patch is not None
-    assert decision.patch["webhooks"][0]["failurePolicy"] == "Ignore"
+    assert decision.patch["webhooks"] == in_line.webhooks
+    assert f"mpod.koordinator.sh: {field}" in decision.reverted
+
+
+def test_an_entry_that_somebody_has_added_is_removed_and_named() -> None:
+    current = meddled()
+    added = configuration(
+        [*current.webhooks, entry("other", "/mutate-pod", "pods", ["CREATE"])], dict(current.metadata.annotations)
+    )
+    decision = rewrite(added, TARGET)
+    assert decision.patch is not None
+    assert decision.patch["webhooks"] == current.webhooks
+    assert decision.reverted == ["other.koordinator.sh: an entry that is not in the template"]
+
+
+def test_a_changed_template_overwrites_the_entries_once() -> None:
+    current = meddled(timeoutSeconds=3)
+    template = json.loads(current.metadata.annotations["template"])
+    template[0]["timeoutSeconds"] = 7
+    annotations = {**current.metadata.annotations, "template": json.dumps(template)}
+    decision = rewrite(configuration(current.webhooks, annotations), TARGET)
+    after = patched(configuration(current.webhooks, annotations), decision)
+    assert after.webhooks[0]["timeoutSeconds"] == 7
+    assert decision.reverted == []
+    assert rewrite(after, TARGET).patch is None
+
+
+def test_an_authority_that_changes_over_is_nobody_s_change() -> None:
+    decision = rewrite(meddled(), replace(TARGET, authority=b"another", keep_trusted=True))
+    assert decision.patch is not None
+    assert decision.reverted == []
 
 
 def test_an_emptied_template_takes_the_new_entries() -> None:

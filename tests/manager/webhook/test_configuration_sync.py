@@ -9,16 +9,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS, Kind
+from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import TransportError
+from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.missing import NotInstalledError
@@ -57,6 +59,7 @@ class Bench:
         """With a clock of its own, so that nothing but the sync is asleep on this one."""
         self.writer = Writer()
         self.served: list[Certificates | None] = []
+        self.events: list[tuple[str, str, str, str]] = []
         self.install()
         self.start_process(WebhookEnvironment(certificate_folder=folder))
 
@@ -72,7 +75,12 @@ class Bench:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
+            recorder=cast("EventRecorder", self),
         )
+
+    def event(self, regarding: ObjectReference, type_: str, reason: str, action: str, note: str) -> None:
+        """In place of the recorder of events."""
+        self.events.append((regarding.name, type_, reason, note))
 
     def install(self) -> None:
         for document in (mutating(), validating()):
@@ -158,6 +166,32 @@ def test_a_second_round_writes_nothing(tmp_path: Path) -> None:
     asyncio.run(bench.sync.round())
     asyncio.run(bench.sync.round())
     assert bench.writes() == [MUTATING, VALIDATING]
+
+
+def test_what_administrators_may_set_stays(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    asyncio.run(bench.sync.round())
+    changed = bench.stored(VALIDATING)
+    changed["webhooks"][0] |= {"timeoutSeconds": 3, "namespaceSelector": {"matchLabels": {"a": "b"}}}
+    bench.put(changed)
+    asyncio.run(bench.sync.round())
+    assert bench.stored(VALIDATING)["webhooks"] == changed["webhooks"]
+    assert bench.events == []
+
+
+def test_what_is_changed_back_is_reported_with_what_to_do_instead(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    asyncio.run(bench.sync.round())
+    before = bench.stored(MUTATING)["webhooks"]
+    changed = bench.stored(MUTATING)
+    changed["webhooks"][0]["rules"][0]["operations"] = ["DELETE"]
+    bench.put(changed)
+    asyncio.run(bench.sync.round())
+    assert bench.stored(MUTATING)["webhooks"] == before
+    ((name, type_, reason, note),) = bench.events
+    assert (name, type_, reason) == (MUTATING, "Warning", "WebhookConfigurationReverted")
+    assert "mpod-create.koordinator.sh: rules" in note
+    assert "the annotation template" in note
 
 
 def test_what_others_wrote_survives(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, NODES, SECRET
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.environment import WebhookEnvironment
@@ -61,6 +62,7 @@ class Bench:
             clock=self.clock,
             random=Random(1),
             connections=ProgramConnections(metrics, self.clock),
+            events=EventBroadcaster(self.api.client(), instance="test", clock=self.clock, random=Random(1)),
         )
 
 

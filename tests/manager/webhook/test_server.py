@@ -19,6 +19,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
+from koordinator.manager.webhook.admission_queue import AdmissionQueue, OverloadedError
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
@@ -112,6 +113,57 @@ def test_what_is_no_review_is_a_denial_and_not_an_error(folder: Path) -> None:
 
 def der(of: Certificates) -> bytes:
     return x509.load_pem_x509_certificate(of.certificate).public_bytes(Encoding.DER)
+
+
+REQUESTS = "controller_runtime_webhook_requests_total"
+
+
+def test_who_is_refused_for_overload_is_told_when_to_come_back(folder: Path) -> None:
+    class Full(AdmissionQueue):
+        async def turn(self, priority: Callable[[], int]) -> None:
+            raise OverloadedError
+
+    async def scenario() -> None:
+        metrics = Metrics()
+        async with (
+            serving(folder, HANDLERS, metrics, queue=Full(ManualClock())) as server,
+            requesting(server, FIRST) as session,
+            session.post("/validate-pod", data=review()) as response,
+        ):
+            assert (response.status, response.headers["Retry-After"]) == (429, "1")
+        assert metrics.registry.get_sample_value(REQUESTS, {"webhook": "/validate-pod", "code": "429"}) == 1
+
+    run(scenario)
+
+
+def test_nothing_is_worked_out_for_who_has_hung_up(folder: Path) -> None:
+    class Waiting(AdmissionQueue):
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+
+        async def turn(self, priority: Callable[[], int]) -> None:
+            self.arrived.set()
+            await self.go_on.wait()
+
+    async def scenario() -> None:
+        handled, metrics, queue = list[AdmissionRequest](), Metrics(), Waiting(ManualClock())
+        handler = Handler("/validate-pod", lambda request: handled.append(request) or ALLOWED)  # type: ignore[func-returns-value]
+
+        def counted(name: str, labels: dict[str, str]) -> float | None:
+            return metrics.registry.get_sample_value(name, labels)
+
+        async with serving(folder, (handler,), metrics, queue=queue) as server:
+            async with requesting(server, FIRST) as session:
+                asking = asyncio.create_task(session.post("/validate-pod", data=review()).__aenter__())
+                await queue.arrived.wait()
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            port = {"port": str(server.bound_port)}
+            await wait_for(lambda: counted("koordinator_server_connections", port) == 0)
+            queue.go_on.set()
+            await wait_for(lambda: counted(REQUESTS, {"webhook": "/validate-pod", "code": "503"}) == 1)
+        assert handled == []
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("name", [None, "localhost", "koordinator-webhook-service.koordinator-system.svc"])

@@ -17,9 +17,8 @@ from koordinator.api.kinds import PODS
 from koordinator.kube.errors import TransportError
 from koordinator.scheduler.binding.binder import DEADLINE
 from koordinator.scheduler.binding.binding_cycle import pod_binding
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile

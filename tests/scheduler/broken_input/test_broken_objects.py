@@ -19,7 +19,7 @@ from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import SchedulerConfiguration, parse_configuration
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
 from tests.real_world.broken_documents import device_document, metric_document, topology_document

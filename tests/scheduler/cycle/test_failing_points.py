@@ -16,6 +16,7 @@ from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
     BindPlugin,
     ClusterWriter,
+    CycleState,
     PermitPlugin,
     PodChanges,
     PostBindPlugin,
@@ -24,7 +25,6 @@ from koordinator.scheduler.engine.binding_points import (
     Wait,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
     EventHandler,

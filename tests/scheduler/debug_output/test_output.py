@@ -11,8 +11,7 @@ import pytest
 
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.pod import Pod
-from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
-from koordinator.scheduler.debug_output.output import diagnosis
+from koordinator.scheduler.debug_output import DebugOutput, DebugSettings, diagnosis
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -24,7 +23,7 @@ from tests.scheduler.plugins.coscheduling.test_job_preemption import profile as 
 from tests.scheduler.plugins.coscheduling.test_plugin import nodes, run
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
-LOGGER = "koordinator.scheduler.debug_output.output"
+LOGGER = "koordinator.scheduler.debug_output"
 
 
 def logged(

@@ -297,10 +297,11 @@ def test_a_class_that_is_alone_leaves_the_batch_and_joins_it_again_with_others()
         fill(bench, name)
     bench.check(0)
     found = [bench.following[0].number]
-    for _ in range(150):
-        fill(bench, NODES[5])
+    for number in range(150):
+        name = NODES[4 + number % 2]
+        fill(bench, name)
         bench.check(0)
-        bench.fixture.take(f"on-{NODES[5]}")
+        bench.fixture.take(f"on-{name}")
         bench.check(0)
     found.append(bench.following[0].number)
     for name in NODES[:4]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, PODS
+from koordinator.scheduler.engine.row_amounts import CPU, PODS
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
@@ -77,7 +76,7 @@ def test_an_event_handler_is_not_notified_of_pods_that_it_does_not_read(labels: 
     state.set_node(make_node("a"))
     pod = describe(make_pod("p", labels=labels))
     state.assume(pod, "a")
-    state.set_pod(replace(pod, pod=make_pod("p", labels=labels, node="a")), "a")
+    state.set_pod(msgspec.structs.replace(pod, pod=make_pod("p", labels=labels, node="a")), "a")
     state.remove_pod(pod.uid)
     assert [call[0] for call in all_read.calls] == ["node", "assigned", "assigned", "removed"]
     assert choosy.calls == (all_read.calls if is_read else all_read.calls[:1])
@@ -193,18 +192,27 @@ def test_the_lowest_priority_follows_the_pods() -> None:
 
 
 def test_changes_since_names_rows_and_aspects() -> None:
-    state = make_state([make_node("a"), make_node("b")])
+    state = make_state([make_node("b"), make_node("a")])
     before = state.view.columns.version
     state.assume(describe(make_pod("p")), "b")
     assert state.view.columns.changes_since(before, 10) == {state.view.columns.row_of["b"]: 1 << Aspect.PODS}
 
 
 def test_changes_too_long_ago_are_not_named() -> None:
-    columns = make_state([make_node("a")]).view.columns
-    for _ in range(20_000):
-        columns.touch(0, Aspect.LOAD)
+    columns = make_state([make_node("a"), make_node("b")]).view.columns
+    for number in range(20_000):
+        columns.touch(number % 2, Aspect.LOAD)
     assert columns.changes_since(1, 1_000_000) is None
-    assert columns.changes_since(columns.version - 1, 10) == {0: 1 << Aspect.LOAD}
+    assert columns.changes_since(columns.version - 1, 10) == {1: 1 << Aspect.LOAD}
+
+
+def test_changes_of_one_row_in_a_row_are_one() -> None:
+    columns = make_state([make_node("a"), make_node("b")]).view.columns
+    before = columns.version
+    columns.touch(0, Aspect.PODS)
+    columns.touch(0, Aspect.LOAD)
+    assert columns.count_since(before) == 1
+    assert columns.changes_since(before, 1) == {0: 1 << Aspect.PODS | 1 << Aspect.LOAD}
 
 
 NODES = ("a", "b", "c")

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.binding_points import ReservePlugin
+from koordinator.scheduler.engine.binding_points import CycleState, ReservePlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -41,7 +40,7 @@ def test_the_node_with_the_highest_score_is_chosen() -> None:
     result = engine.decide(describe(make_pod("p")), NOW)
     assert isinstance(result, Placement)
     assert (result.node_name, result.feasible, result.evaluated) == ("b", 2, 2)
-    assert [(node.node, node.by_plugin) for node in result.top] == [
+    assert [(node.node, node.score_by_plugin) for node in result.top] == [
         ("b", {"Fit": 100, "Rank": 200}),
         ("a", {"Fit": 100, "Rank": 100}),
     ]

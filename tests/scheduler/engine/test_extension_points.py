@@ -6,7 +6,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from koordinator.scheduler.engine.adjustment import Adjustment
+import msgspec
+
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -21,9 +22,10 @@ from koordinator.scheduler.engine.framework_hooks import (
     ResizePodPlugin,
     ScoreTransformer,
 )
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile
 
@@ -34,7 +36,9 @@ class Halving(PreFilterTransformer, Shared):
     def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
         if pod.pod.metadata.labels.get("refuse"):
             return Reason("not today")
-        return replace(pod, request=replace(pod.request, amounts={"cpu": pod.request.amounts["cpu"] // 2}))
+        return msgspec.structs.replace(
+            pod, request=replace(pod.request, amounts={"cpu": pod.request.amounts["cpu"] // 2})
+        )
 
     def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
         return Reason("only one node is not enough") if node_names is not None and len(node_names) == 1 else None
@@ -112,7 +116,7 @@ def test_before_score_changes_scores_and_not_results() -> None:
     assert isinstance(before, Placement)
     assert isinstance(after, Placement)
     assert before.feasible == after.feasible == 2
-    assert {each.node: each.total for each in before.top} != {each.node: each.total for each in after.top}
+    assert {each.node: each.score for each in before.top} != {each.node: each.score for each in after.top}
     assert node_of(after) == "b"
 
 
@@ -231,7 +235,7 @@ class Growing(ResizePodPlugin, Shared):
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
         if self.view.columns.names[row] == "b":
             return Reason("no larger device")
-        return replace(pod, request=replace(pod.request, amounts={"cpu": 3000}))
+        return msgspec.structs.replace(pod, request=replace(pod.request, amounts={"cpu": 3000}))
 
 
 def test_a_resized_pod_takes_what_it_really_needs() -> None:

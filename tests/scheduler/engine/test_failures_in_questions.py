@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Final
 import pytest
 
 from koordinator.api.resource_names import CPU
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile

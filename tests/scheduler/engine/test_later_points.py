@@ -12,9 +12,8 @@ import pytest
 from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import CPU
 from koordinator.scheduler.cycle.plugin_services import make_controllers
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PermitPlugin, Wait
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (

@@ -10,8 +10,8 @@ import numpy as np
 from koordinator.api.kinds import POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.scheduler.configuration.third_party import implemented_points
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Rows
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (

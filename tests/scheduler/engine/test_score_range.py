@@ -77,7 +77,7 @@ def decide(
 def test_a_score_out_of_range_costs_its_node_alone(kind: type[Says], wrong: int, nodes: int, *, batches: bool) -> None:
     reports = Reports()
     top = decide(kind, [wrong, 1, 2, 3, 4, 5], nodes=nodes, batches=batches, reports=reports).top
-    assert [node.by_plugin["Says"] for node in top] == [5, 4, 3][: len(top)] if nodes > 1 else [0]
+    assert [node.score_by_plugin["Says"] for node in top] == [5, 4, 3][: len(top)] if nodes > 1 else [0]
     assert set(reports.scores) == {("Says", "n0", wrong)}
 
 
@@ -89,4 +89,4 @@ def test_the_limits_are_in_range(kind: type[Says]) -> None:
 @pytest.mark.parametrize("weight", [1, 21_474_836, 21_474_837, 10**12])
 def test_weights_of_any_size_are_counted_exactly(weight: int) -> None:
     top = decide(Says, [98, 99, 100, 97, 96, 95], weight).top
-    assert [node.by_plugin["Says"] for node in top] == [100 * weight, 99 * weight, 98 * weight]
+    assert [node.score_by_plugin["Says"] for node in top] == [100 * weight, 99 * weight, 98 * weight]

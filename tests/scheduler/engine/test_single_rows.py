@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -198,7 +198,7 @@ def test_many_kinds_of_pods_at_once_equal_one_after_the_other(
 def with_extended(pod: PodInfo, kind: int) -> PodInfo:
     """The pod requests a resource that some nodes offer (1), or that and one that no node offers (2)."""
     more: dict[str, int] = [{}, {"a/b": 1}, {"a/b": 2, "a/c": 1}][kind]
-    return replace(pod, request=PodRequest({**pod.request.amounts, **more}, pod.request.non_zero))
+    return msgspec.structs.replace(pod, request=PodRequest({**pod.request.amounts, **more}, pod.request.non_zero))
 
 
 def evaluated(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:

@@ -22,7 +22,7 @@ from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import make_pod_info
-from koordinator.scheduler.engine.resource_index import UNOFFERED
+from koordinator.scheduler.engine.row_amounts import UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples

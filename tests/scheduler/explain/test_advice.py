@@ -8,7 +8,7 @@ import pytest
 from koordinator.api.pod import ContainerPort, Pod
 from koordinator.scheduler.engine.decision import RejectedNodes
 from koordinator.scheduler.explain.advice import advise
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 
 

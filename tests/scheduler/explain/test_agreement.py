@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, Toleration
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.explain.filter_results import filter_nodes
-from koordinator.scheduler.explain.pod import closest, fitting
+from koordinator.scheduler.explain.pod import fitting
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.examples import examples
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 
@@ -104,7 +104,8 @@ def counted(rejection: Rejection) -> dict[tuple[str, tuple[str, ...], bool], int
 @given(scenes(), pods())
 def test_what_a_node_lacks_is_never_negative(scene: Scene, pod: Pod) -> None:
     filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
-    lacks = [lack for node in closest(filter_results, scene.view, 9) for each in node.objections for lack in each.lacks]
+    rejected = (filter_results.codes != 0).any(axis=0).nonzero()[0].tolist()
+    lacks = [lack for index in rejected for each in filter_results.objections(index) for lack in each.lacks]
     assert all(lack.shortfall > 0 and "short by -" not in lack.text for lack in lacks)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.scheduler.explain.wording import amount_of, amount_text
+from koordinator.scheduler.explain.explainer import amount_of, amount_text
 
 
 @pytest.mark.parametrize(

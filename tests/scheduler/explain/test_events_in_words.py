@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.explain.wording import event_meaning
+from koordinator.scheduler.explain.explainer import event_meaning
 from tests.scheduler.explain.scene import WITH_QUOTAS, Scene
 
 

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Affinity, ContainerPort, Pod, PodAffinity, PodAffinityTerm
 from koordinator.api.resource_names import CPU
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 from tests.scheduler.fakes import describe, make_profile
 

@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import Ints, NamedAspect, NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo

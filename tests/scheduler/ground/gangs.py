@@ -6,9 +6,14 @@ from collections.abc import Hashable
 from typing import Any
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.binding_points import PermitPlugin, ReservePlugin, Wait
+from koordinator.scheduler.engine.binding_points import (
+    CyclePreFilterPlugin,
+    CycleState,
+    PermitPlugin,
+    ReservePlugin,
+    Wait,
+)
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.framework import PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo

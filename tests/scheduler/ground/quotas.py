@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from koordinator.api.resource_names import CPU
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.handle import Handle

@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState
 from koordinator.scheduler.engine.columns import NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import FailureHandler, FilterTransformer
 from koordinator.scheduler.engine.handle import Handle
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU
-from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.columns import Aspect
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
-from koordinator.scheduler.engine.journal import Journal
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.engine.journal import Adjustment, Journal
 from koordinator.scheduler.explain.pod import fitting
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.examples import examples
 from tests.scheduler.fakes import make_pod
 from tests.scheduler.ground.clusters import NOW

@@ -13,7 +13,7 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.examples import examples

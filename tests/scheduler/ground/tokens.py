@@ -14,9 +14,14 @@ import numpy as np
 
 from koordinator.api.labels import RESERVATION_IGNORED
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import Ints, NamedAspect, NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.framework_hooks import (

@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.explain.explainer import Explainer
-from koordinator.scheduler.explain.filter_results import Objection, filter_nodes
+from koordinator.scheduler.explain.sources import Objection, filter_nodes
 from koordinator.scheduler.program import Scheduler
 from tests.scheduler.oracle import documents
 from tests.scheduler.oracle.documents import Document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 
 
 def lacks_of(profile: Profile, view: ClusterView, pod: PodInfo) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from koordinator.api.node import Node
-from koordinator.scheduler.plugins.node_results import HOST_NAME, KnownResults, LabelRows
+from koordinator.scheduler.plugins.node_labels import HOST_NAME, KnownResults, LabelRows
 from tests.scheduler.fakes import make_node, make_state
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.base.logs import verbosity
 from koordinator.kube.debug_flags import add_debug_flags
-from koordinator.scheduler.debug_output.settings import DebugSettings
+from koordinator.scheduler.debug_output import DebugSettings
 from tests.scheduler.services.service_requests import HttpResponse, send
 
 

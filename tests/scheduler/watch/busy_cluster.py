@@ -31,7 +31,7 @@ from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.explain.explainer import Explainer
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from koordinator.scheduler.plugins.device_share.plugin import DeviceShare
 from tests.real_world.broken_documents import device_document
 from tests.scheduler.broken_input.test_broken_objects import healthy, healthy_pod

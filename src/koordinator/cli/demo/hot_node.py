@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from koordinator.api.codec import DecodeError, convert
 from koordinator.api.kinds import PODS, REPLICA_SETS
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import ABORTED, FAILED, RUNNING, SUCCEEDED, PodMigrationJob
+from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.cli.demo.claim import Claim, clock, some
 from koordinator.cli.demo.day import NAMESPACE, Arrival, batch_pod
 from koordinator.cli.explain_failure import ExplainError
@@ -121,7 +123,7 @@ class HotNode:
     """By the name of the job."""
     began: dict[str, float] = field(default_factory=dict)
     """Job -> when it was first seen."""
-    rebalance: Mapping[str, Any] | None = None
+    rebalance: RebalanceExplanation | None = None
     """What koord explain rebalance said when the node had cooled and no pod was on its way."""
 
     def see(self, hour: float, percent: int | None, pods: Sequence[Pod], jobs: Sequence[PodMigrationJob]) -> None:
@@ -243,16 +245,15 @@ class Crawler:
             document["spec"]["nodeName"] = HOT
         return document
 
-    async def _query(self) -> Mapping[str, Any] | None:
+    async def _query(self) -> RebalanceExplanation | None:
         url = f"http://127.0.0.1:{self._port}"
         endpoint = ProgramEndpoint(url, None, ("", ""), 0, Path(), program="descheduler", seconds=RESPONSE_SECONDS)
         try:
             async with open_session() as session:
-                document: Mapping[str, Any] = await fetch(session, endpoint, "/explain/rebalance")
-        except ExplainError:
+                return convert(await fetch(session, endpoint, "/explain/rebalance"), RebalanceExplanation)
+        except (ExplainError, DecodeError):
             # Queried again after the next step; a day without a response fails its claim.
             return None
-        return document
 
 
 def cooling_claim(seen: HotNode) -> Claim:
@@ -294,14 +295,14 @@ def availability_claim(seen: HotNode) -> Claim:
 
 def staying_claim(seen: HotNode) -> Claim:
     """Who stayed when the node had cooled: everybody, each for a reason."""
-    rebalance = seen.rebalance or {"pods": 0, "evictions": [], "stays": []}
-    stays = sum(each["pods"] for each in rebalance["stays"] if each["why"])
+    rebalance = seen.rebalance or RebalanceExplanation(rebalance="")
+    stays = sum(each.pods for each in rebalance.stays if each.why)
     others = [move.pod for move in seen.moves.values() if not move.pod.startswith(f"{CRAWLER}-")]
     return Claim(
-        f"koord explain rebalance said why each of the other pods stayed ({stays} of {rebalance['pods']})",
-        stays > 0 and stays + len(rebalance["evictions"]) == rebalance["pods"] and not others,
+        f"koord explain rebalance said why each of the other pods stayed ({stays} of {rebalance.pods})",
+        stays > 0 and stays + len(rebalance.evictions) == rebalance.pods and not others,
         f"once {HOT} has cooled, each pod is to be evicted or has a reason to stay, and only pods of {CRAWLER} moved",
-        f"{stays} with a reason and {len(rebalance['evictions'])} to be evicted, of {rebalance['pods']} pods"
+        f"{stays} with a reason and {len(rebalance.evictions)} to be evicted, of {rebalance.pods} pods"
         f"{'' if seen.rebalance else ' (koord-descheduler was never asked, since the node did not cool)'}; other pods "
         f"that moved: {some(others)}",
         ("koord explain rebalance",),

@@ -103,8 +103,8 @@ def _print_hot_node(seen: HotNode, console: Console) -> None:
     console.print(table)
     if seen.rebalance is not None:
         table = Table("pods that stayed then", "why", "for example")
-        for each in seen.rebalance["stays"]:
-            table.add_row(str(each["pods"]), escape(each["why"]), escape(each["examples"][0]))
+        for each in seen.rebalance.stays:
+            table.add_row(str(each.pods), escape(each.why), escape(each.examples[0]))
         console.print(table)
 
 

@@ -45,10 +45,6 @@ def ip(value: Any, field: str) -> list[Cause]:
     return [] if read_address(value or "") is not None else [invalid(field, value or "", IP)]
 
 
-def ip_if_set(value: Any, field: str) -> list[Cause]:
-    return ip(value, field) if value else []
-
-
 def _endpoint_ip(text: str, field: str) -> list[Cause]:
     """Of an endpoint. The real server refuses loopback addresses, too; here webhooks run on the machine itself, and an
     endpoint is how their Service finds them."""

@@ -67,11 +67,6 @@ def required(detail: str = "") -> Rule:
     return lambda value, field: [] if value else [words.required(field, detail)]
 
 
-def set_to_something(value: Any, field: str) -> list[Cause]:
-    """Present, be it zero."""
-    return [] if value is not None else [words.required(field)]
-
-
 def one_of(*allowed: str) -> Rule:
     """Also refuses the empty text, and so an absent value."""
     return lambda value, field: [] if value in allowed else [words.not_supported(field, value or "", allowed)]

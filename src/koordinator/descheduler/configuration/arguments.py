@@ -56,6 +56,12 @@ class PriorityThreshold(Strict):
     value: int | None = None
     name: str = ""
 
+    def check(self, path: str) -> None:
+        """Raises ConfigurationError when both are given."""
+        if self.value is not None and self.name:
+            allowed = "only one of priorityThreshold fields can be set"
+            raise ConfigurationError(path, msgspec.to_builtins(self), allowed)
+
 
 def check_namespaces(namespaces: Namespaces | None, path: str) -> None:
     """Raises ConfigurationError when both lists are given."""

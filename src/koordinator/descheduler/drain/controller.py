@@ -11,34 +11,25 @@ from koordinator.api import drain_node as drains
 from koordinator.api.codec import DecodeError, decode, decode_any
 from koordinator.api.document import Document
 from koordinator.api.drain_node import CordonPolicy, DrainNode
-from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koordinator.api.kinds import DRAIN_NODES, NODES, PODS, RESERVATIONS
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
-from koordinator.api.reservation import Reservation
-from koordinator.base.clock import Clock
-from koordinator.base.metrics import Metrics
-from koordinator.descheduler.drain.cordon import cordon_patch, uncordon_patch
 from koordinator.descheduler.drain.decision import decide
-from koordinator.descheduler.drain.objects import reservation_for
+from koordinator.descheduler.drain.objects import cordon_patch, reservation_for, uncordon_patch
 from koordinator.descheduler.drain.plan import (
     CORDONED_BY,
     DRAIN_NODE,
     DRAINED_NODE,
     Cordon,
-    CreateJob,
-    DeleteDrainNode,
-    DeleteOwned,
     DrainFacts,
-    ExtendReservation,
     ReservePlace,
 )
 from koordinator.descheduler.drain.pod_rules import MakePolicy, PodRules
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.workloads import FRESH, Workloads
 from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, PlannedEvent, age_order
-from koordinator.kube.events import EventRecorder
-from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import PatchType
 from koordinator.kube.reconciler import Reconcilers
 from koordinator.model.label_selector import SelectorError
 
@@ -55,27 +46,23 @@ class DrainController(PlanController[DrainNode]):
 
     def __init__(
         self,
-        client: Client,
-        informers: InformerSet,
+        handle: Handle,
+        reconcilers: Reconcilers,
         cluster: MigrationLister,
         workloads: Workloads,
         make_policy: MakePolicy,
         scheduler_names: Sequence[str],
-        recorder: EventRecorder,
-        reconcilers: Reconcilers,
-        *,
-        clock: Clock,
-        metrics: Metrics,
     ) -> None:
         """``make_policy`` gives why MigrationController would not move a pod under a DrainNode's spec."""
-        super().__init__("drains", DRAIN_NODES, client, informers, recorder, reconcilers, clock)
+        super().__init__("drains", DRAIN_NODES, handle, reconcilers)
         self._cluster = cluster
         self._workloads = workloads
         self._make_policy = make_policy
         self._scheduler_names = scheduler_names
-        self._nodes = informers.informer(NODES)
+        self._nodes = handle.informers.informer(NODES)
         cluster.reservations.add_index(_BY_DRAIN_NODE, _drain_node_of)
         cluster.job_informer.add_index(_BY_DRAIN_NODE, _drain_node_of)
+        metrics = handle.metrics
         self._pods_gauge = metrics.gauge(
             "descheduler_drain_node_pods", "Pods of a DrainNode, by their phase", ("drain_node", "phase")
         )
@@ -171,21 +158,11 @@ class DrainController(PlanController[DrainNode]):
             self._results.labels(phase).inc()
 
     async def _do(self, action: Any, drain: DrainNode) -> None:
-        client = self._client
         match action:
             case Cordon(wanted):
                 await self._cordon(drain, wanted=wanted)
-            case DeleteDrainNode():
-                await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
             case ReservePlace(pod, name):
                 await self._reserve(drain, pod, name)
-            case ExtendReservation(name, ttl):
-                await client.patch(RESERVATIONS, name, {"spec": {"ttl": f"{int(ttl)}s"}}, PatchType.MERGE)
-            case CreateJob(document):
-                await client.create(POD_MIGRATION_JOBS, document)
-            case DeleteOwned(owned):
-                kind: Kind[Any] = RESERVATIONS if isinstance(owned, Reservation) else POD_MIGRATION_JOBS
-                await client.delete(kind, owned.metadata.name, uid=owned.metadata.uid)
 
     async def _cordon(self, drain: DrainNode, *, wanted: bool) -> None:
         name = drain.spec.node_name

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from koordinator.api import drain_node as drains
 from koordinator.api.codec import encode
 from koordinator.api.drain_node import DrainNode, DrainNodeCondition, DrainNodeStatus, PodMigration
+from koordinator.api.kinds import DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS
 from koordinator.api.pod_migration_job import FAILED, SUCCEEDED
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import (
@@ -21,14 +22,12 @@ from koordinator.descheduler.drain.plan import (
     WAS_UNSCHEDULABLE,
     Action,
     Cordon,
-    DeleteDrainNode,
-    DeleteOwned,
     DrainFacts,
 )
 from koordinator.descheduler.drain.pod_migration import PodStep, first_seen
 from koordinator.descheduler.drain.pod_rules import PodRules
 from koordinator.descheduler.migration.job_status import since_transition
-from koordinator.descheduler.plan_controller import ObjectPlan, PatchObject, PlannedEvent
+from koordinator.descheduler.plan_controller import DeleteObject, ObjectPlan, PatchObject, PlannedEvent
 
 _KEPT: Final = timedelta(minutes=5)
 _GIVEN_UP: Final = (drains.REJECTED, drains.CONFIRM_ABORTED)
@@ -43,7 +42,7 @@ def decide(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime) 
         return ObjectPlan(status, _finalize(drain, facts))
     if status.phase == drains.ABORTED:
         end = _end(drain)
-        deletion = (DeleteDrainNode(),) if end is not None and now >= end + _KEPT else ()
+        deletion = (DeleteObject(DRAIN_NODES, drain),) if end is not None and now >= end + _KEPT else ()
         return ObjectPlan(status, (*_left_over(facts), *deletion))
     reason = _why_to_give_up(drain, facts, now)
     if reason:
@@ -87,7 +86,10 @@ def _rolled_back(drain: DrainNode, facts: DrainFacts, reason: str) -> ObjectPlan
 def _left_over(facts: DrainFacts) -> tuple[Action, ...]:
     """Jobs that have not ended, and Reservations: those of pods that have moved are used up."""
     open_jobs = [job for job in facts.jobs.values() if job.status.phase not in (SUCCEEDED, FAILED)]
-    return (*map(DeleteOwned, open_jobs), *map(DeleteOwned, facts.reservations.values()))
+    return (
+        *(DeleteObject(POD_MIGRATION_JOBS, job) for job in open_jobs),
+        *(DeleteObject(RESERVATIONS, found) for found in facts.reservations.values()),
+    )
 
 
 def _uncordon(drain: DrainNode) -> tuple[Action, ...]:

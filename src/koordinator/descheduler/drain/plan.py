@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.reservation import Reservation
-from koordinator.descheduler.plan_controller import PatchObject
+from koordinator.descheduler.plan_controller import CreateObject, DeleteObject, PatchObject, PatchOther
 
 DOMAIN: Final = "drain.descheduler.koordinator.sh"
 FINALIZER: Final = f"{DOMAIN}/drain"
@@ -60,14 +60,6 @@ class Cordon:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteDrainNode:
-    """Delete the DrainNode itself."""
-
-    def __str__(self) -> str:
-        return "delete it"
-
-
-@dataclass(frozen=True, slots=True)
 class ReservePlace:
     """Create the Reservation of this name for a pod of the node."""
 
@@ -78,36 +70,4 @@ class ReservePlace:
         return f"create Reservation {self.name} for pod {self.pod.metadata.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendReservation:
-    """Let a Reservation live for so long from its creation on, in seconds."""
-
-    name: str
-    ttl: float
-
-    def __str__(self) -> str:
-        return f"keep Reservation {self.name} for longer"
-
-
-@dataclass(frozen=True, slots=True)
-class CreateJob:
-    """Create this PodMigrationJob."""
-
-    document: dict[str, Any]
-
-    def __str__(self) -> str:
-        pod = self.document["spec"]["podRef"]
-        return f"create PodMigrationJob {self.document['metadata']['name']} for pod {pod['namespace']}/{pod['name']}"
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteOwned:
-    """Delete a Reservation or a job that belongs to the DrainNode."""
-
-    owned: Reservation | PodMigrationJob
-
-    def __str__(self) -> str:
-        return f"delete {type(self.owned).__name__} {self.owned.metadata.name}"
-
-
-Action = Cordon | PatchObject | DeleteDrainNode | ReservePlace | ExtendReservation | CreateJob | DeleteOwned
+Action = Cordon | ReservePlace | PatchObject | CreateObject | PatchOther | DeleteObject

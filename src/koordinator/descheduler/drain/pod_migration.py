@@ -12,6 +12,7 @@ from koordinator.api import drain_node as drains
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api import reservation as reservations
 from koordinator.api.drain_node import CONFIRMED, WAIT_FIRST, DrainNode, PodMigration
+from koordinator.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.reservation import Reservation
@@ -19,14 +20,12 @@ from koordinator.base.durations import has_passed
 from koordinator.descheduler.drain.objects import job_for
 from koordinator.descheduler.drain.plan import (
     Action,
-    CreateJob,
-    DeleteOwned,
     DrainFacts,
-    ExtendReservation,
     ReservePlace,
 )
 from koordinator.descheduler.drain.pod_rules import PodRules
-from koordinator.descheduler.migration.job_facts import EVICTED_POD
+from koordinator.descheduler.migration.job_facts import EVICTED_POD, holds_nothing
+from koordinator.descheduler.plan_controller import CreateObject, DeleteObject, PatchOther
 
 RETRY: Final = timedelta(minutes=1)
 TRIES: Final = 3
@@ -111,7 +110,9 @@ class PodStep:
             return None, ()
         phase = job.status.phase if job is not None else entry.pod_migration_job_phase
         gone = replace(self._at(drains.POD_SUCCEED), pod_migration_job_phase=phase)
-        return gone, (DeleteOwned(found),) if found is not None and not entry.pod_migration_job_name else ()
+        # The replacement uses the Reservation of a pod that was moved, unless there is nothing in it to use.
+        is_unused = found is not None and (not entry.pod_migration_job_name or holds_nothing(found))
+        return gone, (DeleteObject(RESERVATIONS, found),) if found is not None and is_unused else ()
 
     def _wait(self, pod: Pod) -> PodMigration:
         policy, is_own = self.rules.policy(pod)
@@ -155,7 +156,7 @@ class PodStep:
         if not self._has_waited():
             return self.entry, ()
         fresh = replace(self._at(drains.POD_READY), reservation_phase="", target_node="")
-        return fresh, (DeleteOwned(found),) if found is not None else ()
+        return fresh, (DeleteObject(RESERVATIONS, found),) if found is not None else ()
 
     def _start(self, pod: Pod) -> Advance:
         directly, found = self.rules.is_moved_directly(pod), self._reservation
@@ -170,7 +171,8 @@ class PodStep:
     def _job_action(self, name: str, directly: bool) -> tuple[Action, ...]:
         if name in self.facts.jobs:
             return ()
-        return (CreateJob(job_for(self.drain, self.entry, name, directly=directly)),)
+        pod = f" for pod {self.entry.namespace}/{self.entry.pod_name}"
+        return (CreateObject(POD_MIGRATION_JOBS, job_for(self.drain, self.entry, name, directly=directly), pod),)
 
     def _await_job(self, pod: Pod) -> Advance:
         """A pod that a job moves, or that is on its way out by itself."""
@@ -200,7 +202,7 @@ class PodStep:
             pod_migration_job_name=next_name if directly else "",
             pod_migration_job_phase="",
         )
-        return fresh, (DeleteOwned(found),) if found is not None else ()
+        return fresh, (DeleteObject(RESERVATIONS, found),) if found is not None else ()
 
     @property
     def _tries(self) -> int:
@@ -222,4 +224,5 @@ class PodStep:
         age = (self.now - found.metadata.creation_timestamp).total_seconds()
         if found.spec.ttl.total_seconds() - age > _EXTEND:
             return ()
-        return (ExtendReservation(found.metadata.name, age + _DAY),)
+        name, longer = found.metadata.name, {"spec": {"ttl": f"{int(age + _DAY)}s"}}
+        return (PatchOther(f"keep Reservation {name} for longer", RESERVATIONS, name, longer),)

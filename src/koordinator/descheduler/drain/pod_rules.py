@@ -15,7 +15,7 @@ from koordinator.api.pod_migration_job import RESERVATION_FIRST
 from koordinator.descheduler.drain.plan import MIGRATION_POLICY
 from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
-from koordinator.descheduler.pod_predicates import is_of_daemon_set
+from koordinator.descheduler.pod_facts import is_of_daemon_set
 from koordinator.model.label_selector import CompiledSelector, compile_selector
 
 _MODES: Final = (MIGRATE_DIRECTLY, WAIT_FIRST)

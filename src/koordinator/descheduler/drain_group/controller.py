@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api import drain_node as drains
 from koordinator.api import drain_node_group as groups
@@ -11,25 +11,19 @@ from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import DrainNodeGroup
 from koordinator.api.kinds import DRAIN_NODE_GROUPS, DRAIN_NODES, NODES
 from koordinator.api.meta import controller_of
-from koordinator.base.clock import Clock
 from koordinator.descheduler.drain.plan import NODE_GROUP
 from koordinator.descheduler.drain_group.decision import decide
-from koordinator.descheduler.drain_group.plan import (
-    CreateDrainNode,
-    DeleteDrainNode,
+from koordinator.descheduler.drain_group.planning import (
     GroupFacts,
-    LabelNode,
     NodeCapacity,
-    PatchDrainNode,
+    Stage,
+    capacity_of,
+    stage_of,
 )
-from koordinator.descheduler.drain_group.planning import capacity_of
-from koordinator.descheduler.drain_group.stages import Stage, stage_of
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, age_order, for_version
+from koordinator.descheduler.plan_controller import ObjectPlan, PlanController, age_order
 from koordinator.descheduler.requests import reservations_by_node
-from koordinator.kube.events import EventRecorder
-from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.reconciler import Reconcilers
 
 _PERIOD: Final = 3.0
@@ -41,21 +35,12 @@ _BY_GROUP: Final = "uid of the drain node group"
 class DrainGroupController(PlanController[DrainNodeGroup]):
     """Decides about one group after the other."""
 
-    def __init__(
-        self,
-        client: Client,
-        informers: InformerSet,
-        cluster: MigrationLister,
-        recorder: EventRecorder,
-        reconcilers: Reconcilers,
-        *,
-        clock: Clock,
-    ) -> None:
-        super().__init__("drain groups", DRAIN_NODE_GROUPS, client, informers, recorder, reconcilers, clock)
+    def __init__(self, handle: Handle, reconcilers: Reconcilers, cluster: MigrationLister) -> None:
+        super().__init__("drain groups", DRAIN_NODE_GROUPS, handle, reconcilers)
         self._cluster = cluster
-        self._drains = informers.informer(DRAIN_NODES, absent_is_empty=True)
+        self._drains = handle.informers.informer(DRAIN_NODES, absent_is_empty=True)
         self._drains.add_index(_BY_GROUP, _group_uid)
-        self._nodes = informers.informer(NODES)
+        self._nodes = handle.informers.informer(NODES)
         self._add_handlers()
 
     def _due(self, group: DrainNodeGroup, plan: ObjectPlan) -> float | None:
@@ -110,18 +95,6 @@ class DrainGroupController(PlanController[DrainNodeGroup]):
         unfinished = [each for each in self._objects.list() if each.status.phase not in groups.FINISHED]
         oldest = min([*unfinished, group], key=age_order)
         return oldest.metadata.name if oldest.metadata.name != group.metadata.name else ""
-
-    async def _do(self, action: Any, group: DrainNodeGroup) -> None:
-        client = self._client
-        match action:
-            case LabelNode(node, name):
-                await client.patch(NODES, node, {"metadata": {"labels": {NODE_GROUP: name}}}, PatchType.MERGE)
-            case CreateDrainNode(document):
-                await client.create(DRAIN_NODES, document)
-            case PatchDrainNode(drain, patch):
-                await client.patch(DRAIN_NODES, drain.metadata.name, for_version(drain, patch), PatchType.MERGE)
-            case DeleteDrainNode(drain):
-                await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
 
 
 def _group_uid(drain: DrainNode) -> Iterable[str]:

@@ -12,20 +12,31 @@ from koordinator.api import drain_node as drains
 from koordinator.api import drain_node_group as groups
 from koordinator.api.drain_node import DrainNode
 from koordinator.api.drain_node_group import DrainNodeGroup, DrainNodeGroupStatus
+from koordinator.api.kinds import DRAIN_NODES, NODES
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import CLEAN_TAINT, FINALIZER, NODE_GROUP
-from koordinator.descheduler.drain_group.plan import (
+from koordinator.descheduler.drain_group.planning import (
     ABORT,
-    CreateDrainNode,
-    DeleteDrainNode,
+    ONCE_AVAILABLE,
     GroupAction,
     GroupFacts,
-    LabelNode,
-    PatchDrainNode,
+    Stage,
+    counted,
+    drain_node_for,
+    drain_node_name,
+    next_node,
+    obstacle,
+    stage_of,
 )
-from koordinator.descheduler.drain_group.planning import drain_node_for, drain_node_name, next_node
-from koordinator.descheduler.drain_group.stages import ONCE_AVAILABLE, Stage, counted, obstacle, stage_of
-from koordinator.descheduler.plan_controller import ObjectPlan, PatchObject, PlannedEvent
+from koordinator.descheduler.plan_controller import (
+    CreateObject,
+    DeleteObject,
+    ObjectPlan,
+    PatchObject,
+    PatchOther,
+    PlannedEvent,
+    for_version,
+)
 from koordinator.model.label_selector import SelectorError, compile_selector
 
 _WARNED_OF: Final = (groups.FAILED, groups.ABORTED)
@@ -84,7 +95,7 @@ def _labelled(group: DrainNodeGroup, facts: GroupFacts, members: Collection[str]
     name = group.metadata.name
     found = {node: each.metadata.labels.get(NODE_GROUP) for node, each in sorted(facts.nodes.items())}
     wanted = {node: name if node in members else None for node in found}
-    return tuple(LabelNode(node, wanted[node]) for node, label in found.items() if label != wanted[node])
+    return tuple(_label(node, wanted[node]) for node, label in found.items() if label != wanted[node])
 
 
 def _plan(
@@ -107,7 +118,7 @@ def _plan(
     if node and name in facts.taken_names:
         return ObjectPlan(replace(status, message=f"waits until DrainNode {name}, which is another's, is gone"), labels)
     if node:
-        created = CreateDrainNode(drain_node_for(group, node))
+        created = CreateObject(DRAIN_NODES, drain_node_for(group, node))
         return ObjectPlan(replace(status, message=f"looks for places for the pods of {node}"), (*labels, created))
     if any(stage_of(drain) in ONCE_AVAILABLE for drain in facts.drains.values()):
         return _entered(group, status, groups.WAITING, why_not, *labels)
@@ -145,8 +156,8 @@ def _confirmed(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, .
     )
 
 
-def _with_state(drain: DrainNode, state: str) -> PatchDrainNode:
-    return PatchDrainNode(drain, {"spec": {"confirmState": state}})
+def _with_state(drain: DrainNode, state: str) -> GroupAction:
+    return _changed(drain, {"spec": {"confirmState": state}})
 
 
 def _aborted(owned: Collection[DrainNode]) -> tuple[GroupAction, ...]:
@@ -179,7 +190,7 @@ def _complete(facts: GroupFacts) -> list[DrainNode]:
 def _without_labels(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ...]:
     name = group.metadata.name
     return tuple(
-        LabelNode(node, None) for node, each in facts.nodes.items() if each.metadata.labels.get(NODE_GROUP) == name
+        _label(node, None) for node, each in facts.nodes.items() if each.metadata.labels.get(NODE_GROUP) == name
     )
 
 
@@ -190,8 +201,8 @@ def _finalize(group: DrainNodeGroup, facts: GroupFacts) -> tuple[GroupAction, ..
         return ()
     finalizers = [each for each in group.metadata.finalizers if each != FINALIZER]
     noted: dict[str, Any] = {"metadata": {"annotations": {CLEAN_TAINT: "true"}}}
-    cleaned = [PatchDrainNode(drain, noted) for drain in _complete(facts)] if _is_to_be_cleaned(group) else []
-    deleted = map(DeleteDrainNode, facts.drains.values())
+    cleaned = [_changed(drain, noted) for drain in _complete(facts)] if _is_to_be_cleaned(group) else []
+    deleted = (DeleteObject(DRAIN_NODES, drain) for drain in facts.drains.values())
     return (*_without_labels(group, facts), *cleaned, *deleted, PatchObject({"metadata": {"finalizers": finalizers}}))
 
 
@@ -212,3 +223,14 @@ def _entered(
     note = f"DrainNodeGroup {group.metadata.name} is {phase}" + (f": {message}" if message else "")
     event = PlannedEvent("Warning" if phase in _WARNED_OF else "Normal", phase, note)
     return ObjectPlan(replace(status, phase=phase, message=message), actions, (event,))
+
+
+def _label(node: str, group: str | None) -> GroupAction:
+    """Set the label of nodes in a group to this name; None removes it."""
+    what = f"take node {node} into the group" if group else f"let node {node} leave the group"
+    return PatchOther(what, NODES, node, {"metadata": {"labels": {NODE_GROUP: group}}})
+
+
+def _changed(drain: DrainNode, patch: dict[str, Any]) -> GroupAction:
+    name = drain.metadata.name
+    return PatchOther(f"change DrainNode {name}", DRAIN_NODES, name, for_version(drain, patch))

@@ -19,16 +19,16 @@ from koordinator.base.yielding import CooperativeYielding
 from koordinator.descheduler.migration.arbitration import (
     ArbitrationResult,
     ArbitrationStatus,
+    WaitingJob,
     filter_job,
     in_order,
     is_under_way,
-    rank_of,
-    waits,
 )
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
+from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.migration.lister import MigrationLister
+from koordinator.descheduler.migration.policies import MigrationPolicies
 from koordinator.descheduler.migration.workloads import Workloads
 from koordinator.descheduler.plan_controller import PlannedEvent
 from koordinator.kube.errors import ApiStatusError, KubeError
@@ -64,6 +64,8 @@ class Arbitrator:
         self._args = args
         self._clock = clock
         self._yielding = yielding
+        self._waiting: dict[str, WaitingJob] = {}
+        """By name, as of the last round."""
         self._arrived = asyncio.Event()
         cluster.job_informer.add_handlers(name="migration, jobs that wait", on_add=lambda job, _: self._arrive(job))
 
@@ -76,32 +78,33 @@ class Arbitrator:
 
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
-        for job, pod in await self._in_order():
+        for waiting in await self._in_order():
             await self._yielding.checkpoint()
             try:
-                await self._arbitrate_job(job, pod)
+                await self._arbitrate_job(waiting)
             except KubeError as error:
-                logger.warning("migration job %s waits on: %s", job.metadata.name, error)
+                logger.warning("migration job %s waits on: %s", waiting.job.metadata.name, error)
             except Exception:
                 # One job with an unforeseen error must not keep all others from proceeding.
-                logger.exception("migration job %s waits on", job.metadata.name)
+                logger.exception("migration job %s waits on", waiting.job.metadata.name)
 
     async def results(self) -> list[tuple[PodMigrationJob, ArbitrationResult]]:
         """What a round would come to for each job that waits, with nothing written."""
-        return [(job, filter_job(job, pod, self._policies)) for job, pod in await self._in_order()]
+        return [(each.job, filter_job(each, self._policies)) for each in await self._in_order()]
 
-    async def _in_order(self) -> list[tuple[PodMigrationJob, Pod | None]]:
-        """The jobs that wait with their pods, in the order of a round."""
-        waiting = [job for job in self._cluster.open_jobs() if waits(job)]
-        if not waiting:
-            return []
-        pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}
-        await self._workloads.refresh(pods.values(), older_than=_FRESH)
-        ranks = {}
-        for job in waiting:
-            await self._yielding.checkpoint()
-            ranks[job.metadata.name] = rank_of(pods.get(job.metadata.name))
-        return [(job, pods.get(job.metadata.name)) for job in in_order(waiting, pods, ranks, self._under_way)]
+    async def _in_order(self) -> list[WaitingJob]:
+        """The jobs that wait, in the order of a round."""
+        found: dict[str, WaitingJob] = {}
+        for job in self._cluster.waiting_jobs():
+            name, pod = job.metadata.name, self._pod(job)
+            known = self._waiting.get(name)
+            if known is None or known.job is not job or known.pod is not pod:
+                await self._yielding.checkpoint()
+                known = WaitingJob.of(job, pod)
+            found[name] = known
+        self._waiting = found
+        await self._workloads.refresh([each.pod for each in found.values() if each.pod is not None], older_than=_FRESH)
+        return in_order(found.values(), self._under_way)
 
     async def _arbitrate_arrivals(self) -> None:
         """One round, when there is a new job, or when those that were not let through are due again."""
@@ -111,8 +114,8 @@ class Arbitrator:
         self._arrived.clear()
         await self.arbitrate()
 
-    async def _arbitrate_job(self, job: PodMigrationJob, pod: Pod | None) -> None:
-        result = filter_job(job, pod, self._policies)
+    async def _arbitrate_job(self, waiting: WaitingJob) -> None:
+        job, result = waiting.job, filter_job(waiting, self._policies)
         if result.status is ArbitrationStatus.PASSED:
             await self._let_through(job)
         elif result.status is ArbitrationStatus.FORBIDDEN:

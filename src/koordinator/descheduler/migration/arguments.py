@@ -42,20 +42,9 @@ LABEL_SELECTOR: Final = "LabelSelector"
 NAMESPACES: Final = "Namespaces"
 NODE_FIT: Final = "NodeFit"
 EVICTION_GATES: Final = (
-    MAX_MIGRATING_GLOBALLY,
-    MAX_MIGRATING_PER_NODE,
-    MAX_MIGRATING_PER_NAMESPACE,
-    MAX_MIGRATING_PER_WORKLOAD,
-    MAX_UNAVAILABLE_PER_WORKLOAD,
-    EXPECTED_REPLICAS,
-    PVC,
-    LOCAL_STORAGE,
-    SYSTEM_CRITICAL,
-    BARE_PODS,
-    PRIORITY_THRESHOLD,
-    LABEL_SELECTOR,
-    NAMESPACES,
-    NODE_FIT,
+    *(MAX_MIGRATING_GLOBALLY, MAX_MIGRATING_PER_NODE, MAX_MIGRATING_PER_NAMESPACE, MAX_MIGRATING_PER_WORKLOAD),
+    *(MAX_UNAVAILABLE_PER_WORKLOAD, EXPECTED_REPLICAS, PVC, LOCAL_STORAGE, SYSTEM_CRITICAL, BARE_PODS),
+    *(PRIORITY_THRESHOLD, LABEL_SELECTOR, NAMESPACES, NODE_FIT),
 )
 """The checks that ``skipEvictionGates`` may name."""
 
@@ -126,10 +115,8 @@ class MigrationControllerArgs(Arguments):
             check(args, path)
         check_namespaces(args.namespaces, f"{path}.namespaces")
         checked_selector(args.label_selector, f"{path}.labelSelector")
-        threshold = args.priority_threshold
-        if threshold is not None and threshold.value is not None and threshold.name:
-            allowed = "only one of priorityThreshold fields can be set"
-            raise ConfigurationError(f"{path}.priorityThreshold", threshold.name, allowed)
+        if args.priority_threshold is not None:
+            args.priority_threshold.check(f"{path}.priorityThreshold")
         return args
 
     def skips(self, gate: str) -> bool:
@@ -157,10 +144,9 @@ def _check_numbers(args: MigrationControllerArgs, path: str) -> None:
             raise ConfigurationError(f"{path}.{name}", value, f"must be {least} or more")
     if not 0 < args.evictions_per_second < float("inf"):
         raise ConfigurationError(f"{path}.evictQPS", args.evict_qps, "must be a number above 0")
-    if args.default_job_ttl < timedelta():
-        raise ConfigurationError(f"{path}.defaultJobTTL", format_duration(args.default_job_ttl), "must not be negative")
-    if args.cool_down < timedelta():
-        raise ConfigurationError(f"{path}.coolDown", format_duration(args.cool_down), "must not be negative")
+    for name, duration in (("defaultJobTTL", args.default_job_ttl), ("coolDown", args.cool_down)):
+        if duration < timedelta():
+            raise ConfigurationError(f"{path}.{name}", format_duration(duration), "must not be negative")
     if args.arbitration_args.interval <= timedelta():
         interval = format_duration(args.arbitration_args.interval)
         raise ConfigurationError(f"{path}.arbitrationArgs.interval", interval, "must be above 0")

@@ -21,11 +21,11 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
-from koordinator.base.clock import Clock
 from koordinator.base.durations import has_passed
 from koordinator.base.errors import KoordinatorError
+from koordinator.descheduler.features import DISABLE_PVC_RESERVATION
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
-from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD_CONTROLLER,
@@ -36,7 +36,6 @@ from koordinator.descheduler.migration.job_facts import (
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.migration.object_limiter import EvictedPod, ObjectLimiter
 from koordinator.descheduler.migration.plan import (
     CreateReservation,
     DeleteReservation,
@@ -48,12 +47,13 @@ from koordinator.descheduler.migration.plan import (
     Step,
     WriteStatus,
 )
+from koordinator.descheduler.migration.recent_evictions import CoolDown, EvictedPod, ObjectLimiter, under_way_since
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
 from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
-from koordinator.descheduler.plan_controller import intentions_for, merged
+from koordinator.descheduler.plan_controller import delete_if_there, if_there, intentions_for, merged
 from koordinator.kube.errors import ApiStatusError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import PatchType
 from koordinator.kube.reconciler import Reconcilers
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,8 @@ class JobController:
 
     def __init__(
         self,
-        client: Client,
+        handle: Handle,
+        reconcilers: Reconcilers,
         cluster: MigrationLister,
         writer: JobWriter,
         evictor: PodEvictor,
@@ -85,13 +86,8 @@ class JobController:
         limiter: ObjectLimiter,
         cool_down: CoolDown,
         args: MigrationControllerArgs,
-        reconcilers: Reconcilers,
-        *,
-        clock: Clock,
-        reserve_claims: bool = True,
     ) -> None:
-        """``reserve_claims``: whether Reservations include the volumes of their pods."""
-        self._client = client
+        self._client, self._clock = handle.client, handle.clock
         self._cluster = cluster
         self._writer = writer
         self._evictor = evictor
@@ -99,8 +95,7 @@ class JobController:
         self._limiter = limiter
         self._cool_down = cool_down
         self._args = args
-        self._clock = clock
-        self._reserve_claims = reserve_claims
+        self._without_claims = DISABLE_PVC_RESERVATION in handle.gates
         self._orphaned: dict[str, PodMigrationJob] = {}
         self._reconciler = reconcilers.make(
             "migration jobs",
@@ -137,7 +132,7 @@ class JobController:
                 job = await self._carry_out(plan, job)
             except ApiStatusError as error:
                 # Another client may have written the job, or deleted it.
-                found = await self._read_again(name)
+                found = await if_there(self._writer.read(name))
                 if found is None:
                     return None
                 if not error.is_conflict:
@@ -213,7 +208,7 @@ class JobController:
         if job is not None:
             found = await self._reservation(_referred(job) or job.metadata.uid)
             if found is not None and is_own_reservation(found):
-                await self._delete_reservation(found.metadata.name, found.metadata.uid)
+                await delete_if_there(self._client, RESERVATIONS, found.metadata.name, found.metadata.uid)
             del self._orphaned[name]
 
     async def _facts(self, job: PodMigrationJob) -> JobFacts:
@@ -230,14 +225,7 @@ class JobController:
         if namespace in _NO_NAMES or name in _NO_NAMES:
             return None
         cached = self._cluster.pod(namespace, name)
-        if cached is not None:
-            return cached
-        try:
-            return await self._client.get(PODS, name, namespace)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
+        return cached if cached is not None else await if_there(self._client.get(PODS, name, namespace))
 
     def _reservation_of(self, job: PodMigrationJob) -> str:
         """The name of the Reservation that the job refers to; else of that which is created for it."""
@@ -252,12 +240,7 @@ class JobController:
         cached = self._cluster.reservations.get(name)
         if name in _NO_NAMES or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
             return cached
-        try:
-            return await self._client.get(RESERVATIONS, name)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
+        return await if_there(self._client.get(RESERVATIONS, name))
 
     async def _carry_out(self, plan: JobPlan, job: PodMigrationJob) -> PodMigrationJob:
         for step in plan.steps:
@@ -277,7 +260,7 @@ class JobController:
             case OrderReservation(name, order):
                 await self._order(name, order)
             case DeleteReservation(name, uid):
-                await self._delete_reservation(name, uid)
+                await delete_if_there(self._client, RESERVATIONS, name, uid)
             case EvictPod(pod, policy):
                 await self._evict(job, pod, policy)
         return job
@@ -291,7 +274,7 @@ class JobController:
             # The next look at the job finds that out too.
             return job
         now = self._clock.now()
-        body = reservation_for(job, pod, document, now, without_claims=not self._reserve_claims)
+        body = reservation_for(job, pod, document, now, without_claims=self._without_claims)
         try:
             await self._client.create(RESERVATIONS, body)
         except ApiStatusError as error:
@@ -302,29 +285,12 @@ class JobController:
         return job
 
     async def _pod_document(self, namespace: str, name: str) -> Document | None:
-        try:
-            document: Document = decode_any(await self._client.raw("GET", PODS.path(namespace, name)))
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
-        return document
+        found = await if_there(self._client.raw("GET", PODS.path(namespace, name)))
+        return decode_any(found) if found is not None else None
 
     async def _order(self, name: str, order: str) -> None:
         patch = {"metadata": {"labels": {labels.RESERVATION_ORDER: order}}}
-        try:
-            await self._client.patch(RESERVATIONS, name, patch, PatchType.MERGE)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-
-    async def _delete_reservation(self, name: str, uid: str) -> None:
-        try:
-            await self._client.delete(RESERVATIONS, name, uid=uid)
-        except ApiStatusError as error:
-            # A conflict is another Reservation of that name.
-            if not error.is_not_found and not error.is_conflict:
-                raise
+        await if_there(self._client.patch(RESERVATIONS, name, patch, PatchType.MERGE))
 
     async def _evict(self, job: PodMigrationJob, pod: Pod, policy: str) -> None:
         trigger, reason = trigger_and_reason(job)
@@ -376,14 +342,6 @@ class JobController:
                 others = self._cluster.pods_owned_by(controller)
                 evicted = EvictedPod(namespace, controller, self._replicas(others[0]) if others else None)
                 self._limiter.track(evicted, monotonic - max((now - at).total_seconds(), 0.0))
-
-    async def _read_again(self, name: str) -> PodMigrationJob | None:
-        try:
-            return await self._writer.read(name)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return None
 
 
 def _referred(job: PodMigrationJob) -> str:

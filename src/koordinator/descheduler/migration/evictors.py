@@ -11,17 +11,15 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.timestamps import format_time
-from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.metrics import Metrics
 from koordinator.base.token_bucket import TokenBucket
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.migration.arguments import DELETE, SOFT_EVICTION
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.events import EventRecorder
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import PatchType
 from koordinator.kube.pod_eviction import delete_options, evict
 
 _DEADLINE: Final = 20.0
@@ -36,14 +34,10 @@ class EvictionRefusedError(KoordinatorError):
 class PodEvictor:
     """Evicts pods of migration jobs, each of them by its uid, so that no successor is hit."""
 
-    def __init__(
-        self, client: Client, recorder: EventRecorder, bucket: TokenBucket, *, clock: Clock, metrics: Metrics
-    ) -> None:
-        self._client = client
-        self._recorder = recorder
+    def __init__(self, handle: Handle, bucket: TokenBucket) -> None:
+        self._client, self._recorder, self._clock = handle.client, handle.recorder, handle.clock
         self._bucket = bucket
-        self._clock = clock
-        self._metrics = EvictionMetrics(metrics)
+        self._metrics = EvictionMetrics(handle.metrics)
 
     async def evict(self, pod: Pod, policy: str, options: DeleteOptions | None, trigger: str, reason: str) -> bool:
         """Evict the pod; False if it was on its way out already. Raises EvictionRefusedError."""

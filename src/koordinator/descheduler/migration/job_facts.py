@@ -13,7 +13,7 @@ from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.pod_migration_job import DeleteOptions, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.descheduler.migration.arguments import EVICTION_POLICIES, MigrationControllerArgs
-from koordinator.descheduler.migration.job_status import FALSE, TRUE
+from koordinator.descheduler.migration.job_status import FALSE, TRUE, is_terminal
 
 CREATED_BY: Final = "koord-descheduler"
 EVICTED_POD: Final = "descheduler.koordinator.sh/evicted-pod"
@@ -29,6 +29,12 @@ def has_passed_arbitration(job: PodMigrationJob) -> bool:
     )
 
 
+def waits(job: PodMigrationJob) -> bool:
+    """Whether the job is one for arbitration: not let through, not ended, neither held back nor being deleted."""
+    held = job.spec.paused or job.metadata.deletion_timestamp is not None
+    return not (held or is_terminal(job) or has_passed_arbitration(job))
+
+
 def is_of_drain_node(job: PodMigrationJob) -> bool:
     """Whether a DrainNode controls the job, which has decided by its own rules whether the pod may be moved."""
     controller = controller_of(job.metadata)
@@ -38,6 +44,12 @@ def is_of_drain_node(job: PodMigrationJob) -> bool:
 def is_own_reservation(found: Reservation) -> bool:
     """Whether a Reservation was made for a migration, and not given by a user."""
     return found.metadata.labels.get(labels.CREATED_BY) == CREATED_BY
+
+
+def holds_nothing(found: Reservation) -> bool:
+    """Whether a Reservation is on a node for a pod that requests nothing: its replacement will not use it."""
+    status = found.status
+    return bool(status.node_name) and not status.current_owners and not any(status.allocatable.values())
 
 
 def trigger_and_reason(job: PodMigrationJob) -> tuple[str, str]:

@@ -50,46 +50,52 @@ def of_owner(uid: str) -> Scope:
     return ("owner", uid)
 
 
-class _Entry(NamedTuple):
-    """One pod, by its namespace and name, in one scope."""
+Places = Mapping[str, tuple[str, bool]]
+"""Jobs by name: the uid of the pod that the job is for, "" if it says none; whether it has been let through."""
 
-    jobs: Mapping[str, tuple[str, bool]]
-    """By name: the uid of the pod that the job is for, "" if it says none; whether it has been let through."""
-    unavailable: bool = False
 
-    def counts(self, *, arbitrating: bool, but_for: str | None = None) -> Counts:
-        """``but_for``: without the jobs for the pod with this uid."""
-        count = sum(
-            (passed or not arbitrating) and (but_for is None or uid not in ("", but_for))
-            for uid, passed in self.jobs.values()
-        )
-        return Counts(count, int(count > 0), int(count > 0 or self.unavailable))
+class _Entry:
+    """One pod, by its namespace and name, in one scope; ``sums`` are of all its jobs, and of those let through."""
+
+    __slots__ = ("_jobs", "_unavailable", "sums")
+
+    def __init__(self, jobs: Places, unavailable: bool = False) -> None:
+        self._jobs = jobs
+        self._unavailable = unavailable
+        self.sums = (self._counts(len(jobs)), self._counts(sum(passed for _, passed in jobs.values())))
+
+    def beside(self, uid: str, *, arbitrating: bool) -> Counts:
+        """Without the jobs for the pod with this uid."""
+        others = (passed for own, passed in self._jobs.values() if own not in ("", uid))
+        return self._counts(sum(passed or not arbitrating for passed in others))
+
+    def _counts(self, jobs: int) -> Counts:
+        return Counts(jobs, int(jobs > 0), int(jobs > 0 or self._unavailable))
 
 
 class _Group:
-    """The entries of one scope, and their sums: of all jobs, and of those that have been let through."""
+    """The entries of one scope, and their sums."""
 
     def __init__(self) -> None:
         self.entries: dict[str, _Entry] = {}
-        self._sums = {False: Counts(0, 0, 0), True: Counts(0, 0, 0)}
+        self._sums = [Counts(0, 0, 0), Counts(0, 0, 0)]
 
     def put(self, key: str, entry: _Entry | None) -> None:
         before = self.entries.pop(key, None)
-        for arbitrating, total in self._sums.items():
+        for arbitrating, total in enumerate(self._sums):
             if before is not None:
-                total = _minus(total, before.counts(arbitrating=arbitrating))
+                total = _minus(total, before.sums[arbitrating])
             if entry is not None:
-                total = _plus(total, entry.counts(arbitrating=arbitrating))
+                total = _plus(total, entry.sums[arbitrating])
             self._sums[arbitrating] = total
         if entry is not None:
             self.entries[key] = entry
 
     def counts(self, pod: Pod, *, arbitrating: bool) -> Counts:
         total, own = self._sums[arbitrating], self.entries.get(pod.metadata.key)
-        if own is None:
+        if own is None or not own.sums[arbitrating].jobs:
             return total
-        others = own.counts(arbitrating=arbitrating, but_for=pod.metadata.uid)
-        return _plus(_minus(total, own.counts(arbitrating=arbitrating)), others)
+        return _plus(_minus(total, own.sums[arbitrating]), own.beside(pod.metadata.uid, arbitrating=arbitrating))
 
 
 def _plus(one: Counts, other: Counts) -> Counts:
@@ -129,7 +135,7 @@ class MigrationLedger:
         """Whether a pod counts as away there already."""
         group = self._groups.get(scope)
         entry = group.entries.get(key) if group is not None else None
-        return entry is not None and bool(entry.counts(arbitrating=False).away)
+        return entry is not None and bool(entry.sums[False].away)
 
     def _count_pod_of(self, job: PodMigrationJob) -> None:
         reference = job.spec.pod_ref
@@ -163,12 +169,13 @@ class MigrationLedger:
         pod = self._cluster.pod(namespace, name)
         migrating = dict(_places(self._cluster.jobs_for(key)))
         if migrating:
-            yield CLUSTER, _Entry(migrating)
-            yield ("namespace", namespace), _Entry(migrating)
+            entry = _Entry(migrating)
+            yield CLUSTER, entry
+            yield ("namespace", namespace), entry
+            if pod is not None and pod.spec.node_name:
+                yield of_node(pod), entry
         if pod is None:
             return
-        if migrating and pod.spec.node_name:
-            yield of_node(pod), _Entry(migrating)
         controller, unavailable = controller_of(pod.metadata), not is_available(pod)
         for owner in pod.metadata.owner_references:
             own = migrating if controller is not None and owner.uid == controller.uid else {}

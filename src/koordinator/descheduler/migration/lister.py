@@ -19,14 +19,14 @@ from koordinator.api.kinds import (
 from koordinator.api.meta import Object, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
-from koordinator.descheduler.migration.job_status import is_terminal
+from koordinator.descheduler.migration.job_facts import waits
 from koordinator.kube.informer_set import InformerSet
 
 _BY_NODE: Final = "migration node"
 _BY_OWNER: Final = "migration owner uid"
 _BY_POD: Final = "migration pod"
 _BY_POD_UID: Final = "migration pod uid"
-_OPEN: Final = "migration jobs that have not ended"
+_WAITING: Final = "migration jobs that wait for arbitration"
 _BY_BOUND_POD: Final = "migration bound pod"
 _BY_RESERVATION: Final = "migration reservation"
 _BY_CONTROLLER: Final = "migration controller uid"
@@ -43,7 +43,7 @@ class MigrationLister:
             indexes={
                 _BY_POD: _pod_key,
                 _BY_POD_UID: _pod_uid,
-                _OPEN: _is_open,
+                _WAITING: _is_waiting,
                 _BY_BOUND_POD: _bound_pod,
                 _BY_RESERVATION: _reservation,
             },
@@ -72,9 +72,9 @@ class MigrationLister:
         """The jobs that refer to a pod by its namespace and name."""
         return self.job_informer.by_index(_BY_POD, key)
 
-    def open_jobs(self) -> Sequence[PodMigrationJob]:
-        """The jobs that have not ended: with a cool-down, there are many more others."""
-        return self.job_informer.by_index(_OPEN, _OPEN)
+    def waiting_jobs(self) -> Sequence[PodMigrationJob]:
+        """The jobs that wait for arbitration: with a cool-down, there are many more others."""
+        return self.job_informer.by_index(_WAITING, _WAITING)
 
     def jobs_bound_to(self, pod: Pod) -> Sequence[PodMigrationJob]:
         """The jobs whose Reservation the pod uses."""
@@ -127,8 +127,8 @@ def _pod_uid(job: PodMigrationJob) -> Iterable[str]:
     return (reference.uid,) if reference is not None and reference.uid else ()
 
 
-def _is_open(job: PodMigrationJob) -> Iterable[str]:
-    return () if is_terminal(job) else (_OPEN,)
+def _is_waiting(job: PodMigrationJob) -> Iterable[str]:
+    return (_WAITING,) if waits(job) else ()
 
 
 def _reservation(job: PodMigrationJob) -> Iterable[str]:

@@ -23,7 +23,7 @@ from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvict
 from koordinator.descheduler.drain.controller import DrainController
 from koordinator.descheduler.drain_group.controller import DrainGroupController
 from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
-from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
+from koordinator.descheduler.features import NODE_DRAIN
 from koordinator.descheduler.framework import (
     EvictionResult,
     EvictPlugin,
@@ -32,18 +32,17 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
-from koordinator.descheduler.migration.arbitration import ArbitrationStatus, waits
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus
 from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
-from koordinator.descheduler.migration.cool_down import CoolDown
-from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor
+from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
-from koordinator.descheduler.migration.limits import MigrationPolicies
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.descheduler.migration.object_limiter import ObjectLimiter
+from koordinator.descheduler.migration.policies import EvictionRules, MigrationPolicies
+from koordinator.descheduler.migration.recent_evictions import CoolDown, ObjectLimiter
 from koordinator.descheduler.migration.scavenger import Scavenger
 from koordinator.descheduler.migration.workloads import FRESH, Workloads
 from koordinator.kube.errors import KubeError
@@ -78,22 +77,21 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._reconcilers = Reconcilers(clock, metrics, "koordinator_descheduler_reconcile_total")
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
         self.controller = JobController(
-            client,
+            handle,
+            self._reconcilers,
             self._cluster,
             self._writer,
-            PodEvictor(client, handle.recorder, bucket, clock=clock, metrics=metrics),
+            PodEvictor(handle, bucket),
             self._workloads,
             self._limiter,
             self._cool_down,
             args,
-            self._reconcilers,
-            clock=clock,
-            reserve_claims=DISABLE_PVC_RESERVATION not in handle.gates,
         )
+        policies = MigrationPolicies(args, self._rules, self._cluster, self._ledger, self._workloads)
         self.arbitrator = Arbitrator(
             self._cluster,
             self._writer,
-            MigrationPolicies(args, self._rules, self._cluster, self._ledger, self._workloads),
+            policies,
             self._workloads,
             args.arbitration_args,
             clock,
@@ -106,7 +104,11 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self.drain: DrainController | None = None
         self.drain_groups: DrainGroupController | None = None
         if NODE_DRAIN in handle.gates:
-            self._make_drain_controllers()
+            names = args.scheduler_names
+            self.drain = DrainController(
+                handle, self._reconcilers, self._cluster, self._workloads, self._drain_policy, names
+            )
+            self.drain_groups = DrainGroupController(handle, self._reconcilers, self._cluster)
 
     async def run(self) -> None:
         """Carry jobs out while this process leads."""
@@ -128,21 +130,16 @@ class MigrationController(FilterPlugin, EvictPlugin):
         ]
 
     async def _job_intentions(self) -> list[str]:
-        found = []
+        found, goes_on = [], []
         for job, result in await self.arbitrator.results():
             what = f"{result.status.value}: {'; '.join(result.reasons)}" if result.reasons else result.status.value
             found.append(f"PodMigrationJob {job.metadata.name}: {what}")
             if result.status is ArbitrationStatus.PASSED:
                 annotations = {**job.metadata.annotations, annotation_keys.PASSED_ARBITRATION: "true"}
-                job = replace(job, metadata=replace(job.metadata, annotations=annotations))
-                found += [
-                    f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)
-                ]
-        for job in self._cluster.jobs():
-            if not waits(job) and job.metadata.deletion_timestamp is None:
-                found += [
-                    f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)
-                ]
+                goes_on.append(replace(job, metadata=replace(job.metadata, annotations=annotations)))
+        goes_on += [job for job in self._cluster.jobs() if not waits(job) and job.metadata.deletion_timestamp is None]
+        for job in goes_on:
+            found += [f"PodMigrationJob {job.metadata.name}: {each}" for each in await self.controller.intentions(job)]
         return found
 
     async def prepare(self, snapshot: Snapshot) -> None:
@@ -226,24 +223,6 @@ class MigrationController(FilterPlugin, EvictPlugin):
             },
             "spec": spec,
         }
-
-    def _make_drain_controllers(self) -> None:
-        handle, clock = self.handle, self.handle.clock
-        self.drain = DrainController(
-            handle.client,
-            handle.informers,
-            self._cluster,
-            self._workloads,
-            self._drain_policy,
-            self.args.scheduler_names,
-            handle.recorder,
-            self._reconcilers,
-            clock=clock,
-            metrics=handle.metrics,
-        )
-        self.drain_groups = DrainGroupController(
-            handle.client, handle.informers, self._cluster, handle.recorder, self._reconcilers, clock=clock
-        )
 
     def _drain_policy(self, spec: DrainNodeSpec) -> Policy:
         """Why no waiting would let a pod be moved, where a DrainNode does not say otherwise."""

@@ -20,7 +20,8 @@ from koordinator.base.loops import Loop
 from koordinator.descheduler.migration.job_facts import EVICTED_POD_CONTROLLER, is_of_drain_node, is_own_reservation
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.lister import MigrationLister
-from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.descheduler.plan_controller import delete_if_there, if_there
+from koordinator.kube.errors import KubeError
 from koordinator.kube.interface import Client
 
 logger = logging.getLogger(__name__)
@@ -42,11 +43,14 @@ def is_over(job: PodMigrationJob, now: datetime, cool_down: timedelta = timedelt
         return False
     if now - created < cool_down and has_evicted(job):
         return False
-    end = created + (job.spec.ttl or _WITHOUT_TTL)
+    try:
+        end = created + (job.spec.ttl or _WITHOUT_TTL)
+    except OverflowError:
+        return False  # Its time is over after the end of all time.
     if is_terminal(job):
         changes = (condition.last_transition_time for condition in job.status.conditions)
         end = max([end, *(moment for moment in changes if moment is not None)])
-    return now >= end + KEPT
+    return now - KEPT >= end
 
 
 def has_evicted(job: PodMigrationJob) -> bool:
@@ -77,15 +81,14 @@ class Scavenger:
     async def scavenge(self) -> None:
         """One pass; what fails is tried again in the next."""
         now = self._clock.now()
-        await self._remove_left_over()
+        for found in await self._left_over():
+            await self._attempt(f"Reservation {found.metadata.name}, whose job is gone,", (RESERVATIONS, found))
         for job in self._cluster.jobs():
-            try:
-                if is_over(job, now, self._cool_down):
-                    await self._remove(job)
-            except KubeError as error:
-                logger.warning("migration job %s could not be scavenged: %s", job.metadata.name, error)
-            except Exception:
-                logger.exception("migration job %s could not be scavenged", job.metadata.name)
+            if is_over(job, now, self._cool_down):
+                what = f"migration job {job.metadata.name}, {job.status.phase or 'Pending'},"
+                reserved = self._cluster.reservations.get(_reservation_name(job))
+                own = [(RESERVATIONS, reserved)] if reserved is not None and is_own_reservation(reserved) else []
+                await self._attempt(what, *own, (POD_MIGRATION_JOBS, job))
 
     async def intentions(self) -> list[str]:
         """What a pass would delete, as sentences."""
@@ -96,24 +99,16 @@ class Scavenger:
             *(f"PodMigrationJob {job.metadata.name}: delete it with its Reservation, it is over" for job in over),
         ]
 
-    async def _remove(self, job: PodMigrationJob) -> None:
-        options = job.spec.reservation_options
-        reference = options.reservation_ref if options is not None else None
-        found = self._cluster.reservations.get(reference.name if reference is not None else job.metadata.uid)
-        if found is not None and is_own_reservation(found):
-            await self._delete(RESERVATIONS, found)
-        await self._delete(POD_MIGRATION_JOBS, job)
-        logger.info("migration job %s, %s, was scavenged", job.metadata.name, job.status.phase or "Pending")
-
-    async def _remove_left_over(self) -> None:
-        for found in await self._left_over():
-            try:
-                await self._delete(RESERVATIONS, found)
-                logger.info("Reservation %s was scavenged: its job is gone", found.metadata.name)
-            except KubeError as error:
-                logger.warning("Reservation %s could not be scavenged: %s", found.metadata.name, error)
-            except Exception:
-                logger.exception("Reservation %s could not be scavenged", found.metadata.name)
+    async def _attempt(self, what: str, *objects: tuple[Kind[Any], Object]) -> None:
+        """Delete them in this order. What cannot be deleted keeps nothing else from being scavenged."""
+        try:
+            for kind, obj in objects:
+                await delete_if_there(self._client, kind, obj.metadata.name, obj.metadata.uid)
+            logger.info("%s was scavenged", what)
+        except KubeError as error:
+            logger.warning("%s could not be scavenged: %s", what, error)
+        except Exception:
+            logger.exception("%s could not be scavenged", what)
 
     async def _left_over(self) -> list[Reservation]:
         """The Reservations whose job is gone."""
@@ -131,18 +126,11 @@ class Scavenger:
 
     async def _is_gone(self, owner: OwnerReference) -> bool:
         """By the API server, which knows of jobs that no informer has seen yet."""
-        try:
-            job = await self._client.get(POD_MIGRATION_JOBS, owner.name)
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            return True
-        return job.metadata.uid != owner.uid
+        job = await if_there(self._client.get(POD_MIGRATION_JOBS, owner.name))
+        return job is None or job.metadata.uid != owner.uid
 
-    async def _delete(self, kind: Kind[Any], obj: Object) -> None:
-        """Delete this very object; that it is gone, or another one by now, is as good."""
-        try:
-            await self._client.delete(kind, obj.metadata.name, uid=obj.metadata.uid)
-        except ApiStatusError as error:
-            if not error.is_not_found and not error.is_conflict:
-                raise
+
+def _reservation_name(job: PodMigrationJob) -> str:
+    options = job.spec.reservation_options
+    reference = options.reservation_ref if options is not None else None
+    return reference.name if reference is not None else job.metadata.uid

@@ -32,20 +32,12 @@ from koordinator.descheduler.migration.job_facts import (
     delete_options,
     eviction_policy,
     has_passed_arbitration,
+    holds_nothing,
     is_own_reservation,
     is_ready,
     is_unschedulable,
     pod_condition,
     trigger_and_reason,
-)
-from koordinator.descheduler.migration.job_plans import (
-    Migration,
-    completed,
-    failed,
-    missing_pod,
-    moved,
-    new_condition,
-    pod_key,
 )
 from koordinator.descheduler.migration.job_status import (
     COMPLETE,
@@ -64,9 +56,16 @@ from koordinator.descheduler.migration.plan import (
     EvictPod,
     JobFacts,
     JobPlan,
+    Migration,
     OrderReservation,
     PatchJob,
     WriteStatus,
+    completed,
+    failed,
+    missing_pod,
+    moved,
+    new_condition,
+    pod_key,
 )
 from koordinator.descheduler.migration.reservation_template import template_problem
 from koordinator.descheduler.plan_controller import PlannedEvent
@@ -301,7 +300,7 @@ def _evicted_directly(job: PodMigrationJob) -> JobPlan:
 def _unneeded(job: PodMigrationJob, found: Reservation) -> JobPlan | None:
     """The end of a job whose pod requests nothing: its replacement takes nothing of a Reservation, so that it would be
     waited for in vain."""
-    if found.status.current_owners or any(found.status.allocatable.values()):
+    if not holds_nothing(found):
         return None
     ended = _evicted_directly(job)
     if not is_own_reservation(found):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from koordinator.api.codec import DecodeError, decode
@@ -19,6 +20,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.discovery import ObjectName, ObjectPaths, UnknownKindError
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.informer import Informer
 from koordinator.kube.interface import Client
 
 FRESH: Final = 600.0
@@ -27,6 +29,8 @@ it more often."""
 _RETRY: Final = 15.0
 """Seconds after which one that could not be read is."""
 _FORGET: Final = 2 * FRESH
+_REMEMBERED: Final = 4096
+"""Workloads."""
 _AT_ONCE: Final = 8
 """Requests in flight."""
 
@@ -78,15 +82,25 @@ class Workloads:
         cluster.pods.add_handlers(
             name="migration, workloads", on_add=lambda pod, _: self._note_change(pod), on_delete=self._note_change
         )
+        self._known = lru_cache(_REMEMBERED)(self._find)
+        """Of the kinds that have informers, until any of their objects changes."""
         self._paths = ObjectPaths(client)
-        self._built_in = {
-            ("", "ReplicationController"): cluster.replication_controllers.get,
-            ("apps", "Deployment"): cluster.deployments.get,
-            ("apps", "ReplicaSet"): cluster.replica_sets.get,
-            ("apps", "StatefulSet"): cluster.stateful_sets.get,
-            ("apps.kruise.io", "CloneSet"): cluster.clone_sets.get,
-            ("apps.kruise.io", "StatefulSet"): cluster.advanced_stateful_sets.get,
+        informers: dict[tuple[str, str], Informer[Any]] = {
+            ("", "ReplicationController"): cluster.replication_controllers,
+            ("apps", "Deployment"): cluster.deployments,
+            ("apps", "ReplicaSet"): cluster.replica_sets,
+            ("apps", "StatefulSet"): cluster.stateful_sets,
+            ("apps.kruise.io", "CloneSet"): cluster.clone_sets,
+            ("apps.kruise.io", "StatefulSet"): cluster.advanced_stateful_sets,
         }
+        for informer in informers.values():
+            informer.add_handlers(
+                name="migration, workloads",
+                on_add=lambda *_: self._known.cache_clear(),
+                on_update=lambda *_: self._known.cache_clear(),
+                on_delete=lambda *_: self._known.cache_clear(),
+            )
+        self._built_in = {kind: informer.get for kind, informer in informers.items()}
 
     def of(self, pod: Pod) -> Workload | None:
         """The workload that controls the pod; one of 0 replicas if it is gone, None if the pod has no controller.
@@ -95,10 +109,9 @@ class Workloads:
         controller = controller_of(pod.metadata)
         if controller is None:
             return None
-        get = self._built_in.get((_group(controller), controller.kind))
-        if get is None:
+        if self._is_read_from_the_api(controller):
             return self._remembered(controller, pod.metadata.namespace)
-        return self._known(get(f"{pod.metadata.namespace}/{controller.name}"), controller)
+        return self._known(controller, pod.metadata.namespace)
 
     async def refresh(self, pods: Iterable[Pod], *, older_than: float = 0.0) -> None:
         """Read the scale of what controls these pods, as far as that is of a kind without an informer."""
@@ -131,7 +144,8 @@ class Workloads:
         if controller is not None and (controller.uid, pod.metadata.namespace) in self._scales:
             self._changed.add(controller.uid)
 
-    def _known(self, found: Any, controller: OwnerReference) -> Workload:
+    def _find(self, controller: OwnerReference, namespace: str) -> Workload:
+        found = self._built_in[_group(controller), controller.kind](f"{namespace}/{controller.name}")
         if found is None or found.metadata.uid != controller.uid:
             return _NONE
         owner = controller_of(found.metadata)

@@ -11,15 +11,10 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.configuration.arguments import (
-    Arguments,
-    Namespaces,
-    PodSelection,
-    PodSelector,
-    checked_selector,
-)
-from koordinator.descheduler.framework import BalancePlugin, Cordon, Eviction, Handle, Plan, Remark, Snapshot
+from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.framework import Cordon, Eviction, Handle, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes
+from koordinator.descheduler.plugins.selection import SelectiveArguments, SelectivePlugin
 from koordinator.descheduler.requests import requests_of
 from koordinator.model.label_selector import CompiledSelector
 
@@ -37,12 +32,8 @@ class ResourcePriority(Strict):
     """Both are read and have no effect, as in the original."""
 
 
-class CustomPriorityArgs(Arguments):
-    paused: bool = False
+class CustomPriorityArgs(SelectiveArguments):
     dry_run: bool = False
-    evictable_namespaces: Namespaces | None = None
-    node_selector: LabelSelector | None = None
-    pod_selectors: list[PodSelector] = []
     node_fit: bool = True
     eviction_order: list[ResourcePriority] = []
     """From expensive to cheap."""
@@ -50,8 +41,7 @@ class CustomPriorityArgs(Arguments):
     auto_cordon: bool = False
 
     def completed(self, path: str) -> Self:
-        checked_selector(self.node_selector, f"{path}.nodeSelector")
-        PodSelection(self.evictable_namespaces, self.pod_selectors, path)
+        super().completed(path)
         if self.mode not in (BEST_EFFORT, DRAIN_NODE):
             raise ConfigurationError(f"{path}.mode", self.mode, f"{BEST_EFFORT} or {DRAIN_NODE}")
         order = f"{path}.evictionOrder"
@@ -73,23 +63,17 @@ class CustomPriorityArgs(Arguments):
         return self
 
 
-class CustomPriority(BalancePlugin):
+class CustomPriority(SelectivePlugin):
     name = "CustomPriority"
     args_type = CustomPriorityArgs
 
     def __init__(self, args: CustomPriorityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._args = args
-        self._nodes = checked_selector(args.node_selector, "nodeSelector")
-        self._selection = PodSelection(args.evictable_namespaces, args.pod_selectors, self.name)
         self._levels: list[tuple[str, CompiledSelector | None]] = [
             (level.name, checked_selector(level.node_selector, "nodeSelector")) for level in args.eviction_order
         ]
 
-    def balance(self, snapshot: Snapshot) -> Plan:
-        if self._args.paused:
-            yield Remark("CustomPriority is paused and will do nothing.")
-            return
+    def _balance(self, snapshot: Snapshot) -> Plan:
         levels = self._populated(snapshot.nodes)
         if len(levels) < 2:
             yield Remark("CustomPriority requires at least 2 priority levels with nodes")
@@ -99,7 +83,7 @@ class CustomPriority(BalancePlugin):
             for source in sources:
                 pods = [pod for pod in snapshot.pods_on(source.metadata.name) if self._allows(pod)]
                 pods.sort(key=_by_size)
-                if self._args.mode == DRAIN_NODE:
+                if self.args.mode == DRAIN_NODE:
                     yield from self._drain(name, source, pods, targets)
                 else:
                     yield from self._evict(name, pods, targets)
@@ -107,31 +91,26 @@ class CustomPriority(BalancePlugin):
     def _populated(self, nodes: Sequence[Node]) -> list[tuple[str, list[Node]]]:
         """The levels that have nodes; each node is of the first level that selects it."""
         found: dict[str, list[Node]] = {name: [] for name, _ in self._levels}
-        for node in nodes:
-            if self._nodes is not None and not self._nodes.matches(node.metadata.labels):
-                continue
+        for node in self._selected(nodes):
             for name, selector in self._levels:
                 if selector is not None and selector.matches(node.metadata.labels):
                     found[name].append(node)
                     break
         return [(name, members) for name, members in found.items() if members]
 
-    def _allows(self, pod: Pod) -> bool:
-        return self._selection.matches(pod) and not self.handle.evictor.filter(pod)
-
     def _evict(self, level: str, pods: Sequence[Pod], targets: TargetNodes) -> Plan:
         """Every pod that fits somewhere, the smallest first."""
         misfits = 0
         reason = f"evicting from {level} priority resource to lower priority resource"
         for pod in pods:
-            place = _place(pod, targets) if self._args.node_fit else None
-            if self._args.node_fit and place is None:
+            place = _place(pod, targets) if self.args.node_fit else None
+            if self.args.node_fit and place is None:
                 misfits += 1
                 if misfits >= _MISFITS:
                     return
                 continue
             misfits = 0
-            taken = yield Eviction(pod, reason, dry_run=self._args.dry_run)
+            taken = yield Eviction(pod, reason, dry_run=self.args.dry_run)
             if taken and place is not None:
                 targets.book(pod, place)
 
@@ -139,7 +118,7 @@ class CustomPriority(BalancePlugin):
         """All pods, if all of them fit at once; else none."""
         booked: list[tuple[Pod, int]] = []
         for pod in pods:
-            place = _place(pod, targets, resources_only=not self._args.node_fit)
+            place = _place(pod, targets, resources_only=not self.args.node_fit)
             if place is None:
                 yield Remark(f"node {source.metadata.name} is not drained: pod {pod.metadata.key} fits nowhere")
                 for earlier, index in booked:
@@ -151,11 +130,11 @@ class CustomPriority(BalancePlugin):
             return
         name = source.metadata.name
         reason = f"drain node {name} (sourcePriority={level})"
-        cordons = self._args.auto_cordon and not self._args.dry_run and not source.spec.unschedulable
+        cordons = self.args.auto_cordon and not self.args.dry_run and not source.spec.unschedulable
         if cordons and not (yield Cordon(name, True, reason)):
             return
         for pod in pods:
-            if not (yield Eviction(pod, reason, dry_run=self._args.dry_run)):
+            if not (yield Eviction(pod, reason, dry_run=self.args.dry_run)):
                 if cordons:
                     yield Cordon(name, False, f"pod {pod.metadata.key} was not evicted")
                 return

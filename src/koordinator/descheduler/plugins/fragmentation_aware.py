@@ -8,30 +8,19 @@ from typing import Self
 
 import msgspec
 
-from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.configuration.arguments import (
-    Arguments,
-    Namespaces,
-    PodSelection,
-    PodSelector,
-    checked_selector,
-)
-from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Remark, Snapshot
+from koordinator.descheduler.framework import Eviction, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes
-from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.plugins.selection import SelectiveArguments, SelectivePlugin
+from koordinator.descheduler.pod_facts import is_leaving
 from koordinator.descheduler.requests import amount, requests_of
 
 
-class FragmentationAwareArgs(Arguments):
-    paused: bool = False
+class FragmentationAwareArgs(SelectiveArguments):
     dry_run: bool = False
-    node_selector: LabelSelector | None = None
-    evictable_namespaces: Namespaces | None = None
-    pod_selectors: list[PodSelector] = []
     node_fit: bool = True
     resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
     imbalance_threshold: float = 0.15
@@ -39,8 +28,7 @@ class FragmentationAwareArgs(Arguments):
     min_improvement_threshold: float = 0.02
 
     def completed(self, path: str) -> Self:
-        checked_selector(self.node_selector, f"{path}.nodeSelector")
-        PodSelection(self.evictable_namespaces, self.pod_selectors, path)
+        super().completed(path)
         if not self.resources or len(set(self.resources)) < len(self.resources):
             raise ConfigurationError(f"{path}.resources", self.resources, "resources, each of them once")
         for field, value in (
@@ -52,27 +40,20 @@ class FragmentationAwareArgs(Arguments):
         return self
 
 
-class FragmentationAware(BalancePlugin):
+class FragmentationAware(SelectivePlugin):
     name = "FragmentationAware"
     args_type = FragmentationAwareArgs
 
-    def __init__(self, args: FragmentationAwareArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._nodes = checked_selector(args.node_selector, "nodeSelector")
-        self._selection = PodSelection(args.evictable_namespaces, args.pod_selectors, self.name)
+    args: FragmentationAwareArgs
 
-    def balance(self, snapshot: Snapshot) -> Plan:
-        if self._args.paused:
-            yield Remark("FragmentationAware is paused and will do nothing.")
-            return
-        nodes = [n for n in snapshot.nodes if self._nodes is None or self._nodes.matches(n.metadata.labels)]
-        targets = TargetNodes(snapshot, nodes) if self._args.node_fit else None
+    def _balance(self, snapshot: Snapshot) -> Plan:
+        nodes = self._selected(snapshot.nodes)
+        targets = TargetNodes(snapshot, nodes) if self.args.node_fit else None
         for node in nodes:
             pods = [pod for pod in snapshot.pods_on(node.metadata.name) if not is_leaving(pod, snapshot.now)]
-            requested = _requested(pods, self._args.resources)
-            before = _imbalance(node, requested, self._args.resources)
-            if before <= self._args.imbalance_threshold:
+            requested = _requested(pods, self.args.resources)
+            before = _imbalance(node, requested, self.args.resources)
+            if before <= self.args.imbalance_threshold:
                 continue
             best = self._best(node, pods, requested, before, targets)
             if best is None:
@@ -84,7 +65,7 @@ class FragmentationAware(BalancePlugin):
                 yield Remark(f"pod {pod.metadata.key} stays: {'; '.join(refusals)}")
                 continue
             reason = f"fragmentation reduction: stdBefore={before:.4f} stdAfter={before - gain:.4f} gain={gain:.4f}"
-            taken = yield Eviction(pod, reason, dry_run=self._args.dry_run)
+            taken = yield Eviction(pod, reason, dry_run=self.args.dry_run)
             if taken and targets is not None:
                 targets.book(pod, int(targets.fitting(pod).argmax()))
 
@@ -94,14 +75,12 @@ class FragmentationAware(BalancePlugin):
         """The pod whose removal gains most, and how much; of equals, the first."""
         best: tuple[Pod, float] | None = None
         for pod in pods:
-            if not self._selection.matches(pod) or self.handle.evictor.filter(pod):
+            if not self._allows(pod) or (targets is not None and not targets.fitting(pod).any()):
                 continue
-            if targets is not None and not targets.fitting(pod).any():
-                continue
-            own = _requested([pod], self._args.resources)
-            after = _imbalance(node, {name: requested[name] - own[name] for name in requested}, self._args.resources)
+            own = _requested([pod], self.args.resources)
+            after = _imbalance(node, {name: requested[name] - own[name] for name in requested}, self.args.resources)
             gain = before - after
-            if gain > self._args.min_improvement_threshold and (best is None or gain > best[1]):
+            if gain > self.args.min_improvement_threshold and (best is None or gain > best[1]):
                 best = pod, gain
         return best
 

@@ -16,19 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.configuration.arguments import (
-    Arguments,
-    Namespaces,
-    PodSelection,
-    PodSelector,
-    checked_selector,
-)
-from koordinator.descheduler.framework import BalancePlugin, DeletionCost, Eviction, Handle, Plan, Remark, Snapshot
+from koordinator.descheduler.framework import DeletionCost, Eviction, Plan, Remark, Snapshot
+from koordinator.descheduler.plugins.selection import SelectiveArguments, SelectivePlugin
 from koordinator.descheduler.requests import amount, requests_of
 
 CALCULATE_ONLY: Final = "CalculateOnly"
@@ -37,19 +30,14 @@ LAST: Final = 2**31 - 1
 _BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
-class ScaleDownBinPackArgs(Arguments):
-    paused: bool = False
+class ScaleDownBinPackArgs(SelectiveArguments):
     strategy: str = CALCULATE_ONLY
     max_pods_to_evict: int | None = None
-    node_selector: LabelSelector | None = None
-    pod_selectors: list[PodSelector] = []
-    evictable_namespaces: Namespaces | None = None
     resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
     resource_weights: dict[str, float] = {}
 
     def completed(self, path: str) -> Self:
-        checked_selector(self.node_selector, f"{path}.nodeSelector")
-        PodSelection(self.evictable_namespaces, self.pod_selectors, path)
+        super().completed(path)
         if self.strategy not in (CALCULATE_ONLY, EVICT_DIRECTLY):
             raise ConfigurationError(f"{path}.strategy", self.strategy, f"{CALCULATE_ONLY} or {EVICT_DIRECTLY}")
         if self.strategy == EVICT_DIRECTLY and (self.max_pods_to_evict or 0) <= 0:
@@ -71,28 +59,20 @@ class _Candidates:
     score: float
 
 
-class ScaleDownBinPack(BalancePlugin):
+class ScaleDownBinPack(SelectivePlugin):
     name = "ScaleDownBinPack"
     args_type = ScaleDownBinPackArgs
 
-    def __init__(self, args: ScaleDownBinPackArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._nodes = checked_selector(args.node_selector, "nodeSelector")
-        self._selection = PodSelection(args.evictable_namespaces, args.pod_selectors, self.name)
+    args: ScaleDownBinPackArgs
 
-    def balance(self, snapshot: Snapshot) -> Plan:
-        if self._args.paused:
-            yield Remark("ScaleDownBinPack is paused and will do nothing.")
-            return
-        nodes = [n for n in snapshot.nodes if self._nodes is None or self._nodes.matches(n.metadata.labels)]
-        found = [self._candidates(snapshot, node) for node in nodes]
+    def _balance(self, snapshot: Snapshot) -> Plan:
+        found = [self._candidates(snapshot, node) for node in self._selected(snapshot.nodes)]
         chosen = sorted(
             (each for each in found if each.eligible),
             key=lambda each: (each.score, len(each.eligible), each.node.metadata.name),
         )
         ranked = [pod for each in chosen for pod in self._ordered(each)]
-        if self._args.strategy == EVICT_DIRECTLY:
+        if self.args.strategy == EVICT_DIRECTLY:
             yield from self._evict(ranked)
         else:
             yield from self._mark(ranked, [pod for each in found for pod in each.skipped])
@@ -100,7 +80,7 @@ class ScaleDownBinPack(BalancePlugin):
     def _evict(self, ranked: Iterable[Pod]) -> Plan:
         evicted = 0
         for pod in ranked:
-            if evicted >= (self._args.max_pods_to_evict or 0):
+            if evicted >= (self.args.max_pods_to_evict or 0):
                 return
             evicted += bool((yield Eviction(pod, "scale-down binpack")))
 
@@ -127,7 +107,7 @@ class ScaleDownBinPack(BalancePlugin):
                 skipped.append(pod)
             else:
                 eligible.append(pod)
-        weights = self._args.resource_weights
+        weights = self.args.resource_weights
         taxed = sum(_size(pod, node, weights) for pod in (*others, *skipped))
         gained = sum(_size(pod, node, weights) for pod in eligible)
         score = taxed / gained if gained > 0 else inf if taxed > 0 else 0.0
@@ -135,7 +115,7 @@ class ScaleDownBinPack(BalancePlugin):
 
     def _ordered(self, candidates: _Candidates) -> list[Pod]:
         """The largest first, then the youngest."""
-        weights = self._args.resource_weights
+        weights = self.args.resource_weights
 
         def key(pod: Pod) -> tuple[float, float, str, str]:
             created = (pod.metadata.creation_timestamp or _BEGINNING).timestamp()

@@ -15,8 +15,10 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, NodeMetricSpec
 from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.informer import Informer
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext, Outcomes
+from koordinator.manager.trimmed_objects import trimmed_node_metrics
 from koordinator.model.patch.difference import merge_difference
 from koordinator.model.slo_configuration import node_slo
 from koordinator.model.slo_configuration.colocation import metric_collect_policy, node_colocation_strategy
@@ -52,7 +54,7 @@ class NodePolicyController(Generic[T]):
             context.metrics, f"{self.name}_spec_parse_count", f"parts of {self.name} specs that were computed, by part"
         )
         self._nodes = context.informers.informer(NODES)
-        self._objects = context.informers.informer(self.kind, absent_is_empty=True)
+        self._objects = self.informer(context)
         self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
@@ -73,6 +75,10 @@ class NodePolicyController(Generic[T]):
             on_delete=lambda found: add(found.metadata.name),
         )
         source.listen(self._reconciler.add_all)
+
+    @abstractmethod
+    def informer(self, context: ControllerContext) -> Informer[T]:
+        """The informer of the objects of all nodes."""
 
     @abstractmethod
     def spec(self, node: Node, stored: T | None) -> WireStruct | None:
@@ -151,6 +157,9 @@ class NodeMetricController(NodePolicyController[NodeMetric]):
     name = "nodemetric"
     kind = NODE_METRICS
 
+    def informer(self, context: ControllerContext) -> Informer[NodeMetric]:
+        return trimmed_node_metrics(context.informers, context.options)
+
     def spec(self, node: Node, stored: NodeMetric | None) -> NodeMetricSpec | None:
         colocation = self.source.current.colocation
         if not colocation.available or (stored is not None and colocation.in_error):
@@ -173,6 +182,9 @@ class NodeSLOController(NodePolicyController[NodeSLO]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._logged: dict[str, tuple[str, ...]] = {}
+
+    def informer(self, context: ControllerContext) -> Informer[NodeSLO]:
+        return context.informers.informer(NODE_SLOS, absent_is_empty=True)
 
     def spec(self, node: Node, stored: NodeSLO | None) -> NodeSLOSpec | None:
         configuration = self.source.current

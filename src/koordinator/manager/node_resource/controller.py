@@ -24,6 +24,7 @@ from koordinator.model.overcommit.abnormality import ConditionChange, NodeHealth
 from koordinator.model.overcommit.node_diff import LastWrites, NodeDiff, PlanDiff, ZoneDiff, diff_plan
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import PLUGINS, Policies, node_policies
+from koordinator.model.slo_configuration.configuration import SLOConfiguration
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class _Record:
     health: NodeHealth | None = None
     decided: tuple[NodeSnapshot, Policies, datetime] | None = None
     """What the last plan was made from."""
+    policies: tuple[SLOConfiguration, Node, Policies] | None = None
+    """The last ones, with what they were made from: a node reports more often than it changes."""
 
 
 class NodeResourceController:
@@ -76,7 +79,7 @@ class NodeResourceController:
         self._nodes = SnapshotLister(
             context.informers,
             self._reconciler.add,
-            namespace=options.namespace,
+            options,
             sync_shared=options.features.enabled(ENABLE_SYNC_GPU_SHARED_RESOURCE),
         )
         source.listen(self._reconciler.add_all)
@@ -107,7 +110,7 @@ class NodeResourceController:
         if not self._source.current.colocation.available:
             return None
         now, record = self._clock.now(), self._record(stored.node)
-        policies = node_policies(self._source.current, stored.node, self._plugins)
+        policies = self._policies(stored.node, record)
         snapshot = replace(stored.facts, health=record.health or remembered(stored.node, now))
         plan = decide(snapshot, policies, now)
         record.decided, record.health = (snapshot, policies, now), plan.health
@@ -123,14 +126,25 @@ class NodeResourceController:
             record = self._records[name] = _Record(uid)
         return record
 
+    def _policies(self, node: Node, record: _Record) -> Policies:
+        configuration, known = self._source.current, record.policies
+        if known is None or known[0] is not configuration or known[1] is not node:
+            known = record.policies = configuration, node, node_policies(configuration, node, self._plugins)
+        return known[2]
+
     async def _write(self, stored: StoredNode, diff: PlanDiff, record: _Record, now: datetime) -> None:
         """Each part on its own, whatever becomes of the others. Raises the first error."""
+        if stored.topology is None or not diff.zones.operations:
+            # Nearly always: two tasks would take longer than to find out that nothing has to be written.
+            await self._write_zones(None, diff.zones, record, now)
+            return await self._write_node(stored, diff, record, now)
         parts = self._write_zones(stored.topology, diff.zones, record, now), self._write_node(stored, diff, record, now)
         failures = [each for each in await asyncio.gather(*parts, return_exceptions=True) if each is not None]
         for failure in failures[1:]:
             logger.warning("node %s: %s; trying again", stored.node.metadata.name, failure)
         if failures:
             raise failures[0]
+        return None
 
     async def _write_zones(
         self, topology: NodeResourceTopology | None, diff: ZoneDiff, record: _Record, now: datetime

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
+from koordinator.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
-from koordinator.manager.trimmed_pods import TrimmedPod, trimmed_pods
+from koordinator.manager.options import Options
+from koordinator.manager.trimmed_objects import (
+    TrimmedNodeMetric,
+    TrimmedPod,
+    trimmed_node_metrics,
+    trimmed_pods,
+)
 from koordinator.model.overcommit.device_resources import device_facts
 from koordinator.model.overcommit.facts import (
+    MetricFacts,
     PodFacts,
-    metric_facts,
     node_facts,
     topology_facts,
 )
@@ -53,6 +60,10 @@ class _Facts(Generic[T, F]):
         return f"{broken.kind.name} {name} cannot be read, what was known of it before counts: {broken.error}"
 
 
+def _facts_of(metric: NodeMetric) -> MetricFacts | None:
+    return metric.facts if isinstance(metric, TrimmedNodeMetric) else None
+
+
 class StoredNode(NamedTuple):
     """The objects of one node as they are stored, for the diff, and the facts about them, for the plan."""
 
@@ -67,11 +78,12 @@ class SnapshotLister:
     """Calls ``changed`` with the name of a node when something changed that the node's plan depends on."""
 
     def __init__(
-        self, informers: InformerSet, changed: Callable[[str], None], *, namespace: str = "", sync_shared: bool = False
+        self, informers: InformerSet, changed: Callable[[str], None], options: Options, *, sync_shared: bool = False
     ) -> None:
-        """``namespace``: only its pods are counted; empty for all. ``sync_shared``: GPU shares are counted too."""
+        """Counts the pods of the namespace that ``options`` name, or all. ``sync_shared``: GPU shares are counted
+        too."""
         self._nodes = _Facts(informers.informer(NODES), node_facts)
-        self._metrics = _Facts(informers.informer(NODE_METRICS, absent_is_empty=True), metric_facts)
+        self._metrics = _Facts(trimmed_node_metrics(informers, options), _facts_of)
         self._topologies = _Facts(informers.informer(NODE_RESOURCE_TOPOLOGIES, absent_is_empty=True), topology_facts)
         devices = informers.informer(DEVICES, absent_is_empty=True)
         self._devices = _Facts(devices, lambda device: device_facts(device, sync_shared))
@@ -83,7 +95,7 @@ class SnapshotLister:
         self._watch(self._metrics.informer, lambda old, new: True)
         self._watch(self._topologies.informer, lambda old, new: True)
         self._watch(devices, lambda old, new: old.spec != new.spec or old.metadata.labels != new.metadata.labels)
-        trimmed_pods(informers, namespace).add_handlers(
+        trimmed_pods(informers, options).add_handlers(
             name="noderesource",
             on_add=lambda pod, _: self._put(pod),
             on_update=self._replace,

@@ -1,14 +1,17 @@
 """Decides how to rewrite the webhook configurations, from their current content, without I/O.
 
 An installed configuration is a template: it is saved in an annotation the first time that it is seen, and the entries
-are always made from that, so that a webhook that was omitted while its feature was off returns with the feature. Only
-``clientConfig`` is rewritten; rules, selectors and failure policies are the installer's.
+are made from that, so that a webhook that was omitted while its feature was off returns with the feature. What the
+webhooks need to work is the manager's and is kept: which entries there are, their ``rules`` and ``clientConfig``.
+Everything else, such as timeouts, selectors, conditions and failure policies, is the administrators': they change the
+entries themselves, or the template, which overwrites the entries once.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import re
 from collections.abc import Collection, Sequence
 from copy import deepcopy
@@ -19,13 +22,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from koordinator.api.admission_registration import WebhookConfiguration
-from koordinator.api.annotations import WEBHOOK_TEMPLATE
+from koordinator.api.annotations import WEBHOOK_TEMPLATE, WEBHOOK_TEMPLATE_APPLIED
 from koordinator.api.codec import DecodeError, decode
 from koordinator.base.errors import ConfigurationError
 from koordinator.manager.webhook.admission import Document
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
 _MOST_AUTHORITIES: Final = 4
+_OURS: Final = ("name", "rules", "clientConfig")
+"""The fields of an entry that are kept as the template and this manager have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +56,80 @@ class Rewrite:
     patch: Document | None
     left_out: Sequence[str]
     """The paths in the configuration without an active handler."""
+    reverted: Sequence[str] = ()
+    """What somebody else has changed and the patch changes back."""
 
 
 def rewrite(configuration: WebhookConfiguration, target: Target) -> Rewrite:
     """Decide on one configuration. Raises ConfigurationError naming the entry of the template that cannot be used."""
-    template, annotation = _template(configuration)
+    template, annotations = _template(configuration)
     bundle = _bundle(configuration, target)
+    # A template that was not applied yet overwrites all that the entries say.
+    current = {} if annotations else {entry.get("name"): entry for entry in configuration.webhooks}
     wanted: list[Document] = []
     left_out: list[str] = []
+    reverted: list[str] = []
     for index, entry in enumerate(template):
         where = f"{configuration.metadata.name}: webhooks[{index}] of the template"
         path = _path(entry, where)
         _check_rules(entry, where)
-        if path in target.paths:
-            wanted.append({**entry, "clientConfig": _client_config(entry["clientConfig"], path, bundle, target)})
-        else:
+        if path not in target.paths:
             left_out.append(path)
+            continue
+        ours = {**entry, "clientConfig": _client_config(entry["clientConfig"], path, bundle, target)}
+        found = current.pop(ours.get("name"), None)
+        if found is not None:
+            reverted += [f"{ours['name']}: {field}" for field in _changed(found, ours, target)]
+            ours = {**found, **{name: ours[name] for name in _OURS if name in ours}}
+        wanted.append(ours)
+    installed = {entry.get("name") for entry in template}
+    reverted += [f"{name}: an entry that is not in the template" for name in current if name not in installed]
     patch: Document = {}
-    if annotation is not None:
-        patch["metadata"] = {"annotations": {WEBHOOK_TEMPLATE: annotation}}
+    if annotations:
+        patch["metadata"] = {"annotations": annotations}
     if list(map(with_defaults, wanted)) != list(map(with_defaults, configuration.webhooks)):
         patch["webhooks"] = wanted
     if not patch:
         return Rewrite(None, left_out)
     patch.setdefault("metadata", {})["resourceVersion"] = configuration.metadata.resource_version
-    return Rewrite(patch, left_out)
+    return Rewrite(patch, left_out, reverted)
 
 
-def _template(configuration: WebhookConfiguration) -> tuple[list[Document], str | None]:
-    """The entries as they were installed, and the annotation that has to be written, None if it exists."""
-    text = configuration.metadata.annotations.get(WEBHOOK_TEMPLATE, "")
+def _changed(found: Document, ours: Document, target: Target) -> list[str]:
+    """The fields of the manager that somebody else has changed."""
+    is_, wanted = with_defaults(found), with_defaults(ours)
+    fields = ["rules"] if is_.get("rules") != wanted.get("rules") else []
+    client = is_.get("clientConfig") or {}
+    fields += [
+        f"clientConfig.{key}" for key in ("service", "url") if client.get(key) != wanted["clientConfig"].get(key)
+    ]
+    # While authorities change over, they come and go.
+    if not target.keep_trusted and target.authority.strip() not in _bundle_of(found):
+        fields.append("clientConfig.caBundle")
+    return fields
+
+
+def _template(configuration: WebhookConfiguration) -> tuple[list[Document], dict[str, str]]:
+    """The entries as they were installed, and the annotations that have to be written; none if the entries were made
+    from this template."""
+    annotations = configuration.metadata.annotations
+    text = annotations.get(WEBHOOK_TEMPLATE, "")
     if not text:
-        return configuration.webhooks, msgspec.json.encode(configuration.webhooks).decode()
+        text = msgspec.json.encode(configuration.webhooks).decode()
+        return configuration.webhooks, {WEBHOOK_TEMPLATE: text, WEBHOOK_TEMPLATE_APPLIED: _digest(text)}
+    applied = _digest(text)
     try:
-        return decode(text, list[dict[str, Any]]), None
+        template = decode(text, list[dict[str, Any]])
     except DecodeError as error:
         field = f"{configuration.metadata.name}: annotation {WEBHOOK_TEMPLATE}"
         allowed = f"a JSON list of webhooks, or empty to take the current ones anew: {error}"
         raise ConfigurationError(field, text[:100], allowed) from error
+    is_new = annotations.get(WEBHOOK_TEMPLATE_APPLIED) != applied
+    return template, {WEBHOOK_TEMPLATE_APPLIED: applied} if is_new else {}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _path(entry: Document, where: str) -> str:
@@ -119,12 +160,17 @@ def _bundle(configuration: WebhookConfiguration, target: Target) -> str:
 
 
 def _authorities(entry: Document) -> list[bytes]:
+    return _CERTIFICATE.findall(_bundle_of(entry))
+
+
+def _bundle_of(entry: Document) -> bytes:
+    """Empty where it cannot be read."""
     client = entry.get("clientConfig")
     text = client.get("caBundle") if isinstance(client, dict) else None
     try:
-        return _CERTIFICATE.findall(base64.b64decode(text or "", validate=True))
+        return base64.b64decode(text or "", validate=True)
     except (binascii.Error, TypeError, ValueError):
-        return []
+        return b""
 
 
 def _client_config(given: Document, path: str, bundle: str, target: Target) -> Document:

@@ -24,6 +24,7 @@ from koordinator.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Kind,
 )
+from koordinator.api.meta import ObjectReference
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
@@ -32,6 +33,8 @@ from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
 from koordinator.base.said_once import SaidOnce
 from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.event_series import reference_to
+from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
 from koordinator.manager.environment import MUTATING_VARIABLE, VALIDATING_VARIABLE, WebhookEnvironment
@@ -56,6 +59,11 @@ _ANNOUNCE_SECONDS: Final = 1.0
 _CHANGE_OVER_SECONDS: Final = 3 * _PERIOD
 """The time in which all replicas notice: one whose watch is just being re-established notices only after a period."""
 _ROUND_SECONDS: Final = 60.0
+_REVERTED: Final = "WebhookConfigurationReverted"
+_NOT_OURS: Final = (
+    "Entries, rules and clientConfig come from the annotation template and from koord-manager; all other fields may be "
+    "changed"
+)
 _RETRIES: Final = BackoffPolicy(initial=0.5, maximum=30.0, jitter=0.25)
 
 
@@ -88,8 +96,10 @@ class ConfigurationSync:
         clock: Clock,
         random: Random,
         metrics: Metrics,
+        recorder: EventRecorder,
     ) -> None:
         self._client = client
+        self._recorder = recorder
         self._writer = writer
         self._environment = environment
         self._paths = paths
@@ -205,14 +215,23 @@ class ConfigurationSync:
         # Both are read and decided on before either is written, so that an invalid one does not leave the work half
         # done.
         decisions = [
-            (kind, configuration.metadata.name, rewrite(configuration, target))
+            (kind, configuration, rewrite(configuration, target))
             for kind, configuration in await self._configurations()
         ]
-        for kind, name, decision in decisions:
+        for kind, configuration, decision in decisions:
+            name = configuration.metadata.name
             self._say(name, decision)
             if decision.patch is not None:
                 await self._client.patch(kind, name, decision.patch, PatchType.MERGE)
                 logger.info("rewrote %s %s", kind.name, name)
+                self._report_reverted(reference_to(kind, configuration), decision)
+
+    def _report_reverted(self, regarding: ObjectReference, decision: Rewrite) -> None:
+        """Say what whoever has changed the configuration will not find there any more."""
+        if decision.reverted:
+            text = f"changed back: {'; '.join(decision.reverted)}. {_NOT_OURS}"
+            logger.warning("%s %s: %s", regarding.kind, regarding.name, text)
+            self._recorder.event(regarding, "Warning", _REVERTED, "Rewrite", text)
 
     async def _configurations(self) -> list[tuple[Kind[WebhookConfiguration], WebhookConfiguration]]:
         """Both configurations. Raises NotInstalledError naming those that do not exist."""

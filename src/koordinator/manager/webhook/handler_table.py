@@ -129,7 +129,7 @@ def _pod_binding(context: HandlerContext) -> AdmissionHandler:
 
     return BindingAdmissionHandler(
         context.options.binding_admission,
-        PodLister(context.informers, context.options.namespace).metadata,
+        PodLister(context.informers, context.options).metadata,
         record,
     )
 
@@ -172,7 +172,7 @@ def _quota_mutating(context: HandlerContext) -> AdmissionHandler:
 
 
 def _quota_validating(context: HandlerContext) -> AdmissionHandler:
-    pods = QuotaPodLister(context.informers, context.options.namespace)
+    pods = QuotaPodLister(context.informers, context.options)
     changes = QuotaChanges(context.quotas, pods, QuotaSettings.from_gates(context.options.features))
     return ElasticQuotaValidatingHandler(context.quotas, changes, context.timer(VALIDATE, "elasticquota"))
 

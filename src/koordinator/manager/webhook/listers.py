@@ -23,15 +23,15 @@ from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import ConfigurationError
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
 from koordinator.manager.options import Options, PodEnhancedValidatorOptions
-from koordinator.manager.trimmed_pods import trimmed_pods
+from koordinator.manager.trimmed_objects import trimmed_pods
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.mutating import RecordedWeights
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedRules
 
 _BY_TREE = "tree"
 _BY_QUOTA = "quota that the pod names"
+_WITH_QUOTA = "namespace of a pod that names a quota"
 _WITHOUT_QUOTA = "namespace of a pod that names no quota"
 
 logger = logging.getLogger(__name__)
@@ -93,13 +93,14 @@ def forget_weights(informers: InformerSet, namespace: str, weights: RecordedWeig
 
 
 class QuotaPodLister:
-    """``QuotaPods`` over an informer, of one namespace or of all."""
+    """``QuotaPods`` over an informer, of one namespace or of all. A pod that names no quota, as most do where there
+    are thousands, is in one index alone."""
 
-    def __init__(self, informers: InformerSet, namespace: str) -> None:
+    def __init__(self, informers: InformerSet, options: Options) -> None:
         self._pods = trimmed_pods(
             informers,
-            namespace,
-            {_BY_QUOTA: _named_quota, NAMESPACE_INDEX: by_namespace, _WITHOUT_QUOTA: _namespace_without_quota},
+            options,
+            {_BY_QUOTA: _named_quota, _WITH_QUOTA: _namespace_with_quota, _WITHOUT_QUOTA: _namespace_without_quota},
         )
 
     def labelled(self, quota: str) -> list[str]:
@@ -109,14 +110,14 @@ class QuotaPodLister:
         return sorted(pod.metadata.name for pod in self._pods.by_index(_WITHOUT_QUOTA, namespace))
 
     def any_in(self, namespace: str) -> bool:
-        return bool(self._pods.by_index(NAMESPACE_INDEX, namespace))
+        return any(self._pods.by_index(index, namespace) for index in (_WITHOUT_QUOTA, _WITH_QUOTA))
 
 
 class PodLister:
-    """The metadata of pods, of one namespace or of all."""
+    """The metadata of pods, of one namespace or of all; of labels and annotations, those that exempt from a rule."""
 
-    def __init__(self, informers: InformerSet, namespace: str) -> None:
-        self._pods = trimmed_pods(informers, namespace)
+    def __init__(self, informers: InformerSet, options: Options) -> None:
+        self._pods = trimmed_pods(informers, options)
 
     def metadata(self, namespace: str, name: str) -> ObjectMeta | None:
         pod = self._pods.get(f"{namespace}/{name}")
@@ -131,6 +132,10 @@ def _tree(profile: ElasticQuotaProfile) -> tuple[str, ...]:
 def _named_quota(pod: Pod) -> tuple[str, ...]:
     quota = pod.metadata.labels.get(QUOTA_NAME, "")
     return (quota,) if quota else ()
+
+
+def _namespace_with_quota(pod: Pod) -> tuple[str, ...]:
+    return (pod.metadata.namespace,) if pod.metadata.labels.get(QUOTA_NAME) else ()
 
 
 def _namespace_without_quota(pod: Pod) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.errors import CredentialError
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.serving_certificate import ServingCertificate
@@ -37,6 +38,7 @@ from koordinator.manager.webhook.missing_objects import MissingObjects
 from koordinator.manager.webhook.server import WebhookServer, listening_address
 
 _SECONDS: Final = 5.0
+_REPORTER: Final = "webhook-configurations"
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +113,7 @@ class Webhooks:
         clock: Clock,
         random: Random,
         connections: ProgramConnections,
+        events: EventBroadcaster,
     ) -> None:
         folder, address = environment.certificate_folder, listening_address(environment.host)
         certificate = ServingCertificate.in_folder(folder)
@@ -136,6 +139,7 @@ class Webhooks:
             clock=clock,
             random=random,
             metrics=metrics,
+            recorder=events.recorder(_REPORTER),
         )
         self.sync.watch(informers)
         self.readiness = Readiness(

@@ -15,6 +15,12 @@ from koordinator.kube.accepted_connections import listen
 from koordinator.kube.http_server import HttpServer
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.admission_queue import (
+    RETRY_AFTER_SECONDS,
+    AdmissionQueue,
+    OverloadedError,
+    priority_of,
+)
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.missing_objects import MissingObjects
@@ -29,6 +35,11 @@ a minute for a response."""
 _STOP_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
 _JSON: Final = "application/json"
+_REFUSED: Final = 429
+_GONE: Final = 503
+"""Nobody reads it: the API server no longer waits for the response, so that none is worked out."""
+_RETRY_LATER: Final = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+_TOO_MANY: Final = "koord-manager has more admissions of at least this priority than it can answer now"
 _PORT_FIELD: Final = "the environment variable WEBHOOK_PORT"
 
 RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -49,6 +60,7 @@ class WebhookServer:
         connections: ProgramConnections,
         limits: ServerLimits = LIMITS,
         missing: MissingObjects | None = None,
+        queue: AdmissionQueue | None = None,
     ) -> None:
         self._certificate = certificate
         self._clock = clock
@@ -58,6 +70,7 @@ class WebhookServer:
         self._limits = limits
         self._http: HttpServer | None = None
         self._metrics = metrics
+        self._queue = queue or AdmissionQueue(clock)
         self._application = web.Application(client_max_size=LARGEST_REQUEST)
         self.bound_port = 0
         self.add_route("/healthz", _healthy)
@@ -102,12 +115,20 @@ class WebhookServer:
 
     def _admission(self, webhook: Webhook) -> RequestHandler:
         in_flight = self._metrics.in_flight.labels(webhook.path)
+        refused, gone = (self._metrics.requests.labels(webhook.path, str(status)) for status in (_REFUSED, _GONE))
 
         async def handle(request: web.Request) -> web.StreamResponse:
             in_flight.inc()
             try:
-                body = await webhook.respond(await request.read())
-                return web.Response(body=body, content_type=_JSON)
+                body = await request.read()
+                await self._queue.turn(lambda: priority_of(body))
+                if request.transport is None or request.transport.is_closing():
+                    gone.inc()
+                    return web.Response(status=_GONE)
+                return web.Response(body=await webhook.respond(body), content_type=_JSON)
+            except OverloadedError:
+                refused.inc()
+                return web.Response(status=_REFUSED, headers=_RETRY_LATER, text=_TOO_MANY)
             finally:
                 in_flight.dec()
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from sys import intern
 from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
@@ -17,8 +18,8 @@ from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, count_cpus
 from koordinator.api.node_resource_topology import NODE_ZONE_PREFIX, NodeResourceTopology, Zone
-from koordinator.api.nodemetric import HostApplicationMetricInfo, NodeMetric, NodeMetricStatus
-from koordinator.api.pod import Pod
+from koordinator.api.nodemetric import HostApplicationMetricInfo, NodeMetric, NodeMetricStatus, PodMetricInfo
+from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.priority import (
     DEFAULT_PRIORITIES,
     PriorityClass,
@@ -26,7 +27,6 @@ from koordinator.api.priority import (
     priority_class_with_default,
 )
 from koordinator.api.qos import QoSClass, qos_class_with_default
-from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.model.huge_pages import huge_page_bytes, huge_page_pool, without_pool
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
@@ -203,8 +203,7 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
     info = status.node_metric
     node = {} if info is None else info.node_usage.resources
     system = {} if info is None else info.system_usage.resources
-    pods = {(each.namespace, each.name): usage_of(each.pod_usage.resources) for each in status.pods_metric}
-    priorities = {(each.namespace, each.name): each.priority for each in status.pods_metric}
+    pods, priorities, has_negative = _pod_usages(status.pods_metric)
     hosts = status.host_application_metric
     reclaimable = status.prod_reclaimable_metric
     return MetricFacts(
@@ -217,7 +216,7 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
         pods=pods,
         high_pods=tuple([key for key, priority in priorities.items() if priority not in _LOW_NAMES]),
         prod_reclaimable=NOTHING if reclaimable is None else cpu_and_memory(reclaimable.resource.resources),
-        has_negative=any(quantity.nanos < 0 for quantity in _readings(status)),
+        has_negative=has_negative or any(min(cpu_and_memory(usage)) < 0 for usage in _other_usages(status)),
         fingerprint=hash(
             (cpu_and_memory(node), cpu_and_memory(system), tuple(pods.items()), tuple(_percentiles(status)))
         ),
@@ -244,13 +243,29 @@ def _percentiles(status: NodeMetricStatus) -> Iterator[Amounts]:
         yield from (cpu_and_memory(usage.resources) for usage in window.usage.values())
 
 
-def _readings(status: NodeMetricStatus) -> Iterator[Quantity]:
-    maps = [each.pod_usage for each in status.pods_metric]
-    maps += [each.usage for each in status.host_application_metric]
+def _pod_usages(
+    reported: Iterable[PodMetricInfo],
+) -> tuple[dict[tuple[str, str], Amounts], dict[tuple[str, str], str], bool]:
+    """Usage and priority of each pod, and whether some reading is below zero: one pass, since nothing else of a report
+    has so many parts."""
+    usages: dict[tuple[str, str], Amounts] = {}
+    priorities: dict[tuple[str, str], str] = {}
+    has_negative = False
+    for each in reported:
+        key = intern(each.namespace), each.name
+        usage = cpu_and_memory(each.pod_usage.resources)
+        if usage.cpu < 0 or usage.memory < 0:
+            has_negative, usage = True, usage.at_least(NOTHING)
+        usages[key], priorities[key] = usage, each.priority
+    return usages, priorities, has_negative
+
+
+def _other_usages(status: NodeMetricStatus) -> Iterator[ResourceList]:
+    for each in status.host_application_metric:
+        yield each.usage.resources
     if status.node_metric is not None:
-        maps += [status.node_metric.node_usage, status.node_metric.system_usage]
-    for each in maps:
-        yield from (quantity for name, quantity in each.resources.items() if name in (CPU, MEMORY))
+        yield status.node_metric.node_usage.resources
+        yield status.node_metric.system_usage.resources
 
 
 class CPUBasicInfo(WireStruct):

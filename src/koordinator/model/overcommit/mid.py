@@ -69,10 +69,10 @@ def _reclaimed(
     node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy, caps: Amounts
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
     cpu = memory = 0
-    for pod in pods:
-        if pod.is_prod and pod.is_counted:
-            cpu += pod.requests.cpu
-            memory += pod.requests.memory
+    for _, is_counted, _, is_prod, _, (requested_cpu, requested_memory), _ in pods:
+        if is_prod and is_counted:
+            cpu += requested_cpu
+            memory += requested_memory
     inputs = MidInputs(
         capacity=node.capacity,
         usable=Amounts(node.capacity.cpu, without_pool(node.capacity.memory, node.huge_pages)),

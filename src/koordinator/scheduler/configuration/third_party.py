@@ -27,13 +27,13 @@ from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
+    CyclePreFilterPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
     ReservePlugin,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Plugin,

@@ -10,7 +10,7 @@ from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterable
 from types import FrameType, TracebackType
 from typing import Final, Self
@@ -24,7 +25,7 @@ from koordinator.scheduler.engine.profile import Profile
 
 _OURS: Final = __name__.partition(".")[0]
 _NOTING: Final = frozenset(
-    {EventDispatcher.call_each.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
+    {EventDispatcher.notify.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
 )
 """Within these functions a plugin updates its state from the cluster, so they are not interrupted."""
 _FINALIZING: Final = frozenset({"_weakrefset", "weakref"})
@@ -43,13 +44,20 @@ class DecisionLimit:
         self._seconds = seconds
         self._packages = frozenset(packages)
         self._armed = False
+        self._ends = 0.0
+        """When the time of the present decision is up, in monotonic seconds."""
+        self._is_running = False
+        """Whether the timer runs. It runs on after a decision: to set it for each one takes longer than all else."""
         self._over_in = ""
         """The code that ran when the time limit was exceeded; empty before."""
-        signal.signal(signal.SIGALRM, self._time_is_up)
+        signal.signal(signal.SIGALRM, self._on_timer)
 
     def __enter__(self) -> Self:
         self._armed = True
-        signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN)
+        self._ends = time.monotonic() + self._seconds
+        if not self._is_running:
+            self._is_running = True
+            signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN)
         return self
 
     def __exit__(
@@ -57,16 +65,25 @@ class DecisionLimit:
     ) -> None:
         self._armed = False
         self._over_in = ""
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
     def check(self) -> None:
         """Raises PluginError when the time limit is exceeded. For code of this package, where nothing is half done."""
         if self._over_in:
             raise self._error()
 
-    def _time_is_up(self, number: int, frame: FrameType | None) -> None:
-        if not self._armed or frame is None:
+    def _on_timer(self, number: int, frame: FrameType | None) -> None:
+        if not self._armed:
+            self._is_running = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
             return
+        left = self._ends - time.monotonic()
+        if left > 0:
+            # It was set for an earlier decision.
+            signal.setitimer(signal.ITIMER_REAL, left, _AGAIN)
+        elif frame is not None:
+            self._time_is_up(frame)
+
+    def _time_is_up(self, frame: FrameType) -> None:
         self._over_in = f"{_module_of(frame)}.{frame.f_code.co_qualname}"
         if self._is_interruptible(frame):
             raise self._error()

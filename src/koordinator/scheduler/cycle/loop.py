@@ -304,11 +304,16 @@ class SchedulingLoop:
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
         self._parts.reporter.drop(pod.uid)
         now = self._clock.monotonic()
+        seconds = now - binding.started
         self._metrics.scheduled(
-            binding.engine.profile.scheduler_name, now - binding.started, now - entry.created_at, entry.attempts
+            pod.pod.spec.scheduler_name,
+            seconds,
+            now - entry.created_at,
+            entry.attempts,
+            placement.evaluated,
+            placement.feasible,
         )
-        self._metrics.evaluated(placement.evaluated, placement.feasible)
-        self._parts.monitor.completed(pod.pod, now - binding.started)
+        self._parts.monitor.completed(pod.pod, seconds)
         for name in placement.rejecting_plugins:
             self._metrics.filtered_by(name)
         note = f"Successfully assigned {pod.key} to {placement.node.name}"

@@ -8,16 +8,95 @@ them yet or not.
 
 All instances of a plugin, one for each profile, share the entries of their name: what a pod of one profile holds is
 taken for the pods of all.
+
+Where a pod cannot be read, nobody knows how much it holds. What it may hold is closed to further pods: a type of device
+of a node, its CPUs, a whole node. A closure lasts until the pod can be read, or is gone.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
+
+_TOLD: Final = 4096
+_SHOWN: Final = 100
+
+
+class Closure(NamedTuple):
+    """Why something is closed."""
+
+    pod: str
+    """``namespace/name``."""
+    fault: str
+    """The field of the pod, its value, and what is allowed."""
+
+
+_NO_CLOSURES: Final[Mapping[str, Closure]] = {}
+
+
+class Closures(dict[str, dict[str, Closure]]):
+    """Subject -> holder, which is what identifies the pod -> closure. Only what is closed is in it, so that asking
+    whether anything is, which nearly always nothing is, costs no call."""
+
+    def close(self, subject: str, holder: str, closure: Closure) -> None:
+        """Close the subject because of the holder, in place of what was known of it there."""
+        self.setdefault(subject, {})[holder] = closure
+
+    def open(self, holder: str) -> list[str]:
+        """The holder closes nothing any more; returns what it had closed."""
+        found = [subject for subject, closures in self.items() if closures.pop(holder, None)]
+        for subject in found:
+            if not self[subject]:
+                del self[subject]
+        return found
+
+    def on(self, subject: str) -> Mapping[str, Closure]:
+        """The closures of one subject, by holder."""
+        return self.get(subject, _NO_CLOSURES)
+
+    @property
+    def of_holders(self) -> Mapping[str, Closure]:
+        """One closure of each holder."""
+        return {holder: each for closures in self.values() for holder, each in closures.items()}
+
+
+def closed_by(closures: Mapping[str, Closure]) -> dict[str, Any]:
+    """The member of explanations that names the pods; none if there is no closure."""
+    found = [{"pod": each.pod, "reason": each.fault} for _, each in sorted(closures.items())]
+    return {"closedBy": found} if found else {}
+
+
+def unusable_annotation(key: str, text: str, why: str, allowed: str) -> str:
+    """The fault of a pod whose annotation cannot be read."""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return f"metadata.annotations[{key}]: {shown!r} is not usable: {why}; allowed is {allowed}"
+
+
+class ToldFaults:
+    """The faults of which the authors of pods have been told, by uid of the pod; only so many of the last ones."""
+
+    def __init__(self) -> None:
+        self._told: OrderedDict[str, str] = OrderedDict()
+
+    def is_news(self, uid: str, fault: str) -> bool:
+        """Whether the author has not been told of it; from now on, the author has."""
+        if self._told.get(uid) == fault:
+            return False
+        self._told[uid] = fault
+        self._told.move_to_end(uid)
+        if len(self._told) > _TOLD:
+            self._told.popitem(last=False)
+        return True
+
+    def forget(self, uid: str) -> None:
+        """The pod has no fault any more."""
+        self._told.pop(uid, None)
+
 
 Allocation = Any
 """A value that only the plugin interprets, not None and not a Reason. Equal values are the same allocation."""
@@ -34,7 +113,7 @@ NOTHING: Final = Nothing.NOTHING
 
 class Unknown(NamedTuple):
     """What ``AllocatorPlugin.restore`` returns for a pod that holds something by a record that cannot be read. The
-    plugin closes what it may hold (see ``closures``) as long as that counts on a row."""
+    plugin closes what it may hold (see ``Closures``) as long as that counts on a row."""
 
     fault: str
     """The field, its value, and what is allowed."""

@@ -105,14 +105,14 @@ class BatchResults:
                 cached.keep(cached.values.copy())
 
 
-FAR: Final = 12
-"""A placement makes two changes of a row: of its pods and of its load. Often its labels change when it is confirmed."""
+FAR: Final = 6
+"""A placement makes one change of a row, of its pods and its load. Often its labels change when it is confirmed."""
 CLASSES: Final = 256
 """When one more class joins, the batch is dissolved and begins again."""
-OLD: Final = 64
+OLD: Final = 32
 """A class that is evaluated all the time refreshes itself, but the batch evaluator must not fall so far behind that it
 is dissolved."""
-_FEW_CHANGES: Final = 256
+_FEW_CHANGES: Final = 128
 """After more changes the batch is dissolved: only the classes that are still in use are worth refreshing."""
 _UNDECIDED: Final = -2
 """In place of a score: pods that come or go may change the feasibility."""

@@ -10,7 +10,7 @@ then decides what to evaluate and when.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, Protocol, TypeVar
@@ -27,13 +27,14 @@ from koordinator.scheduler.engine.framework import (
     MIN_NODE_SCORE,
     FilterPlugin,
     Plugin,
+    Reason,
     ScorePlugin,
     ScoreType,
     is_built_in,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 
-FEW_CHANGES: Final = 24
+FEW_CHANGES: Final = 12
 """Up to so many changes are looked through faster than the versions of all rows are compared."""
 ONE_BY_ONE: Final = 6
 """Up to so many rows are faster in plain integers, one after the other, than as arrays; also when results are
@@ -141,7 +142,8 @@ class CachedResults(ABC):
             self._grow(size + max(_SPARE_ROWS, size >> 4))
         count = rows.shape[0]
         if count <= self.few:
-            self.evaluate_each(rows.tolist())
+            for row in rows.tolist():
+                self.evaluate_one(row)
         else:
             # When these are all rows, a slice is several times as fast.
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
@@ -166,8 +168,8 @@ class CachedResults(ABC):
         """``where`` is what to index with instead of ``rows``."""
 
     @abstractmethod
-    def evaluate_each(self, rows: Iterable[int]) -> None:
-        """Compute the values of ``rows`` one by one, without numpy's cost per call where plain integers do."""
+    def evaluate_one(self, row: int) -> None:
+        """Compute the value of a single row, without numpy's cost per call where plain integers do."""
 
 
 class CachedFilterResults(CachedResults):
@@ -198,12 +200,15 @@ class CachedFilterResults(CachedResults):
         if np.count_nonzero(self.values[where] != codes):
             self._write(where, codes)
 
-    def evaluate_each(self, rows: Iterable[int]) -> None:
-        filter_one, pod, state = self.plugin.filter_one, self.pod, self.state
-        for row in rows:
-            code = filter_one(pod, state, row)
-            if self.of_row[row] != code:
-                self._write(row, code)
+    def evaluate_one(self, row: int) -> None:
+        code = self.plugin.filter_one(self.pod, self.state, row)
+        if self.of_row[row] != code:
+            self._write(row, code)
+
+    def failure(self, pod: PodInfo, row: int) -> Failure | None:
+        """The plugin's rejection of the row as it looks now, also in a simulation; None if it passes."""
+        code = self.plugin.filter_one(pod, self.state, row)
+        return Failure(self.plugin, self.state, code, np.array((row,), dtype=np.intp)) if code else None
 
     def _grow(self, capacity: int) -> None:
         if self.has_rejected:
@@ -291,14 +296,12 @@ class CachedScores(CachedResults):
         score = self.plugin.score_one(pod, state, row)
         return score if 0 <= score <= MAX_NODE_SCORE else self._instead_of(score, row)
 
-    def evaluate_each(self, rows: Iterable[int]) -> None:
+    def evaluate_one(self, row: int) -> None:
         score_one = self.plugin.score_one if self.is_unchecked else self._usable_one
-        pod, state, of_row, factor = self.pod, self.state, self.of_row, self.factor
-        for row in rows:
-            score = score_one(pod, state, row) * factor
-            if of_row[row] != score:
-                of_row[row] = score
-                self.changed_at = self._columns.version
+        score = score_one(self.pod, self.state, row) * self.factor
+        if self.of_row[row] != score:
+            self.of_row[row] = score
+            self.changed_at = self._columns.version
 
     def usable(self, scores: Ints, rows: Rows | None, meant: Mask | None = None) -> Ints:
         """Final scores of ``rows`` (None: of all), without those out of range: such a node counts with the lowest
@@ -352,12 +355,17 @@ class Failure:
     code: int
     rows: Rows
 
+    def reasons(self, pod: PodInfo) -> tuple[Reason, ...]:
+        """The reasons for ``pod``, as shown to users."""
+        return tuple(self.plugin.reasons(pod, self.state, self.code))
 
-def failures(filters: Sequence[CachedFilterResults], rows: Rows) -> list[Failure]:
-    """``rows``, none of which is feasible, grouped by the first plugin that rejects them and its code."""
+
+def failures(filters: Sequence[CachedFilterResults], rows: Rows, codes: Ints | None = None) -> list[Failure]:
+    """``rows``, none of which is feasible, grouped by the first plugin that rejects them and its code. ``codes``, of
+    shape (filters, rows), count in place of the cached ones."""
     if not rows.size or not filters:
         return []
-    of_rows = np.stack([entry.values[rows] for entry in filters])
+    of_rows = np.stack([entry.values[rows] for entry in filters]) if codes is None else codes
     first = (of_rows != FEASIBLE).argmax(axis=0)
     code = of_rows[first, np.arange(rows.size)]
     groups: list[Failure] = []

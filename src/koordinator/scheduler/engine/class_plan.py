@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, SharedResults
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, F, SharedResults
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
+    Plugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -123,32 +125,16 @@ class _Makers:
 
     def filter(self, plugin: FilterPlugin, state: Any) -> CachedFilterResults:
         is_cross_node = type(plugin).apply_delta is not FilterPlugin.apply_delta
-
-        def make() -> CachedFilterResults:
-            return CachedFilterResults(
-                self._columns, plugin, self._pod, state, self._columns.mask(plugin.reads), is_cross_node=is_cross_node
-            )
-
-        if is_cross_node or self._shared is None:
-            return make()
-        return self._shared.of(CachedFilterResults, plugin, self._pod, make)
+        reads = self._columns.mask(plugin.reads)
+        make = partial(CachedFilterResults, self._columns, plugin, self._pod, state, reads, is_cross_node=is_cross_node)
+        return self._results(CachedFilterResults, plugin, make, is_cross_node=is_cross_node)
 
     def score(self, plugin: ScorePlugin, weight: int, state: Any) -> CachedScores:
         is_cross_node = type(plugin).apply_score_delta is not ScorePlugin.apply_score_delta
+        scales, reads = type(plugin).normalize is not ScorePlugin.normalize, self._columns.mask(plugin.score_reads)
+        make = partial(CachedScores, self._columns, plugin, self._pod, state, reads, is_cross_node=is_cross_node)
+        make = partial(make, weight=weight, scales=scales, score_type=self._score_type)
+        return self._results(CachedScores, plugin, make, is_cross_node=is_cross_node)
 
-        def make() -> CachedScores:
-            return CachedScores(
-                self._columns,
-                plugin,
-                self._pod,
-                state,
-                self._columns.mask(plugin.score_reads),
-                is_cross_node=is_cross_node,
-                weight=weight,
-                scales=type(plugin).normalize is not ScorePlugin.normalize,
-                score_type=self._score_type,
-            )
-
-        if is_cross_node or self._shared is None:
-            return make()
-        return self._shared.of(CachedScores, plugin, self._pod, make)
+    def _results(self, kind: type[F], plugin: Plugin, make: Callable[[], F], *, is_cross_node: bool) -> F:
+        return make() if is_cross_node or self._shared is None else self._shared.of(kind, plugin, self._pod, make)

@@ -133,8 +133,12 @@ class ClassState:
         best_nodes = self._best_nodes
         enough = len(excluded) + count
         if best_nodes.size >= enough:
-            return [row for row in best_nodes[:enough] if row not in excluded][:count]
-        found: list[int] = []
+            found = best_nodes[:enough]
+            for row in excluded:
+                if row in found:
+                    found.remove(row)
+            return found[:count]
+        found = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
             row = int(self.totals[: self._columns.size].argmax())
@@ -151,7 +155,7 @@ class ClassState:
         for row in rows:
             if row not in known:
                 known[row] = self._read_scores(row)
-        return tuple([known[row] for row in rows])
+        return tuple(map(known.__getitem__, rows))
 
     def _read_scores(self, row: int) -> list[int]:
         if row in self._overlaid:
@@ -292,13 +296,15 @@ class ClassState:
     def _conclude(self, row: int) -> bool:
         """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
         first = 0
-        if row in self._overlaid:
-            first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), self._passed)
+        if self._overlaid:
+            first, scores = self._first_rejecting(row), self._read_scores(row)
         else:
             for entry in self._filters:
                 if entry.has_rejected and entry.of_row[row]:
                     break
                 first += 1
+            scores = [each.of_row[row] for each in self._weighted]
+        self._scores_of[row] = scores
         feasible, before = first == self._passed, self.feasible.item(row)
         if not (feasible and before):
             known = self._first.item(row)
@@ -310,10 +316,16 @@ class ClassState:
                 self._first[row] = first
             self.feasible[row] = feasible
             self.feasible_count += feasible - before
-        scores = self._scores_of[row] = self._read_scores(row)
         self.totals[row] = total = sum(scores) if feasible else INFEASIBLE
         self._best_nodes.apply_delta(row, total)
         return bool(feasible != before)
+
+    def _first_rejecting(self, row: int) -> int:
+        """The index of the first filter that rejects the row, which may be seen adjusted."""
+        seen = self._overlaid.get(row)
+        filters = self._filters
+        codes = [entry.has_rejected and entry.of_row[row] for entry in filters] if seen is None else seen.codes
+        return next((index for index, code in enumerate(codes) if code), self._passed)
 
     def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
         """Store ``first`` for the rows ``where``, and update the counts."""

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import Object
+from koordinator.api.meta import Object, ObjectMeta
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, overrides
@@ -142,7 +141,7 @@ class ClusterState:
             self.view.labels.remove(row, uid)
             self._allocations.detach(row, pod)
             if self._placed[uid].assumed:
-                self.event_handlers.notify_about(pod, "on_pod_removed", row, pod)
+                self.event_handlers.notify("on_pod_removed", row, pod, about=pod)
         self.event_handlers.notify("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:
@@ -188,14 +187,26 @@ class ClusterState:
 
     # Pods.
 
-    def set_pod(self, pod: PodInfo, node_name: str) -> None:
+    def set_pod(self, pod: PodInfo, node_name: str, *, assumed: bool = False) -> None:
         """The API shows the pod on ``node_name``: confirms or corrects an assumption."""
-        self._place(pod, node_name, assumed=False)
+        placed = self._placed.get(pod.uid)
+        if placed is not None and placed.node_name == node_name:
+            self._update(placed, pod, assumed)
+            return
+        if placed is not None:
+            self._remove(placed)
+        placed = self._placed[pod.uid] = PlacedPod(pod, node_name, _NOWHERE, assumed)
+        self._priorities[pod.priority] += 1
+        row = self._columns.row_of.get(node_name)
+        if row is None:
+            self._without_node.setdefault(node_name, {})[pod.uid] = placed
+        else:
+            self._occupy(placed, row)
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Count the pod on its chosen node; ``set_pod`` confirms, ``forget`` undoes it."""
         self.event_handlers.choose_audience(pod)
-        self._place(pod, node_name, assumed=True)
+        self.set_pod(pod, node_name, assumed=True)
 
     def forget(self, uid: str) -> bool:
         """Undo an assumption. A pod that the API has on a node stays; False then."""
@@ -212,13 +223,13 @@ class ClusterState:
         known = self._shown.get(pod.uid)
         self._shown[pod.uid] = pod, node_name
         if known is None or known[1] != node_name or not _is_unchanged(known[0], pod):
-            self.event_handlers.notify_about(pod, "on_pod", pod, node_name)
+            self.event_handlers.notify("on_pod", pod, node_name, about=pod)
 
     def hide_pod(self, uid: str) -> None:
         """The API does not have the pod any more, or it has finished."""
         shown = self._shown.pop(uid, None)
         if shown is not None:
-            self.event_handlers.notify_about(shown[0], "on_pod_gone", shown[0])
+            self.event_handlers.notify("on_pod_gone", shown[0], about=shown[0])
 
     def shown_pod(self, uid: str) -> tuple[PodInfo, str] | None:
         """The pod with the name of its node, as the API last had it."""
@@ -278,28 +289,13 @@ class ClusterState:
         self._remove(placed)
         return placed.pod
 
-    def _place(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:
-        placed = self._placed.get(pod.uid)
-        if placed is not None and placed.node_name == node_name:
-            self._update(placed, pod, assumed=assumed)
-            return
-        if placed is not None:
-            self._remove(placed)
-        placed = self._placed[pod.uid] = PlacedPod(pod, node_name, _NOWHERE, assumed)
-        self._priorities[pod.priority] += 1
-        row = self._columns.row_of.get(node_name)
-        if row is None:
-            self._without_node.setdefault(node_name, {})[pod.uid] = placed
-        else:
-            self._occupy(placed, row)
-
     def _occupy(self, placed: PlacedPod, row: int) -> None:
         pod = placed.pod
         placed.row = row
         self.view.pods_on[row][pod.uid] = pod
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
-        self.event_handlers.notify_about(pod, "on_pod_assigned", row, pod, placed.assumed)
+        self.event_handlers.notify("on_pod_assigned", row, pod, placed.assumed, about=pod)
         if self._allocations.has_plugins:
             self._allocations.attach(row, pod)
             if not placed.assumed:
@@ -312,27 +308,27 @@ class ClusterState:
             name = allocator.name if allocator is not None else ""
             self._allocations.restore(placed.row, placed.pod, self._columns.reference(placed.row), name)
 
-    def _update(self, placed: PlacedPod, pod: PodInfo, *, assumed: bool) -> None:
-        old = placed.pod
+    def _update(self, placed: PlacedPod, pod: PodInfo, assumed: bool) -> None:
+        old, row = placed.pod, placed.row
         if old.priority != pod.priority:
             self._change_priority(old.priority, pod.priority)
         placed.pod, placed.assumed = pod, assumed
-        if placed.row < 0:
+        if row < 0:
             return
-        self.view.pods_on[placed.row][pod.uid] = pod
-        if _counts_otherwise(old.pod, pod.pod):
-            self.view.labels.remove(placed.row, pod.uid)
-            self.view.labels.add(placed.row, pod)
-            self._columns.touch(placed.row, Aspect.LABELS)
+        self.view.pods_on[row][pod.uid] = pod
+        if _counts_otherwise(old.pod.metadata, pod.pod.metadata):
+            self.view.labels.remove(row, pod.uid)
+            self.view.labels.add(row, pod)
+            self._columns.touch(row, Aspect.LABELS)
         # Pods that share a memo have the same spec, labels, annotations and owners.
         is_alike = old.memo is pod.memo
         if old.request is not pod.request and old.request != pod.request:
-            self._count(placed.row, old.request, -1)
-            self._count(placed.row, pod.request, 1)
-            self.event_handlers.notify("on_pod_resized", placed.row, old, pod)
+            self._count(row, old.request, -1)
+            self._count(row, pod.request, 1)
+            self.event_handlers.notify("on_pod_resized", row, old, pod)
         else:
             point = STATUS if is_alike else "on_pod_assigned"
-            self.event_handlers.notify_about(pod, point, placed.row, pod, assumed)
+            self.event_handlers.notify(point, row, pod, assumed, about=pod)
         if not is_alike and not assumed and self._allocations.has_plugins:
             self.restore(pod.uid)
 
@@ -358,7 +354,7 @@ class ClusterState:
         self._count(placed.row, pod.request, -1)
         if self._allocations.has_plugins:
             self._allocations.detach(placed.row, pod)
-        self.event_handlers.notify_about(pod, "on_pod_removed", placed.row, pod)
+        self.event_handlers.notify("on_pod_removed", placed.row, pod, about=pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:
         self._columns.add_request(row, request.counted, request.non_zero, sign)
@@ -377,7 +373,6 @@ def _is_unchanged(old: PodInfo, new: PodInfo) -> bool:
     return old.memo is new.memo and before == after
 
 
-def _counts_otherwise(old: Pod, new: Pod) -> bool:
+def _counts_otherwise(before: ObjectMeta, after: ObjectMeta) -> bool:
     """Whether the pod has moved to another label group, which is what selectors see."""
-    before, after = old.metadata, new.metadata
     return before.labels != after.labels or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)

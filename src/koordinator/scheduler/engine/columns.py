@@ -20,8 +20,16 @@ from numpy.typing import NDArray
 
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.resource_index import ResourceIndex, whole_amounts
-from koordinator.scheduler.engine.row_amounts import WITH_DEFAULTS, FloatAmounts, Item, RowAmounts, RowIntegers, grown
+from koordinator.scheduler.engine.row_amounts import (
+    WITH_DEFAULTS,
+    FloatAmounts,
+    Item,
+    ResourceIndex,
+    RowAmounts,
+    RowIntegers,
+    grown,
+    whole_amounts,
+)
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -145,7 +153,8 @@ class NodeColumns:
         self._touched: dict[int, Touched] = {}
         self._touched_at = -1
         self._changes: list[tuple[int, int]] = []
-        """The last changes, without those of simulations: row and bit mask of aspects."""
+        """The last changes, without those of simulations: row and bit mask of aspects. Changes of one row, one after
+        the other, are one."""
         self._changed_at: list[int] = []  # The versions of ``_changes``.
         self._changes_after = 0
         """All changes after this version are among ``_changes``."""
@@ -192,17 +201,18 @@ class NodeColumns:
         return self._alive_rows
 
     def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
-        """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or more
-        than ``at_most`` changes, for which ``touched_since`` is faster."""
+        """Row -> bit mask (``1 << aspect``) of what changed after ``version``, and of some rows a little before; None
+        when that is too long ago or more than ``at_most`` changes, for which ``touched_since`` is faster."""
         first = bisect_right(self._changed_at, version)
         if version < self._changes_after or len(self._changed_at) - first > at_most:
             return None
         changed: defaultdict[int, int] = defaultdict(int)
         for row, aspect in self._changes[first:]:
             changed[row] |= aspect
-        for row, number in [touched for simulation in self.simulations for touched in simulation]:
-            if self._versions[number, row] > version:
-                changed[row] |= 1 << number
+        for simulation in self.simulations:
+            for row, number in simulation:
+                if self._versions[number, row] > version:
+                    changed[row] |= 1 << number
         return changed
 
     def count_since(self, version: int) -> int:
@@ -288,10 +298,14 @@ class NodeColumns:
             before, key = self.simulations[-1], (row, aspect)
             if key not in before:
                 before[key] = self._versions.item(aspect, row), self._row_versions.item(row), self._latest[aspect]
+        elif (changes := self._changes) and changes[-1][0] == row:
+            # Mostly a placement, which changes the pods of a row and then its load.
+            changes[-1] = row, changes[-1][1] | 1 << aspect
+            self._changed_at[-1] = self.version
         else:
-            self._changes.append((row, 1 << aspect))
+            changes.append((row, 1 << aspect))
             self._changed_at.append(self.version)
-            if len(self._changes) > _CHANGES_KEPT:
+            if len(changes) > _CHANGES_KEPT:
                 half = len(self._changes) // 2
                 self._changes_after = self._changed_at[half - 1]
                 del self._changes[:half], self._changed_at[:half]

@@ -1,19 +1,57 @@
-"""What was decided about a pod and why: the result of an attempt, and the bounded log of recent ones."""
+"""What was decided about a pod and why: the result of an attempt, and the bounded log of recent ones.
+
+The texts that say why no node fits are kube-scheduler's: people and programs search events for them.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
+from koordinator.api.explanations import ScoredNode
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
 from koordinator.scheduler.engine.profile import Profile
+
+NO_NODES: Final = "no nodes available to schedule pods"
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+
+
+def fit_error(node_count: int, reasons: Mapping[str, int], after: str = "") -> str:
+    """``0/5 nodes are available: 2 Insufficient cpu, 3 node(s) were unschedulable. <after>``.
+
+    ``reasons`` maps the text of a reason to the number of nodes with it; the phrases are sorted as strings, as upstream
+    does.
+    """
+    text = f"0/{node_count} nodes are available:"
+    if reasons:
+        text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in reasons.items()))}."
+    return f"{text} {after}" if after else text
+
+
+def pre_filter_error(node_count: int, reason: str, after: str = "") -> str:
+    """The text when PreFilter rejects all nodes at once: the plugin's reason, without a count."""
+    text = f"0/{node_count} nodes are available: {reason}."
+    return f"{text} {after}" if after else text
+
+
+def preemption_error(node_count: int, reasons: Mapping[str, int], tried: int) -> str:
+    """The text when preemption helps on no node: ``reasons`` (text -> nodes) of the ``tried`` nodes, and that it could
+    not have helped on the others."""
+    return fit_error(node_count, +Counter({**reasons, _NOT_HELPFUL: node_count - tried}))
+
+
+def restricted_text(plugins: Iterable[str]) -> str:
+    """The reason of the nodes that PreFilter plugins excluded."""
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +64,6 @@ class RejectedNodes:
     """Evicting pods from these nodes would not help."""
     count: int
     examples: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredNode:
-    """A feasible node, with the weighted score of each plugin."""
-
-    node: str
-    total: int
-    by_plugin: dict[str, int]
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -68,7 +97,7 @@ class Placement(msgspec.Struct, frozen=True):
     def top(self) -> tuple[ScoredNode, ...]:
         """The best nodes with the weighted score of each plugin."""
         return tuple(
-            ScoredNode(node, sum(scores), dict(zip(self.plugins, scores, strict=True)))
+            ScoredNode(node=node, score=sum(scores), score_by_plugin=dict(zip(self.plugins, scores, strict=True)))
             for node, scores in zip(self.best_nodes, self.best_scores, strict=True)
         )
 

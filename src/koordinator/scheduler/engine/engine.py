@@ -10,10 +10,9 @@ from datetime import datetime
 from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import Wait
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState, Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation, RandomSource
 from koordinator.scheduler.engine.event_dispatch import OnError
@@ -127,6 +126,8 @@ class Engine:
         """Count the pod on its node and run Reserve. If a plugin rejects the node (the rejection is returned) or fails
         (PluginError), everything is undone."""
         self._state.assume(placement.pod, placement.node.name)
+        if not placement.profile.reserves:
+            return None
         begun = self.times.begin()
         try:
             refusal = self._reserve(placement)
@@ -379,7 +380,7 @@ class Engine:
             evaluated=evaluated,
             feasible=feasible,
             rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
-            best_nodes=tuple([names[each] for each in rows]),
+            best_nodes=tuple(map(names.__getitem__, rows)),
             best_scores=evaluation.scores_of(rows),
             plugins=evaluation.score_names,
             tied=tied,

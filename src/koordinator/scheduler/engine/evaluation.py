@@ -185,12 +185,16 @@ class Evaluation(ClassState):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
-        version, is_one = self._columns.version, len(changed) == 1
+        version, count = self._columns.version, len(changed)
+        only = next(iter(changed)) if count == 1 else None
         for cached in self._readers.get(aspects) or self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
             if cached.version != version:
-                if is_one or len(changed) <= cached.few:
-                    cached.evaluate_each(changed)
+                if only is not None:
+                    cached.evaluate_one(only)
+                elif count <= cached.few:
+                    for row in changed:
+                        cached.evaluate_one(row)
                 else:
                     cached.evaluate(np.array(sorted(changed), dtype=np.intp))
                 cached.version = version

@@ -80,7 +80,7 @@ class EventDispatcher:
         return bool(self._listeners[point])
 
     def choose_audience(self, pod: PodInfo) -> None:
-        """Have ``notify_about`` pass over those that do not read the pod, until it changes in more than its status."""
+        """Have ``notify`` pass over those that do not read the pod, until it changes in more than its status."""
         if self._audience in pod.memo:
             return
         idle = frozenset([handler for handler in self._selective if not _reads(handler, pod)])
@@ -89,18 +89,12 @@ class EventDispatcher:
             self._audiences[idle] = {point: [each for each in of if each[0] not in idle] for point, of in listeners}
         pod.memo[self._audience] = self._audiences[idle]
 
-    def notify(self, point: str, *arguments: object) -> None:
-        """Call the method ``point`` of all event handlers that implement it."""
-        self.call_each(self._listeners[point], point, arguments)
-
-    def notify_about(self, pod: PodInfo, point: str, *arguments: object) -> None:
-        """The same for a method about a pod, but not of those that do not read it as far as that is known."""
-        self.call_each(pod.memo.get(self._audience, self._listeners)[point], point, arguments)
-
-    def call_each(self, listeners: _Listeners, point: str, arguments: tuple[object, ...]) -> None:
-        """Call these, each with all arguments; one that fails becomes stale."""
+    def notify(self, point: str, *arguments: object, about: PodInfo | None = None) -> None:
+        """Call the method ``point`` of all event handlers that implement it, but not of those that do not read the pod
+        ``about``, as far as that is known. One that fails becomes stale."""
+        of_points = self._listeners if about is None else about.memo.get(self._audience, self._listeners)
         left_out = self.left_out
-        for handler, listener in listeners:
+        for handler, listener in of_points[point]:
             if left_out and self._leaves_out(handler, point, arguments):
                 continue
             try:

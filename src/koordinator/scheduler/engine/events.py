@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -37,9 +38,9 @@ class EventKind:
     """A pod that has finished was shown or changed; makes no pod schedulable."""
 
 
-def object_events(*kinds: Kind[Any]) -> frozenset[str]:
-    """Every kind of event about objects of ``kinds``, for Plugin.events_to_register."""
-    return frozenset(f"{kind.name}/{action}" for kind in kinds for action in ("Add", "Update", "Delete"))
+def object_events(*kinds: Kind[Any], actions: Iterable[str] = ("Add", "Update", "Delete")) -> frozenset[str]:
+    """Every kind of event about objects of ``kinds``, or those of some actions, for Plugin.events_to_register."""
+    return frozenset(f"{kind.name}/{action}" for kind in kinds for action in actions)
 
 
 def object_event(kind: Kind[Any], old: Object | None, new: Object | None) -> str:

@@ -9,17 +9,24 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Request, total
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import NodeStatus
+from koordinator.scheduler.engine.post_filter import NodeStatus, Predicate
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.simulation import Simulation, nominated_allocations, nominated_before
+from koordinator.scheduler.engine.simulation import (
+    Simulation,
+    first_failure,
+    nominated_allocations,
+    nominated_before,
+    reasons_of,
+)
+from koordinator.scheduler.engine.slots import statuses_of
 
 _MAX_KEYS: Final = 16
 """Identical pods use few different keys at a time, but each new version of a result's input makes a new key."""
@@ -108,59 +115,54 @@ class Attempt:
         if self.only is not None:
             row = rows_of.get(self.only)
             failure = self._evaluation.failure_of(row) if row is not None else None
-            return (self._status([failure]),) if failure is not None else ()
+            return statuses_of(self._pod, (), (failure,) if failure is not None else ())
         found = [*self._evaluation.failures(), *map(self._failure_with_nominated, self.nominated_to_others)]
-        grouped: dict[tuple[str, int], list[Failure]] = {}
-        for failure in found:
-            grouped.setdefault((failure.plugin.name, failure.code), []).append(failure)
-        return tuple(self._status(members) for members in grouped.values())
-
-    def _status(self, members: Sequence[Failure]) -> NodeStatus:
-        first = members[0]
-        reasons = tuple(first.plugin.reasons(self._pod, first.state, first.code))
-        return NodeStatus(first.plugin.name, reasons, np.concatenate([each.rows for each in members]))
+        return statuses_of(self._pod, (), found)
 
     def _failure_with_nominated(self, row: int) -> Failure:
-        added = nominated_before(self._view, self._pod, row)
-        failure = self._failure(row, (), added, self._evaluation.filters_to_run(row, added=True))
+        failure = self._failure(row, (), *self._to_run(row))
         assert isinstance(failure, Failure), "a filter has just rejected the row"
         return failure
 
-    def simulate(self) -> Simulation:
-        """See ``Handle.simulate``."""
-        if self._view.columns.simulations:
-            return Simulation(self._profile, self._state, self._check_time)
-        self._evaluation.refresh()
-        return Simulation(self._profile, self._state, self._check_time, ((self._key, self._evaluation),))
+    def simulate(self, require: Predicate | None = None) -> Simulation:
+        """See ``Handle.simulate``; ``require`` is called for each pod that passes all filters."""
+        known: tuple[tuple[Hashable, Evaluation], ...] = ()
+        if not self._view.columns.simulations:
+            self._evaluation.refresh()
+            known = ((self._key, self._evaluation),)
+        simulation = Simulation(self._profile, self._state, self._check_time, known)
+        if require is not None:
+            simulation.require(require)
+        return simulation
 
     def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
         """See FailedAttempt."""
-        self._check_time()
-        added = nominated_before(self._view, self._pod, row)
-        filters = self._evaluation.filters_to_run(row, added=bool(added))
+        added, filters = self._to_run(row)
         return filters is not None and self._failure(row, without, added, filters) is None
 
-    def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+    def reprieve(
+        self, row: int, candidates: Sequence[PodInfo], require: Predicate | None = None
+    ) -> list[PodInfo] | None:
         """See FailedAttempt."""
-        self._check_time()
-        added = nominated_before(self._view, self._pod, row)
-        filters = self._evaluation.filters_to_run(row, added=bool(added))
+        added, filters = self._to_run(row)
         if filters is None:
             return None
-        if self._goes_by_columns(row, added, filters):
+        if require is None and self._goes_by_columns(row, added, filters):
             return self._reprieve_by_columns(row, candidates, added, filters)
-        with self.simulate() as simulation:
+        with self.simulate(require) as simulation:
             return simulation.reprieve(self._pod, row, candidates)
 
-    def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
+    def reasons(self, row: int, without: Sequence[PodInfo], require: Predicate | None = None) -> Sequence[Reason]:
         """See FailedAttempt."""
+        failure = self._failure(row, without, *self._to_run(row), require)
+        return reasons_of(failure, self._pod) if failure is not None else ()
+
+    def _to_run(self, row: int) -> tuple[Sequence[PodInfo], Sequence[CachedFilterResults] | None]:
+        """The nominated pods that count as being on ``row``, and the filters that may have other results with them and
+        without other pods; None when another filter rejects the row whichever pods are on it."""
         self._check_time()
         added = nominated_before(self._view, self._pod, row)
-        filters = self._evaluation.filters_to_run(row, added=bool(added))
-        failure = self._failure(row, without, added, filters)
-        if isinstance(failure, Failure):
-            return failure.plugin.reasons(self._pod, failure.state, failure.code)
-        return (failure,) if failure is not None else ()
+        return added, self._evaluation.filters_to_run(row, added=bool(added))
 
     def _failure(
         self,
@@ -168,21 +170,18 @@ class Attempt:
         without: Sequence[PodInfo],
         added: Sequence[PodInfo],
         filters: Sequence[CachedFilterResults] | None,
+        require: Predicate | None = None,
     ) -> Failure | Reason | None:
         """What would reject ``row`` if the pods ``without`` were gone and ``added`` were there; None if nothing
         would."""
-        if filters is None or not self._goes_by_columns(row, added, filters):
-            with self.simulate() as simulation:
+        if filters is None or require is not None or not self._goes_by_columns(row, added, filters):
+            with self.simulate(require) as simulation:
                 for pod in without:
                     simulation.remove(pod)
                 return simulation.failure(self._pod, row)
         with self._view.simulate() as journal:
             journal.add_request(row, *_difference(without, added))
-            for entry in filters:
-                code = entry.plugin.filter_one(self._evaluation.pod, entry.state, row)
-                if code:
-                    return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
-        return None
+            return first_failure(filters, self._evaluation.pod, row)
 
     def _goes_by_columns(self, row: int, added: Iterable[PodInfo], filters: Sequence[CachedFilterResults]) -> bool:
         """Whether it is enough to count other requests, instead of removing and placing pods, to run these filters on

@@ -18,11 +18,10 @@ from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.base.services import Service
-from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
+from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, CycleState, PodChanges
 from koordinator.scheduler.engine.columns import NamedAspect, NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.view import ReservationInfo

@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 P = TypeVar("P", bound=Plugin)
+EventType = Literal["Normal", "Warning"]
 
 
 class Events(Protocol):
@@ -35,7 +36,7 @@ class Events(Protocol):
     def pod_event(
         self,
         pod: Pod,
-        event_type: Literal["Normal", "Warning"],
+        event_type: EventType,
         reason: str,
         action: str,
         note: str,
@@ -49,7 +50,7 @@ class Events(Protocol):
         scheduler_name: str,
         kind: Kind[Any],
         obj: Object,
-        event_type: Literal["Normal", "Warning"],
+        event_type: EventType,
         reason: str,
         action: str,
         note: str,
@@ -167,21 +168,13 @@ class Handle:
         if self._services is not None:
             self._services.remove_pseudo_pod(pod)
 
-    def pod_event(
-        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
-    ) -> None:
+    def pod_event(self, pod: Pod, event_type: EventType, reason: str, action: str, note: str) -> None:
         """Record an event about a pod under the scheduler name of the profile that handles it."""
         if self._services is not None:
             self._services.pod_event(pod, event_type, reason, action, note)
 
     def object_event(
-        self,
-        kind: Kind[Any],
-        obj: Object,
-        event_type: Literal["Normal", "Warning"],
-        reason: str,
-        action: str,
-        note: str,
+        self, kind: Kind[Any], obj: Object, event_type: EventType, reason: str, action: str, note: str
     ) -> None:
         """Record an event about an object of another kind under the scheduler name of this profile."""
         if self._services is not None:

@@ -10,16 +10,39 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.allocations import Allocation, AllocationLedger
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo
+
+
+class Change(Protocol):
+    """A hypothetical change of one node. ``apply`` and ``revert`` alternate; ``revert`` is also called after a failed
+    ``apply``."""
+
+    def apply(self) -> None: ...
+    def revert(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """What a simulation adds to the requested resources of a node (negative: frees), see ``Journal.adjust``."""
+
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """By name of the resource; ``pods`` counts pods."""
+    non_zero: tuple[int, int] = (0, 0)
+    removed: tuple[PodInfo, ...] = ()
+    """Pods of the node that count as removed: with what they request, their ports and their allocations."""
+    added: tuple[PodInfo, ...] = ()
+    """Pods that count as being on the node."""
+    changes: tuple[Change, ...] = ()
+    """Further changes of the row, applied before pods are removed and added, and reverted after these are restored."""
 
 
 class Placements(Protocol):

@@ -4,7 +4,7 @@ when something that it follows from has changed."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import msgspec
 
 from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.meta import ObjectMeta
-from koordinator.api.pod import Pod, PodSpec, PodStatus, Volume
+from koordinator.api.pod import Container, Pod, PodSpec, PodStatus, ResourceList, ResourceRequirements, Volume
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.model import transformers
 from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
@@ -40,8 +40,7 @@ class PodRequest:
         object.__setattr__(self, "counted", {**self.amounts, PODS: 1})
 
 
-@dataclass(slots=True)
-class PodInfo:
+class PodInfo(msgspec.Struct):
     """A pod with all that is derived from it once."""
 
     pod: Pod
@@ -50,7 +49,7 @@ class PodInfo:
     """``namespace/name``."""
     uid: str
     priority: int
-    memo: dict[str, Any] = field(default_factory=dict)
+    memo: dict[str, Any] = msgspec.field(default_factory=dict)
     """What plugins have derived from the pod, by keys that they choose. It is kept as long as spec (but for the node's
     name), labels, annotations and owners stay the same, so through assuming and binding."""
 
@@ -104,26 +103,34 @@ class PodFacts:
         self._by_identical_spec: dict[_SpecKey, deque[PodInfo]] = {}
         """The last pods of each workload, and of each size where pods have no owner; no two of them have an identical
         spec."""
+        self._last: PodInfo | None = None
+        """The one that the last pod was like: mostly, pods of one workload come one after the other."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The PodInfo of ``pod``; ``known`` is that of its previous state."""
         if known is None or known.uid != pod.metadata.uid:
             return self._of_new(pod)
-        same_spec = _same_but_for_node(known.pod.spec, pod.spec)
-        if not _same_grants(known.pod.status, pod.status) or not (
-            same_spec or _same_resources(known.pod.spec, pod.spec)
-        ):
+        before = known.pod
+        same_spec = _same_but_for_node(before.spec, pod.spec)
+        if not _same_grants(before.status, pod.status) or not (same_spec or _same_resources(before.spec, pod.spec)):
             return self._make_pod(pod)
-        memo = known.memo if same_spec and _same_metadata(known.pod.metadata, pod.metadata) else {}
+        memo = known.memo if same_spec and _same_metadata(before.metadata, pod.metadata) else {}
         return PodInfo(pod, known.request, known.key, known.uid, known.priority, memo)
 
     def _of_new(self, pod: Pod) -> PodInfo:
         if pod.spec.node_name or not self._alike(pod.spec.scheduler_name):
             return self._make_pod(pod)
-        metadata, key = pod.metadata, _spec_key(pod)
-        for identical in self._by_identical_spec.get(key, ()):
+        last, metadata = self._last, pod.metadata
+        if last is None or not _have_identical_spec(last.pod, pod):
+            last = self._last = self._identical(pod)
+        return PodInfo(pod, last.request, metadata.key, metadata.uid, last.priority, last.memo)
+
+    def _identical(self, pod: Pod) -> PodInfo:
+        """A pod of an identical spec: this one if there is no other."""
+        kept = self._by_identical_spec.get(key := _spec_key(pod))
+        for identical in kept or ():
             if _have_identical_spec(identical.pod, pod):
-                return PodInfo(pod, identical.request, metadata.key, metadata.uid, identical.priority, identical.memo)
+                return identical
         if len(self._by_identical_spec) >= _SPECS_KEPT:
             self._by_identical_spec.clear()
         info = self._make_pod(pod)
@@ -145,10 +152,8 @@ def _have_identical_spec(one: Pod, other: Pod) -> bool:
     """Whether the pods are equal in everything that plugins read of a pending pod but its name and uid."""
     first, second = one.metadata, other.metadata
     return (
-        # Where pods that have the same key differ, if they do.
-        one.spec.affinity == other.spec.affinity
-        and one.spec.topology_spread_constraints == other.spec.topology_spread_constraints
-        and one.spec == other.spec
+        one.spec == other.spec
+        and first.namespace == second.namespace
         and first.labels == second.labels
         and first.annotations == second.annotations
         and first.owner_references == second.owner_references
@@ -247,3 +252,38 @@ def finished_pod_as_seen(pod: Pod, is_read: Callable[[Pod], bool]) -> Pod:
 
 def _is_plain(volume: Volume) -> bool:
     return volume == Volume(name=volume.name, empty_dir=volume.empty_dir, host_path=volume.host_path)
+
+
+_RESOURCES_MEMO: Final = "resources_key"
+
+
+def resources_key(pod: PodInfo) -> Hashable:
+    """Equal for pods with equal requests and limits container by container. Several plugins use it; computed once for
+    each pod."""
+    key = pod.memo.get(_RESOURCES_MEMO)
+    if key is None:
+        key = pod.memo[_RESOURCES_MEMO] = _resources_key(pod.pod)
+    return key
+
+
+def _resources_key(pod: Pod) -> tuple[Hashable, ...]:
+    spec = pod.spec
+    return (
+        tuple([_requirements_key(container.resources) for container in spec.containers]),
+        tuple([_container_key(container) for container in spec.init_containers]),
+        _amounts_key(spec.overhead),
+        _requirements_key(spec.resources) if spec.resources is not None else None,
+    )
+
+
+def _container_key(container: Container) -> Hashable:
+    return container.restart_policy, _requirements_key(container.resources)
+
+
+def _requirements_key(resources: ResourceRequirements) -> Hashable:
+    return _amounts_key(resources.requests), _amounts_key(resources.limits)
+
+
+def _amounts_key(amounts: ResourceList) -> Hashable:
+    # In the order of the document, which is the API server's and so the same for identical pods.
+    return tuple([(name, quantity.nanos) for name, quantity in amounts.items()])

@@ -7,12 +7,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.columns import Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 T = TypeVar("T")
+Predicate = Callable[[PodInfo, int], Reason | None]
+"""Returns why the pod must not go to the row in the simulated state, although all filters pass."""
 
 
 class FailedAttempt(Protocol):
@@ -31,13 +33,16 @@ class FailedAttempt(Protocol):
         """Whether the pod would pass all filters on ``row`` if the pods ``without`` were not there. Nominated pods of
         at least its priority count as being there."""
 
-    def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        """Those of ``candidates`` that have to leave ``row`` for the pod to pass: all are removed, then each is put
-        back (reprieved), from the front, if the pod still passes. None when the pod does not pass even without all of
-        them."""
+    def reprieve(
+        self, row: int, candidates: Sequence[PodInfo], require: Predicate | None = None
+    ) -> list[PodInfo] | None:
+        """Those of ``candidates`` that have to leave ``row`` for the pod to pass, and to meet what is required: all are
+        removed, then each is put back (reprieved), from the front, if the pod still passes. None when the pod does not
+        pass even without all of them."""
 
-    def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
-        """Why the pod would not pass on ``row`` even if the pods ``without`` were not there; empty if it would."""
+    def reasons(self, row: int, without: Sequence[PodInfo], require: Predicate | None = None) -> Sequence[Reason]:
+        """Why the pod would not pass on ``row``, or not meet what is required, even if the pods ``without`` were not
+        there; empty if it would."""
 
     def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
         """Return a function of a row: the result of ``compute`` for it, cached under ``key`` for identical pods until

@@ -13,12 +13,12 @@ import numpy as np
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
+    CyclePreFilterPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
     ReservePlugin,
 )
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
 from koordinator.scheduler.engine.framework import (
     MAX_NODE_SCORE,
     EventHandler,
@@ -107,6 +107,11 @@ class PluginOrder:
     post_bind: tuple[str, ...] = ()
 
 
+def _listed(point: type[P], order: str) -> cached_property[tuple[P, ...]]:
+    """The plugins that implement ``point``, of those that are listed under ``order``."""
+    return cached_property(lambda profile: profile._at(getattr(profile.order, order), point))
+
+
 @dataclass(frozen=True)
 class Profile:
     """The plugin instances by name, and the order in which each extension point calls them."""
@@ -118,6 +123,22 @@ class Profile:
     """The plugins and parts that are left out, see ``for_pod``."""
     whole: Profile | None = None
     """The profile that they are left out of."""
+
+    # The plugins and parts of each extension point, in the order in which it calls them.
+    pre_enqueue = _listed(PreEnqueuePlugin, "pre_enqueue")
+    filter = _listed(FilterPlugin, "filter")
+    post_filter = _listed(PostFilterPlugin, "post_filter")
+    reserve = _listed(ReservePlugin, "reserve")
+    allocators = _listed(AllocatorPlugin, "reserve")
+    """Those that allocate at Reserve."""
+    permit = _listed(PermitPlugin, "permit")
+    pre_bind = _listed(PreBindPlugin, "pre_bind")
+    reservation_pre_bind = _listed(ReservationPreBindPlugin, "pre_bind")
+    bind = _listed(BindPlugin, "bind")
+    post_bind = _listed(PostBindPlugin, "post_bind")
+    pre_filter_transformers = _listed(PreFilterTransformer, "pre_filter")
+    filter_transformers = _listed(FilterTransformer, "filter")
+    post_filter_transformers = _listed(PostFilterTransformer, "post_filter")
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
@@ -153,25 +174,9 @@ class Profile:
         return self._at([name for name, _ in self.order.score], ScoreTransformer)
 
     @cached_property
-    def pre_enqueue(self) -> tuple[PreEnqueuePlugin, ...]:
-        return self._at(self.order.pre_enqueue, PreEnqueuePlugin)
-
-    @cached_property
-    def filter(self) -> tuple[FilterPlugin, ...]:
-        return self._at(self.order.filter, FilterPlugin)
-
-    @cached_property
-    def post_filter(self) -> tuple[PostFilterPlugin, ...]:
-        return self._at(self.order.post_filter, PostFilterPlugin)
-
-    @cached_property
-    def reserve(self) -> tuple[ReservePlugin, ...]:
-        return self._at(self.order.reserve, ReservePlugin)
-
-    @cached_property
-    def allocators(self) -> tuple[AllocatorPlugin, ...]:
-        """The plugins that allocate at Reserve."""
-        return self._at(self.order.reserve, AllocatorPlugin)
+    def reserves(self) -> bool:
+        """Whether any plugin has something to do at Reserve."""
+        return bool(self.reserve or self.allocators)
 
     @cached_property
     def allocation_transformers(self) -> tuple[FilterTransformer, ...]:
@@ -189,38 +194,6 @@ class Profile:
     @cached_property
     def resizing(self) -> tuple[ResizePodPlugin, ...]:
         return self.all(ResizePodPlugin)
-
-    @cached_property
-    def permit(self) -> tuple[PermitPlugin, ...]:
-        return self._at(self.order.permit, PermitPlugin)
-
-    @cached_property
-    def pre_bind(self) -> tuple[PreBindPlugin, ...]:
-        return self._at(self.order.pre_bind, PreBindPlugin)
-
-    @cached_property
-    def reservation_pre_bind(self) -> tuple[ReservationPreBindPlugin, ...]:
-        return self._at(self.order.pre_bind, ReservationPreBindPlugin)
-
-    @cached_property
-    def bind(self) -> tuple[BindPlugin, ...]:
-        return self._at(self.order.bind, BindPlugin)
-
-    @cached_property
-    def post_bind(self) -> tuple[PostBindPlugin, ...]:
-        return self._at(self.order.post_bind, PostBindPlugin)
-
-    @cached_property
-    def pre_filter_transformers(self) -> tuple[PreFilterTransformer, ...]:
-        return self._at(self.order.pre_filter, PreFilterTransformer)
-
-    @cached_property
-    def filter_transformers(self) -> tuple[FilterTransformer, ...]:
-        return self._at(self.order.filter, FilterTransformer)
-
-    @cached_property
-    def post_filter_transformers(self) -> tuple[PostFilterTransformer, ...]:
-        return self._at(self.order.post_filter, PostFilterTransformer)
 
     @cached_property
     def failure_handlers(self) -> tuple[FailureHandler, ...]:

@@ -8,11 +8,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.decision import RejectedNodes, Rejection
+from koordinator.scheduler.engine.decision import (
+    NO_NODES,
+    RejectedNodes,
+    Rejection,
+    fit_error,
+    pre_filter_error,
+    restricted_text,
+)
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.failed_attempt import Attempt
-from koordinator.scheduler.engine.fit_error import NO_NODES, fit_error, pre_filter_error, restricted_text
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult

@@ -15,7 +15,6 @@ from typing import Any
 from koordinator.api.annotations import RESERVATION_NAME, RESERVE_POD
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.adjustment import Change
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
@@ -23,6 +22,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ReservationRestorePlugin,
     ReservationScorePlugin,
 )
+from koordinator.scheduler.engine.journal import Change
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo

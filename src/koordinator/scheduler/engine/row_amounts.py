@@ -1,14 +1,63 @@
-"""The resources of nodes in the form in which plugins compute with them, row by row or all at once."""
+"""The resources of nodes: the column of each, and the amounts in the form in which plugins compute with them, row by
+row or all at once.
+
+A resource gets a column of its own when a node first offers it. Pods, Reservations and quotas may name any resource:
+their amounts are kept by name, and what no node offers has no column (UNOFFERED stands for it).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.resource_index import UNOFFERED, ResourceIndex
+from koordinator.api.quantity import Quantity
+from koordinator.api.usable_amounts import bounded
+
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+PODS: Final = 3
+UNOFFERED: Final = 4
+"""Of all resources that no node has offered yet: its amounts are 0 on every node. What pods request of them on a node
+is in ``RowIntegers.unoffered``."""
+_OFFERED: Final = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+class _Columns(dict[str, int]):
+    def __missing__(self, name: str) -> int:
+        return UNOFFERED
+
+
+class ResourceIndex:
+    """Resource name -> column. CPU is in milli-CPU, everything else in whole units (bytes, counts)."""
+
+    def __init__(self, on_new: Callable[[str], None]) -> None:
+        """``on_new`` is called with each resource that has got a column."""
+        self._on_new = on_new
+        self._columns = _Columns({name: column for column, name in enumerate(_OFFERED)})
+        self.column_of: Mapping[str, int] = self._columns
+        """By name, of the resources that have a column; every other name maps to UNOFFERED."""
+        self.width = UNOFFERED + 1
+        """The number of columns, UNOFFERED included."""
+
+    def column(self, name: str) -> int:
+        """The column of ``name``, allocated if it is new. For what nodes offer and what the configuration names, never
+        for what pods request."""
+        column = self._columns[name]
+        if column == UNOFFERED:
+            column = self._columns[name] = self.width
+            self.width += 1
+            self._on_new(name)
+        return column
+
+
+def whole_amounts(amounts: Mapping[str, Quantity]) -> dict[str, int]:
+    """Integer amounts in the units of columns, within the bounds of what can be meant."""
+    return {name: bounded(amount.milli if name == "cpu" else amount.value) for name, amount in amounts.items()}
+
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -19,9 +68,12 @@ WITH_DEFAULTS: Final = 2
 """CPU and memory, the first of all resources, have requests with defaults."""
 
 
-def grown(array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"] = "F") -> NDArray[Item]:
-    """A copy of the array in a larger one, with zeros."""
-    larger = np.zeros(shape, dtype=array.dtype, order=order)
+def grown(
+    array: NDArray[Item], shape: tuple[int, ...], order: Literal["C", "F"] = "F", *, fill: int = 0
+) -> NDArray[Item]:
+    """A copy of the array in a larger one, whose other items are ``fill``."""
+    # The operating system commits the memory of zeros only when it is written.
+    larger = np.full(shape, fill, array.dtype, order) if fill else np.zeros(shape, array.dtype, order)
     larger[tuple(slice(0, length) for length in array.shape)] = array
     return larger
 

@@ -13,12 +13,11 @@ from typing import TypeVar
 import numpy as np
 
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.framework_hooks import FilterTransformer, ScoreTransformer
-from koordinator.scheduler.engine.journal import Journal
+from koordinator.scheduler.engine.journal import Adjustment, Journal
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 

@@ -14,24 +14,20 @@ from typing import Self
 import numpy as np
 
 from koordinator.scheduler.engine.allocations import Allocation
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin, CycleState
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.decision import restricted_text
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt
+from koordinator.scheduler.engine.post_filter import FailedAttempt, Predicate
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView
-
-Predicate = Callable[[PodInfo, int], Reason | None]
-"""Returns why the pod must not go to the row in the simulated state, although all filters pass."""
 
 
 class _Planned:
@@ -46,15 +42,8 @@ class _Planned:
 
     def failure(self, row: int, *, added: bool) -> Failure | None:
         """The first filter that rejects the row."""
-        for entry in self._filters(row, added=added):
-            code = entry.plugin.filter_one(self.pod, entry.state, row)
-            if code:
-                return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
-        return None
-
-    def _filters(self, row: int, *, added: bool) -> Sequence[CachedFilterResults]:
         filters = self._evaluation.filters_to_run(row, added=added) if self._evaluation is not None else None
-        return self.plan.filters if filters is None else filters
+        return first_failure(self.plan.filters if filters is None else filters, self.pod, row)
 
 
 class Simulation:
@@ -105,10 +94,6 @@ class Simulation:
         """Take the pod off its node, with its allocations; False if it is on no known node."""
         return self._journal.remove(pod.uid)
 
-    def put_back(self, pod: PodInfo) -> bool:
-        """Put a removed pod back on its node, with its allocations; False if it was not removed."""
-        return self._journal.put_back(pod.uid)
-
     def place(self, pod: PodInfo, row: int) -> Reason | None:
         """Put the pod on the node of ``row``, with what allocators give it there. Returns a reason, with nothing
         changed, if one of them cannot, or the pod is on a node already."""
@@ -139,11 +124,6 @@ class Simulation:
         """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its priority
         count as being there, except those whose uid is in ``ignoring``."""
         return self.failure(pod, row, ignoring=ignoring) is None
-
-    def reasons(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Sequence[Reason]:
-        """Why ``fits`` is False; empty if it is True."""
-        failure = self.failure(pod, row, ignoring=ignoring)
-        return reasons_of(failure, pod) if failure is not None else ()
 
     def failure(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Failure | Reason | None:
         """What would reject the row for the pod: a filter, or else PreFilter or a predicate with a reason."""
@@ -212,11 +192,17 @@ Simulate = Callable[[FailedAttempt], Simulation]
 """``Handle.simulate``."""
 
 
+def first_failure(filters: Iterable[CachedFilterResults], pod: PodInfo, row: int) -> Failure | None:
+    """The rejection by the first of the filters that rejects the row."""
+    for entry in filters:
+        if (failure := entry.failure(pod, row)) is not None:
+            return failure
+    return None
+
+
 def reasons_of(failure: Failure | Reason, pod: PodInfo) -> Sequence[Reason]:
     """The reasons of a failure of the pod, as shown to users."""
-    if isinstance(failure, Failure):
-        return failure.plugin.reasons(pod, failure.state, failure.code)
-    return (failure,)
+    return failure.reasons(pod) if isinstance(failure, Failure) else (failure,)
 
 
 def allocate(

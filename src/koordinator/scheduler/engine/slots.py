@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure, failures
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
@@ -76,18 +76,14 @@ def slots_on(
 
 
 def statuses_of(
-    pod: PodInfo, found: Iterable[tuple[int, Failure | Reason]], failures: Iterable[Failure] = ()
+    pod: PodInfo, found: Iterable[tuple[int, Failure | Reason]], others: Iterable[Failure] = ()
 ) -> tuple[NodeStatus, ...]:
-    """The rows of ``found``, and those of ``failures``, grouped by the rejecting plugin and its reasons."""
+    """The rows of ``found``, and those of ``others``, grouped by the rejecting plugin and its reasons."""
     by_cause: dict[tuple[str, tuple[Reason, ...]], list[Rows]] = {}
-    for failure in failures:
-        reasons = tuple(failure.plugin.reasons(pod, failure.state, failure.code))
-        by_cause.setdefault((failure.plugin.name, reasons), []).append(failure.rows)
+    for failure in others:
+        by_cause.setdefault((failure.plugin.name, failure.reasons(pod)), []).append(failure.rows)
     for row, cause in found:
-        if isinstance(cause, Reason):
-            key: tuple[str, tuple[Reason, ...]] = "", (cause,)
-        else:
-            key = cause.plugin.name, tuple(cause.plugin.reasons(pod, cause.state, cause.code))
+        key = ("", (cause,)) if isinstance(cause, Reason) else (cause.plugin.name, cause.reasons(pod))
         by_cause.setdefault(key, []).append(np.array((row,), dtype=np.intp))
     return tuple(
         NodeStatus(plugin, reasons, np.sort(np.concatenate(rows))) for (plugin, reasons), rows in by_cause.items()
@@ -116,7 +112,7 @@ def _bisect(
 ) -> tuple[Ints, list[Failure]]:
     """How many pods like this one, up to ``count``, fit on each of ``rows``; one does. More pods never make a row pass,
     so that each round is a step of a binary search."""
-    filters, failures = _pod_dependent(evaluation), list[Failure]()
+    filters = _pod_dependent(evaluation)
     fits, above = np.ones(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], count + 1, dtype=np.int64)
     there = np.zeros(rows.shape[0], dtype=np.int64)
     with view.simulate() as journal:
@@ -137,14 +133,9 @@ def _bisect(
             above[open_] = np.where(passes, above[open_], numbers)
         full = np.flatnonzero(fits < count)
         if not full.shape[0]:
-            return fits, failures
+            return fits, []
         codes = codes_of_last(full, above[full])
-    first = (codes != 0).argmax(axis=0)
-    for index, entry in enumerate(filters):
-        for code in np.unique(codes[index][first == index]).tolist():
-            meant = (first == index) & (codes[index] == code)
-            failures.append(Failure(entry.plugin, entry.state, code, rows[full][meant]))
-    return fits, failures
+    return fits, failures(filters, rows[full], codes)
 
 
 def _codes(entry: CachedFilterResults, pod: PodInfo, rows: Rows, numbers: Ints) -> Ints:

@@ -14,8 +14,8 @@ from koordinator.scheduler.engine.decision import RejectedNodes
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.filter_results import FilterResults
-from koordinator.scheduler.explain.wording import amount_of, amount_text
+from koordinator.scheduler.explain.explainer import amount_of, amount_text
+from koordinator.scheduler.explain.sources import FilterResults
 
 _DETAILED_NODES: Final = 64
 """The number of nodes whose details are computed."""

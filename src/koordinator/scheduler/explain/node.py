@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from koordinator.api.explanations import NodeLack
 from koordinator.api.node import Node
 from koordinator.api.node_explanation import (
     EvaluatedPods,
@@ -17,12 +18,10 @@ from koordinator.api.node_explanation import (
 from koordinator.model.tolerations import taint_text
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import PODS
+from koordinator.scheduler.engine.row_amounts import PODS
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.explainer import Explainer
-from koordinator.scheduler.explain.filter_results import filter_nodes
-from koordinator.scheduler.explain.sources import Sources
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import Explainer, amount_text
+from koordinator.scheduler.explain.sources import Sources, filter_nodes
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20
@@ -137,14 +136,14 @@ def _filter_results(sources: Sources, row: int, name: str) -> tuple[EvaluatedPod
     rejected: dict[tuple[str, tuple[str, ...]], _RejectedPods] = {}
     would_take = 0
     for kind in kinds:
-        objections = _objections(kind, sources.view, row)
-        if not objections:
+        objection = _objection(kind, sources.view, row)
+        if objection is None:
             would_take += len(kind.pods)
-        for plugin, reasons, details in objections[:1]:
-            entry = rejected.setdefault((plugin, reasons), _RejectedPods())
-            entry.pods += len(kind.pods)
-            entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
-            entry.details |= dict.fromkeys(details)
+            continue
+        entry = rejected.setdefault((objection.plugin, tuple(objection.reasons)), _RejectedPods())
+        entry.pods += len(kind.pods)
+        entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
+        entry.details |= dict.fromkeys(objection.details)
     evaluated = EvaluatedPods(pods=sum(len(kind.pods) for kind in kinds), kinds=len(kinds), would_take=would_take)
     return evaluated, [
         RejectedPods(
@@ -158,26 +157,21 @@ def _filter_results(sources: Sources, row: int, name: str) -> tuple[EvaluatedPod
     ]
 
 
-def _objections(kind: _Kind, view: ClusterView, row: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+def _objection(kind: _Kind, view: ClusterView, row: int) -> NodeLack | None:
+    """The first plugin's rejection of the node; None if it would take the pods."""
     try:
         filter_results = filter_nodes(kind.profile, view, kind.pods[0], [row])
         if filter_results.plan.rejection is not None:
             plugin, reason = filter_results.plan.rejection
-            return [(plugin, (reason.text,), ())]
+            return NodeLack(plugin=plugin, reasons=[reason.text])
         restricted = filter_results.plan.restricted_to
         if restricted is not None and view.columns.names[row] not in restricted:
-            return [(", ".join(filter_results.plan.restricted_by), ("the pod may only go to certain other nodes",), ())]
-        return [
-            (
-                objection.plugin,
-                tuple(reason.text for reason in objection.reasons),
-                tuple(lack.text for lack in objection.lacks),
-            )
-            for objection in filter_results.objections(0)
-        ]
+            plugins = ", ".join(filter_results.plan.restricted_by)
+            return NodeLack(plugin=plugins, reasons=["the pod may only go to certain other nodes"])
+        return next((objection.document for objection in filter_results.objections(0)), None)
     except Exception as error:
         # A plugin may raise anything; the results of the others are shown.
-        return [("", (f"could not be evaluated: {type(error).__name__}: {error}",), ())]
+        return NodeLack(reasons=[f"could not be evaluated: {type(error).__name__}: {error}"])
 
 
 def _kinds(sources: Sources, node_name: str) -> list[_Kind]:

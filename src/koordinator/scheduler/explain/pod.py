@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypedDict
 
 import msgspec
@@ -12,14 +11,12 @@ from numpy.typing import NDArray
 
 from koordinator.api.explanations import (
     AttemptRecord,
+    CloseNode,
     FittingNodes,
-    NodeLack,
     PodExplanation,
     QueueState,
     RejectedNodes,
-    ScoredNode,
 )
-from koordinator.api.explanations import CloseNode as CloseNodeRecord
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import PODS
 from koordinator.api.timestamps import format_micro_time
@@ -30,9 +27,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
-from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
-from koordinator.scheduler.explain.sources import Sources
-from koordinator.scheduler.explain.wording import amount_text, event_meaning
+from koordinator.scheduler.explain.explainer import amount_text, event_meaning
+from koordinator.scheduler.explain.sources import FilterResults, Objection, Sources, filter_nodes
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
@@ -41,37 +37,28 @@ _LOOKED_AT: Final = 64
 """The number of nodes whose shortfalls are computed in full; they are preselected by values of the columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class CloseNode:
-    """A node and all plugins that reject it for the pod."""
-
-    node: str
-    objections: tuple[Objection, ...]
-
-    @property
-    def distance(self) -> tuple[int, bool, float]:
-        """Fewest plugins first; then nodes on which eviction or time may help; then the least missing."""
-        missing = sum(lack.shortfall for objection in self.objections for lack in objection.lacks)
-        hopeless = any(reason.unresolvable for objection in self.objections for reason in objection.reasons)
-        return len(self.objections), hopeless, missing
-
-
 def fitting(filter_results: FilterResults, columns: NodeColumns) -> list[str]:
     """The nodes that pass all filters now."""
     free = ~(filter_results.codes != FEASIBLE).any(axis=0)
     return [columns.names[row] for row in filter_results.rows[free].tolist()]
 
 
-def closest(filter_results: FilterResults, view: ClusterView, count: int) -> Sequence[CloseNode]:
+def closest(filter_results: FilterResults, view: ClusterView, count: int) -> list[CloseNode]:
     """Up to ``count`` nodes, the closest first; nodes that fit are omitted."""
     objecting = (filter_results.codes != FEASIBLE).sum(axis=0)
     order = np.lexsort((_missing(filter_results.pod, view.columns, filter_results.rows), objecting))
     candidates = [index for index in order.tolist() if objecting[index]][:_LOOKED_AT]
-    names = view.columns.names
-    found = [
-        CloseNode(names[int(filter_results.rows[index])], filter_results.objections(index)) for index in candidates
-    ]
-    return sorted(found, key=lambda each: (each.distance, each.node))[:count]
+    names = [view.columns.names[row] for row in filter_results.rows[candidates].tolist()]
+    found = list(zip(names, map(filter_results.objections, candidates), strict=True))
+    nearest = sorted(found, key=lambda each: (_distance(each[1]), each[0]))[:count]
+    return [CloseNode(node=name, lacks=[each.document for each in objections]) for name, objections in nearest]
+
+
+def _distance(objections: Sequence[Objection]) -> tuple[int, bool, float]:
+    """Fewest plugins first; then nodes on which eviction or time may help; then the least missing."""
+    missing = sum(lack.shortfall for objection in objections for lack in objection.lacks)
+    hopeless = any(reason.unresolvable for objection in objections for reason in objection.reasons)
+    return len(objections), hopeless, missing
 
 
 def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float64]:
@@ -177,7 +164,7 @@ class _Outlook(TypedDict, total=False):
     advice: list[str]
     not_evaluated: str
     fitting_now: FittingNodes
-    closest_nodes: list[CloseNodeRecord]
+    closest_nodes: list[CloseNode]
 
 
 def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> _Outlook:
@@ -204,7 +191,7 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
         "fitting_now": FittingNodes(
             nodes=len(fits), examples=fits[:_FITTING], held_back_by=_held_back(profile, last) or None
         ),
-        "closest_nodes": [_close_node(node) for node in near],
+        "closest_nodes": near,
     }
 
 
@@ -222,20 +209,6 @@ def _held_back(profile: Profile, last: Rejection | None) -> list[str]:
         return []
     filters = {plugin.name for plugin in profile.all(FilterPlugin)}
     return sorted({entry.plugin for entry in last.rejected if entry.plugin not in filters})
-
-
-def _close_node(node: CloseNode) -> CloseNodeRecord:
-    return CloseNodeRecord(
-        node=node.node,
-        lacks=[
-            NodeLack(
-                plugin=objection.plugin,
-                reasons=[reason.text for reason in objection.reasons],
-                details=[lack.text for lack in objection.lacks],
-            )
-            for objection in node.objections
-        ],
-    )
 
 
 def _queued(entry: QueuedPod, now: float) -> QueueState:
@@ -268,10 +241,7 @@ def _placement(record: AttemptRecord, placement: Placement) -> AttemptRecord:
         feasible_nodes=placement.feasible,
         nodes_with_the_same_score=placement.tied,
         other_nodes_rejected_by=list(placement.rejecting_plugins),
-        top_nodes=[
-            ScoredNode(node=scored.node, score=scored.total, score_by_plugin=dict(scored.by_plugin))
-            for scored in placement.top
-        ],
+        top_nodes=list(placement.top),
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 

@@ -16,6 +16,7 @@ from koordinator.model.node_selector import (
     NodePredicate,
     node_names,
     preferred_score,
+    required_affinity,
     required_predicate,
     selector_predicate,
     term_predicate,
@@ -35,7 +36,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, E
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_results import Compute, KnownResults
+from koordinator.scheduler.plugins.node_labels import Compute, KnownResults
 
 _ENFORCED: Final = 1
 _OF_POD: Final = 2
@@ -106,8 +107,7 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         if of_pod is None and self._added is None:
             return SKIP_FILTER
         state = _Terms(("required", self.class_key(pod)), self._added, of_pod)
-        affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+        required = required_affinity(pod.pod)
         if required is None or not required.node_selector_terms:
             return PreFilterResult(state)
         names = node_names(required)
@@ -160,8 +160,7 @@ def unmet(pod: Pod, node: Node) -> list[str]:
         for key, value in sorted(pod.spec.node_selector.items())
         if labels.get(key) != value
     ]
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    required = required_affinity(pod)
     return found + (nearest_unmet(required, node) if required is not None else [])
 
 

@@ -22,8 +22,7 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.model.label_selector import compile_selector
-from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
-from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.decision import NO_VICTIMS, preemption_error
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import (
     NO_PLAN,
@@ -31,6 +30,7 @@ from koordinator.scheduler.engine.post_filter import (
     NodeStatus,
     Nomination,
     PostFilterResult,
+    Predicate,
     is_preempted,
 )
 from koordinator.scheduler.engine.view import ClusterView
@@ -189,6 +189,8 @@ class NodePolicy(PreemptionPolicy):
     is_local: ClassVar[bool] = True
     """Whether the results for a node depend on no other node. They are then cached for pods of one class and of equal
     priority."""
+    require: Predicate | None = None
+    """What the pod has to meet on a node beside all filters, when the victims have left."""
     _start = 0
 
     @abstractmethod
@@ -200,14 +202,6 @@ class NodePolicy(PreemptionPolicy):
         """How many candidates end the search, if one of them violates no PodDisruptionBudget; the next search starts
         where this one has ended. ``nodes``: the number of nodes where preemption may help. None: all are searched."""
         return None
-
-    def reprieve(self, attempt: FailedAttempt, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        """See FailedAttempt."""
-        return attempt.reprieve(row, candidates)
-
-    def reasons(self, attempt: FailedAttempt, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
-        """See FailedAttempt."""
-        return attempt.reasons(row, without)
 
     def no_victims(self, pod: PodInfo, rows: Sequence[int]) -> Mapping[str, int]:
         """What the message says about ``rows``, which have no potential victims: text -> number of nodes."""
@@ -232,7 +226,7 @@ class NodePolicy(PreemptionPolicy):
         def on_node(row: int) -> Candidate | None:
             protected, others = by_protection(sorted(potential(row), key=importance), budgets)
             in_order = (*protected, *others)
-            victims = self.reprieve(question.attempt, row, in_order) if in_order else None
+            victims = question.attempt.reprieve(row, in_order, self.require) if in_order else None
             if not victims:
                 return None
             violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
@@ -261,7 +255,7 @@ class NodePolicy(PreemptionPolicy):
         def on_node(row: int) -> tuple[str, ...] | None:
             if not (victims := potential(row)):
                 return None
-            return tuple(reason.text for reason in self.reasons(question.attempt, row, victims))
+            return tuple(reason.text for reason in question.attempt.reasons(row, victims, self.require))
 
         why_not = self._cached(question, ("preemption/why not",), on_node)
         counts: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, chosen, of_rows, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import EPHEMERAL_STORAGE, PODS
+from koordinator.scheduler.engine.row_amounts import EPHEMERAL_STORAGE, PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import is_scalar
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import Toleration
-from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
+from koordinator.model.tolerations import PREFER_NO_SCHEDULE, taint_text, tolerated, untolerated
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
@@ -34,7 +34,7 @@ from koordinator.scheduler.engine.plugin_forms import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.topologies import grown
+from koordinator.scheduler.plugins.node_labels import widened
 
 _TaintSet = tuple[tuple[str, str, str], ...]
 
@@ -61,7 +61,7 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
 
     def on_node(self, row: int, node: Node) -> None:
         if row >= self._set_of_row.shape[0]:
-            self._set_of_row = grown(self._set_of_row, row + 1)
+            self._set_of_row = widened(self._set_of_row, row + 1)
         self._set_of_row[row] = self._number(node.spec.taints)
 
     def on_node_removed(self, row: int, name: str) -> None:
@@ -73,7 +73,7 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         tolerations = pod.pod.spec.tolerations
-        return PreFilterResult(state=_Lookup(lambda taints: int(_untolerated(tolerations, taints))))
+        return PreFilterResult(state=_Lookup(lambda taints: int(any(untolerated(tolerations, taints)))))
 
     def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._look_up(state, rows)
@@ -82,12 +82,9 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
         return (Reason("node(s) had untolerated taint(s)", unresolvable=True),)
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        taints = _hard(self._sets[int(self._set_of_row[row])])
-        return [
-            Lack(f"taint {taint_text(taint)} is not tolerated")
-            for taint in taints
-            if not tolerated(pod.pod.spec.tolerations, taint)
-        ]
+        taints = self._sets[int(self._set_of_row[row])]
+        found = untolerated(pod.pod.spec.tolerations, taints)
+        return [Lack(f"taint {taint_text(taint)} is not tolerated") for taint in found]
 
     def pre_score(self, pod: PodInfo) -> Any:
         # Only tolerations of all effects or of PreferNoSchedule count against soft taints.
@@ -104,7 +101,7 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        return event.new is None or not _untolerated(pod.pod.spec.tolerations, event.new.spec.taints)
+        return event.new is None or not any(untolerated(pod.pod.spec.tolerations, event.new.spec.taints))
 
     def _number(self, taints: Sequence[Taint]) -> int:
         key: _TaintSet = tuple((taint.key, taint.value, taint.effect) for taint in taints)
@@ -120,14 +117,6 @@ class TaintToleration(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScore
             more = [lookup.of_set(taints) for taints in self._sets[known:]]
             lookup.values = np.concatenate([lookup.values, np.array(more, dtype=np.int64)])
         return look_up(lookup.values, self._set_of_row, rows)
-
-
-def _untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
-    return any(not tolerated(tolerations, taint) for taint in _hard(taints))
-
-
-def _hard(taints: Sequence[Taint]) -> list[Taint]:
-    return [taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE)]
 
 
 def _untolerated_soft(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:

@@ -83,6 +83,8 @@ class BackingOff:
     @property
     def first(self) -> QueuedPod | None:
         """The pod whose back-off ends first; None when there is none."""
+        if not self._early and not self._held:
+            return None
         early = _first(self._early) if self._early else None
         held = _first(self._held) if self._held else None
         if early is None or held is None:

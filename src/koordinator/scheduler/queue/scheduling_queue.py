@@ -255,11 +255,6 @@ class SchedulingQueue:
             deadlines.append(oldest.queued_at + self._options.max_in_unschedulable)
         return min(deadlines, default=None)
 
-    @property
-    def ready(self) -> bool:
-        """Whether ``pop`` would probably return a pod."""
-        return self._sizes[Pool.ACTIVE] > 0 or self._backoff.early is not None
-
     def _update(self, entry: QueuedPod, pod: PodInfo) -> None:
         changed = may_matter(entry.pod.pod, pod.pod)
         entry.pod = pod

@@ -94,25 +94,14 @@ class EventHandlers:
 
     def set_pod(self, pod: Pod) -> None:
         """A pod is new or has changed. Pods that have finished are not passed here: their end is a deletion."""
-        self._set_pod(pod)
-        if self._deferred:
-            self.run_deferred()
-
-    def _set_pod(self, pod: Pod) -> None:
         if pod.spec.node_name:
-            self._mark_time()
             self._assigned(pod)
         elif pod.metadata.deletion_timestamp is None and self._is_ours(pod.spec.scheduler_name):
             self._pending(pod)
-            return
         else:
-            self._queue.remove(pod.metadata.uid)
-            self._stop_waiting(pod.metadata.uid, "the pod is being deleted")
-            self._show(pod)
-        nominated = pod.status.nominated_node_name if self._foreign_nominations and not pod.spec.node_name else ""
-        self._release(pod.metadata.uid, kept=pod.spec.node_name or nominated)
-        if nominated:
-            self._state.view.nominations.set(self._facts.of(pod, None), nominated, foreign=True)
+            self._unassigned(pod)
+        if self._deferred:
+            self.run_deferred()
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""
@@ -200,12 +189,14 @@ class EventHandlers:
         self._state.view.now = self._now()
 
     def _assigned(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        known = self._state.pod(uid)
-        moved = self._state.node_of(uid) != pod.spec.node_name
+        self._mark_time()
+        state, uid, node_name = self._state, pod.metadata.uid, pod.spec.node_name
+        placed = state.placed(uid)
+        known = placed.pod if placed is not None else None
+        moved = placed is None or placed.node_name != node_name
         info = self._facts.of(pod, known)
-        self._state.set_pod(info, pod.spec.node_name)
-        self._state.show_pod(info, pod.spec.node_name)
+        state.set_pod(info, node_name)
+        state.show_pod(info, node_name)
         queued = self._queue.remove(uid)
         if moved or queued is not None:
             self.announce(ClusterEvent(EventKind.POD_ADD, None, info))
@@ -215,7 +206,22 @@ class EventHandlers:
         if known is not None and not moved:
             self._announce_change(known, info)
         if pod.metadata.deletion_timestamp is not None and _stays_for_now(pod):
-            self._state.view.pending_evictions.seen(uid)
+            state.view.pending_evictions.seen(uid)
+        if not state.view.nominations.is_empty:
+            self._release(uid, kept=node_name)
+
+    def _unassigned(self, pod: Pod) -> None:
+        """A pod on no node that this scheduler does not place: another scheduler handles it, or it is being deleted."""
+        uid = pod.metadata.uid
+        self._queue.remove(uid)
+        self._stop_waiting(uid, "the pod is being deleted")
+        if self._state.shows_pods and self._state.node_of(uid) is None:
+            shown = self._state.shown_pod(uid)
+            self._state.show_pod(self._facts.of(pod, shown[0] if shown else None), "")
+        nominated = pod.status.nominated_node_name if self._foreign_nominations else ""
+        self._release(uid, kept=nominated)
+        if nominated:
+            self._state.view.nominations.set(self._facts.of(pod, None), nominated, foreign=True)
 
     def _pending(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -225,15 +231,10 @@ class EventHandlers:
             return
         info = self._facts.of(pod, entry.pod if entry else None)
         self._state.show_pod(info, "")
-        self._keep_nomination(info, entry.pod.pod if entry else None)
+        if pod.status.nominated_node_name or not self._state.view.nominations.is_empty:
+            self._keep_nomination(info, entry.pod.pod if entry else None)
         self._queue.add(info)
         self._wake()
-
-    def _show(self, pod: Pod) -> None:
-        """A pod on no node that this scheduler does not place: another scheduler handles it, or it is being deleted."""
-        if self._state.shows_pods and self._state.node_of(pod.metadata.uid) is None:
-            shown = self._state.shown_pod(pod.metadata.uid)
-            self._state.show_pod(self._facts.of(pod, shown[0] if shown else None), "")
 
     def _keep_nomination(self, pod: PodInfo, before: Pod | None) -> None:
         """Take over a change of the nomination in the pod's status, unless that is older than this scheduler's own

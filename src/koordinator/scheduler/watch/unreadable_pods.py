@@ -8,11 +8,11 @@ from koordinator.api.kinds import PODS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.kube.interface import Malformed
-from koordinator.scheduler.engine.closures import Closure, ToldFaults
+from koordinator.scheduler.engine.allocations import Closure, ToldFaults
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.handle import Handle
-from koordinator.scheduler.plugins.unreadable_pods import UnreadablePods
+from koordinator.scheduler.plugins.unreadable import UnreadablePods
 
 _FINISHED: Final = ("Succeeded", "Failed")
 

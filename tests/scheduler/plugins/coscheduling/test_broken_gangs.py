@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from koordinator.api.kinds import POD_GROUPS
-from koordinator.scheduler.plugins.coscheduling.gang_faults import PATIENCE
+from koordinator.scheduler.plugins.coscheduling.controllers import PATIENCE
 from tests.scheduler.fakes import make_pod
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group
 from tests.scheduler.plugins.coscheduling.test_plugin import run

@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.api.codec import to_document
 from koordinator.api.pod import Pod, PodStatus
-from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
+from koordinator.scheduler.plugins.coscheduling.documents import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang import Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group

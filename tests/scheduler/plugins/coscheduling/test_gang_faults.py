@@ -13,9 +13,8 @@ import pytest
 from koordinator.api.annotations import BIND_GANG_MEMBER_COUNT
 from koordinator.api.kinds import POD_GROUPS
 from koordinator.kube.errors import ApiStatusError
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView

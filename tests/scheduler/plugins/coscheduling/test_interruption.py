@@ -19,7 +19,7 @@ from koordinator.api.reservation import (
     ReservationCondition,
     ReservationStatus,
 )
-from koordinator.scheduler.plugins.coscheduling.explanation import what_it_waits_for
+from koordinator.scheduler.plugins.coscheduling.documents import what_it_waits_for
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.interruption import NONE, Interruption, interruption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics, job_size
+from koordinator.scheduler.plugins.coscheduling.gangs import GangMetrics, job_size
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from koordinator.api.pod_group import PodGroup, PodGroupStatus
 from koordinator.scheduler.engine.pod_info import finished_pod_as_seen
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.controllers import next_status, observed_status
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
-from koordinator.scheduler.plugins.coscheduling.pod_group_status import next_status, observed_status
 from tests.scheduler.fakes import make_profile
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, pod_group
 from tests.scheduler.plugins.coscheduling.test_plugin import gang_profile, nodes

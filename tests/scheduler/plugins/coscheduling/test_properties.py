@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.plugins.coscheduling.explanation import what_it_waits_for
+from koordinator.scheduler.plugins.coscheduling.documents import what_it_waits_for
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from tests.examples import examples
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.gang_fakes import member

@@ -12,13 +12,12 @@ import pytest
 
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import POD_GROUPS
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PodChanges, PreBindPlugin
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
+from koordinator.scheduler.plugins.coscheduling.documents import explain_gang
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, pod_group

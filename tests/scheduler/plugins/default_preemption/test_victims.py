@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile, make_state
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

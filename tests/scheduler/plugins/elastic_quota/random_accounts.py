@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from koordinator.api.elastic_quota import ROOT_QUOTA, ElasticQuota
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, PodKind
 from koordinator.scheduler.plugins.elastic_quota.amounts import masked, summed
 from tests.model.quota_tree.quota_objects import wire_quota
 
@@ -47,21 +48,26 @@ def random_quota(random: Random) -> ElasticQuota:
     )
 
 
-def random_pod(random: Random, uid: str) -> CountedPod:
+def random_kind(random: Random) -> PodKind:
     label = random.choice((*QUOTAS, "", "unknown"))
-    return CountedPod(
-        uid=uid,
-        key=f"default/{uid}",
+    return PodKind(
         group=(label, f"ns{random.randint(0, 4)}"),
         request=amounts(random, 5000),
         priority=random.randint(0, 3),
         is_non_preemptible=random.random() < 0.2,
-        is_assigned=random.random() < 0.5,
     )
+
+
+def random_pod(random: Random, uid: str, kinds: list[PodKind]) -> CountedPod:
+    """Of a new kind, or of one that other pods have had."""
+    if not kinds or random.random() < 0.5:
+        kinds.append(random_kind(random))
+    return CountedPod(uid, f"default/{uid}", random.choice(kinds), random.random() < 0.5)
 
 
 def events(random: Random, count: int, pods: int) -> Iterator[tuple[str, Any]]:
     """(method of Accounts, its argument)."""
+    kinds: list[PodKind] = []
     for _ in range(count):
         draw = random.random()
         uid = f"u{random.randrange(pods)}"
@@ -74,7 +80,7 @@ def events(random: Random, count: int, pods: int) -> Iterator[tuple[str, Any]]:
         elif draw < 0.17:
             yield "remove_node", f"n{random.randrange(4)}"
         elif draw < 0.6:
-            yield "set_pod", random_pod(random, uid)
+            yield "set_pod", random_pod(random, uid, kinds)
         elif draw < 0.75:
             yield "assign", uid
         else:
@@ -115,13 +121,18 @@ class Model:
         accounts = Accounts(settings)
         notified: list[tuple[Any, ...]] = [
             *((accounts.set_quota, each) for each in self.quotas.values()),
-            *((accounts.set_pod, each) for each in self.pods.values()),
+            *((accounts.set_pod, _by_itself(each)) for each in self.pods.values()),
             *((accounts.set_node, name, each) for name, each in self.nodes.items()),
         ]
         random.shuffle(notified)
         for method, *arguments in notified:
             method(*arguments)
         return accounts
+
+
+def _by_itself(pod: CountedPod) -> CountedPod:
+    """The pod for other accounts: a kind belongs to one."""
+    return CountedPod(pod.uid, pod.key, replace(pod.kind, pending=0, pending_used=0, is_pending=False), pod.is_assigned)
 
 
 def numbers(accounts: Accounts) -> dict[str, Any]:
@@ -143,8 +154,8 @@ def check_sums(accounts: Accounts, model: Model) -> None:
     own: dict[str, list[dict[str, int]]] = {}
     for pod in model.pods.values():
         if pod.is_assigned:
-            quota = accounts._quota_of(pod.group)
-            own.setdefault(quota, []).append(masked(pod.request, forest.nodes[quota].specification.max))
+            quota = accounts._quota_of(pod.kind.group)
+            own.setdefault(quota, []).append(masked(pod.kind.request, forest.nodes[quota].specification.max))
     for name, node in forest.nodes.items():
         expected = summed(own.get(name, ()))
         assert {k: v for k, v in node.own.used.items() if v} == {k: v for k, v in expected.items() if v}, name

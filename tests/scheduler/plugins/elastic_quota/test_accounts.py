@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA
 from koordinator.api.meta import ObjectMeta
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod, PodKind
 from tests.model.quota_tree.quota_objects import wire_quota
 from tests.scheduler.plugins.elastic_quota.random_accounts import SETTINGS, Model, check_sums, events, numbers
 
 
 def pod(uid: str, quota: str, cpu: int, *, assigned: bool = False, namespace: str = "default") -> CountedPod:
-    return CountedPod(uid, f"{namespace}/{uid}", (quota, namespace), {"cpu": cpu}, is_assigned=assigned)
+    return CountedPod(uid, f"{namespace}/{uid}", PodKind((quota, namespace), {"cpu": cpu}), assigned)
 
 
 def two_children() -> Accounts:

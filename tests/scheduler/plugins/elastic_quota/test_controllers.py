@@ -16,10 +16,9 @@ from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.features import MULTI_QUOTA_TREE
-from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController, to_revoke
+from koordinator.scheduler.plugins.elastic_quota.preemption import RevokeController, to_revoke
 from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
-from koordinator.scheduler.plugins.elastic_quota.status import patch_of
-from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, QuotaSummary, summarize
+from koordinator.scheduler.plugins.elastic_quota.status import QuotaAmounts, QuotaGauges, amounts_of, patch_of
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW
@@ -103,10 +102,9 @@ def run(cluster: QuotaCluster, writer: NotingWriter, name: str = "ElasticQuotaCo
     raise AssertionError(f"no controller {name}")
 
 
-def summary_of(cluster: QuotaCluster, name: str = "a") -> QuotaSummary:
-    summary = summarize(cluster.plugin.accounts, name)
-    assert summary is not None
-    return summary
+def current(cluster: QuotaCluster, name: str = "a") -> QuotaAmounts:
+    forest = cluster.plugin.accounts.forest
+    return amounts_of(forest, forest.nodes[name])
 
 
 def test_the_built_in_quotas_are_created_where_they_are_missing() -> None:
@@ -133,7 +131,7 @@ def test_a_patch_says_what_has_changed_and_nothing_else() -> None:
     quota = wire_quota("a", max={"cpu": 5, "memory": "9Gi"}, annotations={"request": {"cpu": "1", "memory": "1Gi"}})
     cluster.quota(quota)
     cluster.place(of_quota("p"))
-    assert patch_of(quota, summary_of(cluster)) == {
+    assert patch_of(quota, current(cluster)) == {
         "metadata": {
             "annotations": {
                 f"{P}/runtime": '{"cpu":"1","memory":"1Gi"}',
@@ -148,7 +146,7 @@ def test_an_unreadable_annotation_is_written_anew_and_what_is_gone_from_used_is_
     cluster = QuotaCluster()
     quota = wire_quota("a", max={"cpu": 5}, annotations={"request": "much"}, used={"gpu": 3})
     cluster.quota(quota)
-    patch = patch_of(quota, summary_of(cluster))
+    patch = patch_of(quota, current(cluster))
     assert patch == {"metadata": {"annotations": {f"{P}/request": "{}"}}, "status": {"used": {"gpu": None}}}
 
 
@@ -156,7 +154,7 @@ def test_nothing_is_written_that_is_there_already() -> None:
     cluster = QuotaCluster()
     quota = wire_quota("a", max={"cpu": 5}, used={"cpu": 0}, annotations={"runtime": {"cpu": "0"}})
     cluster.quota(quota)
-    assert patch_of(quota, summary_of(cluster)) is None
+    assert patch_of(quota, current(cluster)) is None
 
 
 def test_faults_are_reported_once_and_again_when_they_are_others() -> None:

@@ -15,7 +15,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.features import (
     DISABLE_DEFAULT_QUOTA,
     IGNORE_OVERDUE,
@@ -46,6 +46,23 @@ def test_max_is_never_exceeded_however_many_pods_are_decided_about_at_once() -> 
     ]
     assert [bool(each) for each in placed] == [True, True, True, False, False]
     assert cluster.used("a") == 3000
+
+
+def test_a_pod_is_concerned_unless_its_quota_admits_all() -> None:
+    cluster = QuotaCluster()
+    pod = cluster.place(of_quota("p")).pod
+
+    def is_concerned() -> bool:
+        return cluster.plugin in cluster.engine.profile.for_pod(pod).pre_filter_cycle
+
+    assert not is_concerned()
+    cluster.quota(limited("3"))
+    assert is_concerned()
+    assert cluster.used("a") == 1000
+    assert is_concerned()
+    cluster.state.set_object(ELASTIC_QUOTAS, limited("3").metadata.key, None)
+    cluster.place(of_quota("q"))
+    assert not is_concerned()
 
 
 def test_the_reason_is_the_original_s() -> None:

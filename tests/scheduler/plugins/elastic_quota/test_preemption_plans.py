@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from tests.examples import examples
 from tests.model.quota_tree.quota_objects import wire_quota
 from tests.scheduler.plugins.elastic_quota.quota_cluster import QuotaCluster, of_quota

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.scheduler.plugins.elastic_quota.sharing import Claim, scaled_min, share
+from koordinator.scheduler.plugins.elastic_quota.amounts import Claim, scaled_min, share
 
 amounts = st.integers(0, 10**15)
 claims = st.lists(

@@ -66,6 +66,20 @@ def test_a_class_returns_when_the_same_terms_do() -> None:
     assert fixture.profile.class_key(pod) == before
 
 
+def test_a_pod_without_terms_is_concerned_while_others_have_some() -> None:
+    fixture = two_nodes()
+    pod = fixture.info(make_pod("x", {"app": "a"}))
+    alone = fixture.profile.class_key(pod)
+    fixture.place(make_pod("p", {"app": "a"}, apart=APART), "n0")
+    assert fixture.profile.class_key(pod) != alone
+    fixture.take("p")
+    assert fixture.profile.class_key(pod) == alone
+    fixture.view.nominations.set(fixture.info(make_pod("q", {"app": "a"}, apart=APART)), "n1")
+    assert fixture.profile.class_key(pod) != alone
+    fixture.view.nominations.remove("q")
+    assert fixture.profile.class_key(pod) == alone
+
+
 def test_profiles_do_not_share_what_they_have_read() -> None:
     fixture = two_nodes()
     other = ClusterFixture(InterPodAffinityArgs(hard_pod_affinity_weight=7))

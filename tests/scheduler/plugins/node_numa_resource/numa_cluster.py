@@ -19,8 +19,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.quantity import Quantity
 from koordinator.model.cpu_allocation.topology import cpus_of
 from koordinator.scheduler.configuration.koordinator_arguments import NodeNUMAResourceArgs
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PodChanges
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import PodAllocation

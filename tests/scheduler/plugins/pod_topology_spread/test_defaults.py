@@ -10,9 +10,9 @@ from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.configuration.upstream_arguments import PodTopologySpreadArgs
 from koordinator.scheduler.engine.framework import SKIP_SCORE
-from koordinator.scheduler.plugins.pod_topology_spread.default_selector import DefaultSelectors
+from koordinator.scheduler.plugins.pod_topology_spread.plugin import DefaultSelectors
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
-from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture, spread_pod
 
 
 def owned(kind: str = "", version: str = "apps/v1", *constraints: TopologySpreadConstraint) -> Pod:
@@ -108,6 +108,16 @@ def test_defaults_are_for_pods_that_belong_to_something() -> None:
     fixture = listed(spread("zone"))
     fixture.set_service("one", {"baz": "kep"})
     assert fixture.plugin.pre_filter(fixture.info(owned())).skip
+
+
+def test_a_pod_is_concerned_since_it_belongs_to_something() -> None:
+    fixture = listed(spread("zone"))
+    pod = fixture.info(spread_pod("x", {"app": "a"}))
+    alone = fixture.profile.class_key(pod)
+    fixture.set_service("web", {"app": "a"})
+    assert fixture.profile.class_key(pod) != alone
+    fixture.set_service("web", None)
+    assert fixture.profile.class_key(pod) == alone
 
 
 def test_an_empty_list_of_defaults_is_none() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.scheduler.plugins.explaining import lacks_of
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
 from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture

@@ -15,7 +15,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.api.reservation import Reservation, ReservationStatus
 from koordinator.base.services import ServiceError
 from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from koordinator.scheduler.plugins.reservation.documents import reservation_gauges
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.scheduler.fakes import describe, make_pod

@@ -23,7 +23,7 @@ from koordinator.api.reservation import (
     ReservationStatus,
 )
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod

@@ -16,7 +16,7 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import ALIGNED, FAILED, RESTRICTED, SUCCEEDED, Reservation
 from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.controller import Facts, status_change

@@ -20,7 +20,7 @@ from koordinator.api.reservation import ALIGNED, RESTRICTED, SUCCEEDED, Reservat
 from koordinator.model.pod_requests import pod_requests
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.reservation.booking import Booking
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod

@@ -223,7 +223,7 @@ def test_an_owner_that_leaves_would_let_another_one_in() -> None:
         assert not simulation.fits(second, 0)
         simulation.remove(first)
         assert simulation.fits(second, 0)
-        simulation.put_back(first)
+        simulation.put_back_while(lambda: True, [first])
         assert not simulation.fits(second, 0)
     assert tokens_of(cluster).free(0) == Counter(red=1, blue=2)
 

@@ -25,7 +25,7 @@ from koordinator.api.reservation import (
 )
 from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig, ReservationArgs
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.reservation.booking import Booking

@@ -14,7 +14,7 @@ from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import ALIGNED, RESTRICTED, Reservation, ReservationOwner
 from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_pod

@@ -10,7 +10,7 @@ from koordinator.api.labels import RESERVATION_ORDER
 from koordinator.api.pod import Pod, PodTemplateSpec
 from koordinator.api.reservation import ALIGNED, RESTRICTED, Reservation
 from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.reservation.binding import Use
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster

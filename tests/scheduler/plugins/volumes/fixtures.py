@@ -19,7 +19,7 @@ from koordinator.api.volume import (
     StorageClass,
     VolumeAttachment,
 )
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from tests.scheduler.plugins.volumes import reference, storage
 from tests.scheduler.plugins.volumes.reference import SELECTED, FilterResult, Picture

@@ -62,8 +62,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.volumes.binding import VolumeBinding
+from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.limits import NodeVolumeLimits
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.restrictions import VolumeRestrictions
 from koordinator.scheduler.plugins.volumes.zone import VolumeZone
 

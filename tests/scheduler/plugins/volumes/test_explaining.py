@@ -12,7 +12,7 @@ from koordinator.api.pod import GCEPersistentDiskVolumeSource, Pod, Volume
 from koordinator.api.volume import TopologySelectorLabelRequirement, TopologySelectorTerm
 from koordinator.scheduler.engine.profile import PluginOrder
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.sources import filter_nodes
 from tests.scheduler.plugins.volumes.storage import (
     DRIVER,
     Storage,

@@ -18,7 +18,7 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.pod import AWSElasticBlockStoreVolumeSource, Pod, Volume
 from koordinator.api.volume import TopologySelectorTerm
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from tests.scheduler.plugins.volumes.storage import (
     DRIVER,

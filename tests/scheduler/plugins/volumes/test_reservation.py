@@ -17,8 +17,7 @@ from koordinator.api.pod import AWSElasticBlockStoreVolumeSource
 from koordinator.api.volume import BIND_COMPLETED, SELECTED_NODE, PersistentVolumeClaim
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.configuration.upstream_arguments import VolumeBindingArgs
-from koordinator.scheduler.engine.binding_points import PodChanges
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.binding_points import CycleState, PodChanges
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.volumes.binding import VolumeBinding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import inf
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from msgspec.structs import replace
 
@@ -14,14 +14,8 @@ from koordinator.api.duration import GoDuration
 from koordinator.api.meta import LabelSelector
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.configuration.arguments import (
-    Arguments,
-    Namespaces,
-    PodSelection,
-    PodSelector,
-    ResourceThresholds,
-    checked_selector,
-)
+from koordinator.descheduler.configuration.arguments import ResourceThresholds, checked_selector
+from koordinator.descheduler.plugins.selection import SelectiveArguments
 
 DEFAULT_POOL: Final = "__default_node_pool__"
 _PERCENTAGE: Final = "percentage must be greater than or equal to 0"
@@ -56,15 +50,8 @@ class NodePool(Strict):
     anomaly_condition: AnomalyCondition | None = None
 
 
-class LowNodeLoadArgs(Arguments):
-    paused: bool = False
+class LowNodeLoadArgs(SelectiveArguments):
     dry_run: bool = False
-    number_of_nodes: int = 0
-    node_metric_expiration_seconds: int = 180
-    evictable_namespaces: Namespaces | None = None
-    node_selector: LabelSelector | None = None
-    pod_selectors: list[PodSelector] = []
-    node_fit: bool = True
     use_deviation_thresholds: bool = False
     high_thresholds: ResourceThresholds | None = None
     low_thresholds: ResourceThresholds | None = None
@@ -72,6 +59,9 @@ class LowNodeLoadArgs(Arguments):
     prod_low_thresholds: ResourceThresholds | None = None
     resource_weights: dict[str, int] | None = None
     anomaly_condition: AnomalyCondition | None = None
+    number_of_nodes: int = 0
+    node_metric_expiration_seconds: int = 180
+    node_fit: bool = True
     detector_cache_timeout: GoDuration = GoDuration(minutes=5)
     node_pools: list[NodePool] = []
 
@@ -98,18 +88,7 @@ class LowNodeLoadArgs(Arguments):
     @property
     def pools(self) -> Sequence[NodePool]:
         """The top level as a pool, and then the others."""
-        default = NodePool(
-            name=DEFAULT_POOL,
-            node_selector=self.node_selector,
-            use_deviation_thresholds=self.use_deviation_thresholds,
-            high_thresholds=self.high_thresholds,
-            low_thresholds=self.low_thresholds,
-            prod_high_thresholds=self.prod_high_thresholds,
-            prod_low_thresholds=self.prod_low_thresholds,
-            resource_weights=self.resource_weights,
-            anomaly_condition=self.anomaly_condition,
-        )
-        return (default, *self.node_pools)
+        return (NodePool(name=DEFAULT_POOL, node_selector=self.node_selector, **_settings(self)), *self.node_pools)
 
     def _check(self, path: str) -> None:
         if self.number_of_nodes < 0:
@@ -118,7 +97,7 @@ class LowNodeLoadArgs(Arguments):
         if self.node_metric_expiration_seconds <= 0:
             field = f"{path}.nodeMetricExpirationSeconds"
             raise ConfigurationError(field, self.node_metric_expiration_seconds, "should be a positive value")
-        PodSelection(self.evictable_namespaces, self.pod_selectors, path)
+        super().completed(path)
 
 
 def _completed_condition(given: AnomalyCondition | None, default: AnomalyCondition) -> AnomalyCondition:
@@ -142,43 +121,28 @@ def _weights(
     return weights
 
 
+def _settings(given: NodePool | LowNodeLoadArgs) -> dict[str, Any]:
+    """What a pool and the top level have in common."""
+    return {name: getattr(given, name) for name in NodePool.__struct_fields__ if name not in ("name", "node_selector")}
+
+
 def _inherited(pool: NodePool, top: LowNodeLoadArgs) -> NodePool:
-    condition = top.anomaly_condition or _DEFAULT_CONDITION
-    return replace(
-        pool,
-        high_thresholds=top.high_thresholds if pool.high_thresholds is None else pool.high_thresholds,
-        low_thresholds=top.low_thresholds if pool.low_thresholds is None else pool.low_thresholds,
-        prod_high_thresholds=(
-            top.prod_high_thresholds if pool.prod_high_thresholds is None else pool.prod_high_thresholds
-        ),
-        prod_low_thresholds=top.prod_low_thresholds if pool.prod_low_thresholds is None else pool.prod_low_thresholds,
-        resource_weights=top.resource_weights if pool.resource_weights is None else pool.resource_weights,
-        anomaly_condition=_completed_condition(pool.anomaly_condition, condition),
-    )
+    own = {name: value for name, value in _settings(pool).items() if value is not None}
+    condition = _completed_condition(pool.anomaly_condition, top.anomaly_condition or _DEFAULT_CONDITION)
+    return replace(pool, **(_settings(top) | own | {"anomaly_condition": condition}))
 
 
 def _check_pool(pool: NodePool, path: str) -> None:
     checked_selector(pool.node_selector, f"{path}.nodeSelector")
     high, prod_high = pool.high_thresholds or {}, pool.prod_high_thresholds or {}
-    _check_thresholds(f"{path}.highThresholds", high)
-    _check_thresholds(
-        f"{path}.lowThresholds",
-        pool.low_thresholds,
-        high,
-        "low percentage must be less than or equal to highThresholds",
-    )
-    _check_thresholds(
-        f"{path}.prodHighThresholds",
-        prod_high,
-        high,
-        "node percentage must be greater than or equal to prodHighThresholds",
-    )
-    _check_thresholds(
-        f"{path}.prodLowThresholds",
-        pool.prod_low_thresholds,
-        prod_high,
-        "low percentage must be less than or equal to prodHighThresholds",
-    )
+    below = "percentage must be less than or equal to"
+    for name, given, limits, allowed in (
+        ("highThresholds", high, {}, ""),
+        ("lowThresholds", pool.low_thresholds, high, f"low {below} highThresholds"),
+        ("prodHighThresholds", prod_high, high, "node percentage must be greater than or equal to prodHighThresholds"),
+        ("prodLowThresholds", pool.prod_low_thresholds, prod_high, f"low {below} prodHighThresholds"),
+    ):
+        _check_thresholds(f"{path}.{name}", given or {}, limits, allowed)
     condition = pool.anomaly_condition or _DEFAULT_CONDITION
     for field, count in (
         ("consecutiveAbnormalities", condition.consecutive_abnormalities),
@@ -188,11 +152,9 @@ def _check_pool(pool: NodePool, path: str) -> None:
             raise ConfigurationError(f"{path}.anomalyCondition.{field}", count, f"{field} must be greater than 0")
 
 
-def _check_thresholds(
-    path: str, given: ResourceThresholds | None, limits: Mapping[str, float] | None = None, allowed: str = ""
-) -> None:
-    for name, percentage in (given or {}).items():
+def _check_thresholds(path: str, given: ResourceThresholds, limits: Mapping[str, float], allowed: str) -> None:
+    for name, percentage in given.items():
         if not 0 <= percentage < inf:
             raise ConfigurationError(f"{path}[{name}]", percentage, _PERCENTAGE)
-        if limits is not None and name in limits and percentage > limits[name]:
+        if name in limits and percentage > limits[name]:
             raise ConfigurationError(f"{path}[{name}]", percentage, allowed)

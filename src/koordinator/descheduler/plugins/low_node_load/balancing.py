@@ -15,12 +15,11 @@ import numpy as np
 
 from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Quantity
-from koordinator.descheduler.configuration.arguments import PodSelection
-from koordinator.descheduler.framework import Eviction, Evictor, Plan, Remark, Snapshot
+from koordinator.descheduler.framework import Eviction, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes
 from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
 from koordinator.descheduler.plugins.low_node_load.thresholds import Groups, Mask, Percentages, Thresholds
-from koordinator.descheduler.pod_order import eviction_order
+from koordinator.descheduler.pod_facts import eviction_order
 from koordinator.descheduler.requests import amount
 from koordinator.model.pod_requests import pod_requests
 
@@ -34,11 +33,7 @@ class Rules:
     dry_run: bool
     node_fit: bool
     weights: Mapping[str, int]
-    selection: PodSelection
-    evictor: Evictor
-
-    def allow(self, pod: Pod) -> bool:
-        return self.selection.matches(pod) and not self.evictor.filter(pod)
+    allow: Callable[[Pod], bool]
 
 
 class _Stage:

@@ -17,7 +17,7 @@ from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.descheduler.framework import Snapshot
-from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.pod_facts import is_leaving
 from koordinator.descheduler.requests import amount
 from koordinator.model.huge_pages import huge_page_pool, without_pool
 from koordinator.model.raw_allocatable import raw_allocatable

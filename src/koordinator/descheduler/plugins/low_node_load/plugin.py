@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final, Self
 
 from koordinator.api.node import Node
-from koordinator.descheduler.configuration.arguments import PodSelection, checked_selector
-from koordinator.descheduler.framework import BalancePlugin, Handle, HotNode, Plan, Remark, Snapshot
+from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.framework import Handle, HotNode, Plan, Remark, Snapshot
 from koordinator.descheduler.plugins.low_node_load.anomaly import Detectors
 from koordinator.descheduler.plugins.low_node_load.arguments import AnomalyCondition, LowNodeLoadArgs, NodePool
 from koordinator.descheduler.plugins.low_node_load.balancing import PoolBalance, Rules
@@ -21,12 +21,13 @@ from koordinator.descheduler.plugins.low_node_load.thresholds import (
     misleading,
     node_thresholds,
 )
+from koordinator.descheduler.plugins.selection import SelectivePlugin
 
 _FOREVER: Final = 10**10
 """Seconds: three centuries, as long as durations get elsewhere."""
 
 
-class LowNodeLoad(BalancePlugin):
+class LowNodeLoad(SelectivePlugin):
     """Evicts pods from nodes that use more than a threshold, for nodes that use less."""
 
     name = "LowNodeLoad"
@@ -34,8 +35,6 @@ class LowNodeLoad(BalancePlugin):
 
     def __init__(self, args: LowNodeLoadArgs, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._args = args
-        self._selection = PodSelection(args.evictable_namespaces, args.pod_selectors, self.name)
         timeout = args.detector_cache_timeout.total_seconds()
         self._detectors = [(Detectors(timeout), Detectors(timeout)) for _ in args.pools]
         """Of each pool: of the load of nodes, and of their pods of class prod."""
@@ -46,12 +45,9 @@ class LowNodeLoad(BalancePlugin):
         copied._detectors = copy.deepcopy(self._detectors)
         return copied
 
-    def balance(self, snapshot: Snapshot) -> Plan:
-        if self._args.paused:
-            yield Remark("LowNodeLoad is paused and will do nothing.")
-            return
+    def _balance(self, snapshot: Snapshot) -> Plan:
         processed: set[str] = set()
-        for pool, (detectors, prod_detectors) in zip(self._args.pools, self._detectors, strict=True):
+        for pool, (detectors, prod_detectors) in zip(self.args.pools, self._detectors, strict=True):
             yield from self._balance_pool(pool, detectors, prod_detectors, snapshot, processed)
 
     def _balance_pool(
@@ -69,7 +65,7 @@ class LowNodeLoad(BalancePlugin):
             yield Remark(f"node pool {pool.name}: there are no nodes")
             return
         percentages = complete_percentages(pool)
-        expiration = timedelta(seconds=min(self._args.node_metric_expiration_seconds, _FOREVER))
+        expiration = timedelta(seconds=min(self.args.node_metric_expiration_seconds, _FOREVER))
         columns = measure(snapshot, nodes, percentages.names, expiration)
         thresholds = node_thresholds(columns, percentages, deviation=pool.use_deviation_thresholds)
         groups = classify(columns, thresholds)
@@ -84,18 +80,17 @@ class LowNodeLoad(BalancePlugin):
         for row in groups.prod_high:
             usage, limits, confirmed = columns.prod_usage, thresholds.prod_high, row in abnormal_prod
             yield _hot_node(pool, columns, usage, limits, row, prod_detectors, needed, confirmed)
-        idle = _why_idle(groups, abnormal, abnormal_prod, self._args.number_of_nodes)
+        idle = _why_idle(groups, abnormal, abnormal_prod, self.args.number_of_nodes)
         if idle:
             yield Remark(f"node pool {pool.name}: {idle}")
             return
         _reset(columns, (*groups.low, *groups.both_low), detectors, now)
         _reset(columns, groups.prod_low, prod_detectors, now)
         rules = Rules(
-            dry_run=self._args.dry_run,
-            node_fit=self._args.node_fit,
+            dry_run=self.args.dry_run,
+            node_fit=self.args.node_fit,
             weights=pool.resource_weights or {},
-            selection=self._selection,
-            evictor=self.handle.evictor,
+            allow=self._allows,
         )
         yield from PoolBalance(snapshot, columns, thresholds, percentages, groups, rules).run(
             abnormal,

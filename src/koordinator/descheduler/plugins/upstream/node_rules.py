@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from koordinator.api.node import Node, Taint
-from koordinator.api.pod import NodeAffinity, Pod, PodAffinityTerm
+from koordinator.api.pod import NodeAffinity, Pod
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Handle, Plan, Snapshot
-from koordinator.descheduler.node_fit import TargetNodes, selects_node
-from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
-from koordinator.descheduler.pod_order import kubernetes_order
-from koordinator.descheduler.pod_predicates import is_terminating
-from koordinator.model.label_selector import SelectorError, compile_selector
+from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Plan, Snapshot
+from koordinator.descheduler.node_fit import TargetNodes, anti_affinity, selects_node
+from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
+from koordinator.descheduler.pod_facts import is_terminating, kubernetes_order
 from koordinator.model.node_selector import preferred_score
 from koordinator.model.tolerations import NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
 
@@ -35,16 +33,12 @@ class RemovePodsViolatingNodeAffinityArgs(StrategyArguments):
         return self
 
 
-class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
+class RemovePodsViolatingNodeAffinity(Strategy, DeschedulePlugin):
     """Evicts pods whose node affinity another node would suit, or suit better."""
 
     name = "RemovePodsViolatingNodeAffinity"
     args_type = RemovePodsViolatingNodeAffinityArgs
-
-    def __init__(self, args: RemovePodsViolatingNodeAffinityArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemovePodsViolatingNodeAffinityArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         targets: TargetNodes | None = None
@@ -55,12 +49,12 @@ class RemovePodsViolatingNodeAffinity(DeschedulePlugin):
                 targets.book(pod, int(fits.argmax()))
 
     def _misplaced(self, snapshot: Snapshot) -> Iterable[tuple[Pod, str]]:
-        for kind in self._args.node_affinity_type:
+        for kind in self.args.node_affinity_type:
             for node in snapshot.nodes:
                 for pod in snapshot.pods_on(node.metadata.name):
                     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
                     reason = _why_misplaced(kind, affinity, pod, node, snapshot.nodes) if affinity else ""
-                    if reason and self._candidates.allows(pod, self.handle.evictor):
+                    if reason and self._allows(pod):
                         yield pod, reason
 
 
@@ -91,49 +85,41 @@ class RemovePodsViolatingNodeTaintsArgs(StrategyArguments):
         return self
 
 
-class RemovePodsViolatingNodeTaints(DeschedulePlugin):
+class RemovePodsViolatingNodeTaints(Strategy, DeschedulePlugin):
     name = "RemovePodsViolatingNodeTaints"
     args_type = RemovePodsViolatingNodeTaintsArgs
-
-    def __init__(self, args: RemovePodsViolatingNodeTaintsArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemovePodsViolatingNodeTaintsArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             taints = [taint for taint in node.spec.taints if self._counts(taint)]
             for pod in snapshot.pods_on(node.metadata.name) if taints else ():
                 bad = [taint_text(taint) for taint in taints if not tolerated(pod.spec.tolerations, taint)]
-                if bad and self._candidates.allows(pod, self.handle.evictor):
+                if bad and self._allows(pod):
                     yield Eviction(pod, f"pod does not tolerate {', '.join(bad)} of node {node.metadata.name}")
 
     def _counts(self, taint: Taint) -> bool:
-        effects = (NO_SCHEDULE, PREFER_NO_SCHEDULE) if self._args.include_prefer_no_schedule else (NO_SCHEDULE,)
+        effects = (NO_SCHEDULE, PREFER_NO_SCHEDULE) if self.args.include_prefer_no_schedule else (NO_SCHEDULE,)
         names = {taint.key, f"{taint.key}={taint.value}"} if taint.value else {taint.key}
-        if taint.effect not in effects or not names.isdisjoint(self._args.excluded_taints):
+        if taint.effect not in effects or not names.isdisjoint(self.args.excluded_taints):
             return False
-        return not self._args.included_taints or not names.isdisjoint(self._args.included_taints)
+        return not self.args.included_taints or not names.isdisjoint(self.args.included_taints)
 
 
-class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
+class RemovePodsViolatingInterPodAntiAffinity(Strategy, DeschedulePlugin):
     """The least important pods of each node first; a pod that was evicted or is terminating no longer conflicts."""
 
     name = "RemovePodsViolatingInterPodAntiAffinity"
     args_type = StrategyArguments
 
-    def __init__(self, args: StrategyArguments, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._candidates = Candidates(args)
-
     def deschedule(self, snapshot: Snapshot) -> Plan:
         nodes = {node.metadata.name: node for node in snapshot.nodes}
-        by_node = {name: [pod for pod in snapshot.pods_on(name) if self._candidates.selects(pod)] for name in nodes}
+        by_node = {name: [pod for pod in snapshot.pods_on(name) if self._selects(pod)] for name in nodes}
         left = {pod.metadata.uid: pod for pods in by_node.values() for pod in pods if not is_terminating(pod)}
         for pods in by_node.values():
             for pod in sorted(pods, key=kubernetes_order):
                 rival = _rival(pod, left.values(), nodes)
-                if rival is None or not self._candidates.allows(pod, self.handle.evictor):
+                if rival is None or not self._allows(pod):
                     continue
                 if (yield Eviction(pod, f"pod's anti-affinity matches pod {rival.metadata.key}")):
                     left.pop(pod.metadata.uid, None)
@@ -141,27 +127,13 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
 
 def _rival(pod: Pod, others: Iterable[Pod], nodes: Mapping[str, Node]) -> Pod | None:
     """Another pod that one of the required terms wants to be away from, in the same place by the term's topology."""
-    affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
-    for term in affinity.required_during_scheduling_ignored_during_execution if affinity else ():
-        found = _matching(pod, term, others, nodes)
-        if found is not None:
-            return found
-    return None
-
-
-def _matching(pod: Pod, term: PodAffinityTerm, others: Iterable[Pod], nodes: Mapping[str, Node]) -> Pod | None:
-    try:
-        selector = compile_selector(term.label_selector)
-    except SelectorError:
-        return None
-    namespaces = term.namespaces or (pod.metadata.namespace,)
     here = nodes[pod.spec.node_name].metadata
-    for other in others:
-        if other.metadata.name == pod.metadata.name or other.metadata.namespace not in namespaces:
-            continue
-        there = nodes[other.spec.node_name].metadata
-        domain = here.labels.get(term.topology_key)
-        is_near = here.name == there.name or (domain is not None and domain == there.labels.get(term.topology_key))
-        if is_near and selector.matches(other.metadata.labels):
-            return other
+    for selector, namespaces, key in anti_affinity(pod):
+        for other in others:
+            if other.metadata.name == pod.metadata.name or other.metadata.namespace not in namespaces:
+                continue
+            there, domain = nodes[other.spec.node_name].metadata, here.labels.get(key)
+            is_near = here.name == there.name or (domain is not None and domain == there.labels.get(key))
+            if is_near and selector.matches(other.metadata.labels):
+                return other
     return None

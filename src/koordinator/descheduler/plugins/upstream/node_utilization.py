@@ -13,9 +13,8 @@ from koordinator.api.pod import Pod
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.configuration.arguments import Arguments, Namespaces, ResourceThresholds
-from koordinator.descheduler.framework import BalancePlugin, Eviction, Evictor, Handle, Plan, Remark, Snapshot
-from koordinator.descheduler.pod_order import kubernetes_order
-from koordinator.descheduler.pod_predicates import is_leaving
+from koordinator.descheduler.framework import BalancePlugin, Eviction, Evictor, Plan, Remark, Snapshot
+from koordinator.descheduler.pod_facts import is_leaving, kubernetes_order
 from koordinator.descheduler.requests import amount, requests_of
 from koordinator.model.tolerations import tolerated
 
@@ -190,13 +189,10 @@ class HighNodeUtilization(BalancePlugin):
 
     name = "HighNodeUtilization"
     args_type = HighNodeUtilizationArgs
-
-    def __init__(self, args: HighNodeUtilizationArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
+    args: HighNodeUtilizationArgs
 
     def balance(self, snapshot: Snapshot) -> Plan:
-        args = self._args
+        args = self.args
         uses = _uses(snapshot, args.thresholds)
         sources = [each for each in uses if each.is_below(args.thresholds)]
         targets = [each for each in uses if each not in sources and not each.node.spec.unschedulable]
@@ -208,10 +204,10 @@ class HighNodeUtilization(BalancePlugin):
         yield from _relieve(sources, targets, dict.fromkeys(args.thresholds, 100.0), rules)
 
     def _allows(self, pod: Pod) -> bool:
-        if _ONLY_THRESHOLDING_RESOURCES not in self._args.eviction_modes:
+        if _ONLY_THRESHOLDING_RESOURCES not in self.args.eviction_modes:
             return True
         containers = (*pod.spec.containers, *pod.spec.init_containers)
-        return any(name in container.resources.requests for container in containers for name in self._args.thresholds)
+        return any(name in container.resources.requests for container in containers for name in self.args.thresholds)
 
 
 class LowNodeUtilization(BalancePlugin):
@@ -219,13 +215,10 @@ class LowNodeUtilization(BalancePlugin):
 
     name = "LowNodeUtilization"
     args_type = LowNodeUtilizationArgs
-
-    def __init__(self, args: LowNodeUtilizationArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
+    args: LowNodeUtilizationArgs
 
     def balance(self, snapshot: Snapshot) -> Plan:
-        args = self._args
+        args = self.args
         uses = _uses(snapshot, args.thresholds)
         low, high = self._thresholds(uses)
         targets = [each for each in uses if not each.node.spec.unschedulable and each.is_below(low)]
@@ -249,7 +242,7 @@ class LowNodeUtilization(BalancePlugin):
 
     def _thresholds(self, uses: Sequence[_NodeUse]) -> tuple[ResourceThresholds, ResourceThresholds]:
         """As they are, or around the mean of all nodes."""
-        args = self._args
+        args = self.args
         if not args.use_deviation_thresholds or not uses:
             return args.thresholds, args.target_thresholds
         mean = {name: sum(each.percent(name) for each in uses) / len(uses) for name in args.thresholds}

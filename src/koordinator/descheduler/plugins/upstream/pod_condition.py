@@ -9,8 +9,8 @@ from typing import Final, Self
 from koordinator.api.component_configuration import Strict
 from koordinator.api.pod import ContainerStatus, Pod, PodCondition
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Handle, Plan, Snapshot
-from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
+from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Plan, Snapshot
+from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
 
 _STATES: Final = frozenset(
     (
@@ -77,29 +77,25 @@ class PodLifeTimeArgs(StrategyArguments):
         return self
 
 
-class PodLifeTime(DeschedulePlugin):
+class PodLifeTime(Strategy, DeschedulePlugin):
     """Evicts pods that all given criteria hold for, the oldest first."""
 
     name = "PodLifeTime"
     args_type = PodLifeTimeArgs
-
-    def __init__(self, args: PodLifeTimeArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: PodLifeTimeArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         found = [
             pod
             for node in snapshot.nodes
             for pod in snapshot.pods_by_node.get(node.metadata.name, ())
-            if self._matches(pod, snapshot.now) and self._candidates.allows(pod, self.handle.evictor)
+            if self._matches(pod, snapshot.now) and self._allows(pod)
         ]
         for pod in sorted(found, key=lambda pod: _created(pod, snapshot.now)):
             yield Eviction(pod, self._reason(pod, snapshot.now))
 
     def _matches(self, pod: Pod, now: datetime) -> bool:
-        args = self._args
+        args = self.args
         if args.max_pod_life_time_seconds is not None and _age(pod, now) <= args.max_pod_life_time_seconds:
             return False
         kinds = args.owner_kinds or OwnerKinds()
@@ -117,14 +113,14 @@ class PodLifeTime(DeschedulePlugin):
         )
 
     def _states(self, pod: Pod) -> set[str]:
-        statuses = list(_statuses(pod, self._args.including_init_containers))
-        if self._args.including_ephemeral_containers:
+        statuses = list(_statuses(pod, self.args.including_init_containers))
+        if self.args.including_ephemeral_containers:
             statuses += pod.status.ephemeral_container_statuses
         return {pod.status.phase, pod.status.reason} | _reasons(statuses)
 
     def _reason(self, pod: Pod, now: datetime) -> str:
         age = f"pod is {_age(pod, now)}s old"
-        states = sorted(self._states(pod).intersection(self._args.states))
+        states = sorted(self._states(pod).intersection(self.args.states))
         return f"{age} and in state {', '.join(states)}" if states else age
 
 
@@ -136,23 +132,19 @@ class RemoveFailedPodsArgs(StrategyArguments):
     including_init_containers: bool = False
 
 
-class RemoveFailedPods(DeschedulePlugin):
+class RemoveFailedPods(Strategy, DeschedulePlugin):
     name = "RemoveFailedPods"
     args_type = RemoveFailedPodsArgs
-
-    def __init__(self, args: RemoveFailedPodsArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemoveFailedPodsArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             for pod in snapshot.pods_by_node.get(node.metadata.name, ()):
-                if self._matches(pod, snapshot.now) and self._candidates.allows(pod, self.handle.evictor):
+                if self._matches(pod, snapshot.now) and self._allows(pod):
                     yield Eviction(pod, f"pod has failed: {', '.join(sorted(self._why_failed(pod))) or 'no reason'}")
 
     def _matches(self, pod: Pod, now: datetime) -> bool:
-        args = self._args
+        args = self.args
         if pod.status.phase != "Failed" or _age(pod, now) < args.min_pod_lifetime_seconds:
             return False
         if any(owner.kind in args.exclude_owner_kinds for owner in pod.metadata.owner_references):
@@ -164,7 +156,7 @@ class RemoveFailedPods(DeschedulePlugin):
         )
 
     def _why_failed(self, pod: Pod) -> set[str]:
-        reasons = _reasons(_statuses(pod, self._args.including_init_containers))
+        reasons = _reasons(_statuses(pod, self.args.including_init_containers))
         return reasons | {pod.status.reason} if pod.status.reason else reasons
 
 
@@ -183,35 +175,31 @@ class RemovePodsHavingTooManyRestartsArgs(StrategyArguments):
         return self
 
 
-class RemovePodsHavingTooManyRestarts(DeschedulePlugin):
+class RemovePodsHavingTooManyRestarts(Strategy, DeschedulePlugin):
     """Evicts the most restarted pods of each node first."""
 
     name = "RemovePodsHavingTooManyRestarts"
     args_type = RemovePodsHavingTooManyRestartsArgs
-
-    def __init__(self, args: RemovePodsHavingTooManyRestartsArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemovePodsHavingTooManyRestartsArgs
 
     def deschedule(self, snapshot: Snapshot) -> Plan:
         for node in snapshot.nodes:
             pods = snapshot.pods_by_node.get(node.metadata.name, ())
-            found = [pod for pod in pods if self._matches(pod) and self._candidates.allows(pod, self.handle.evictor)]
+            found = [pod for pod in pods if self._matches(pod) and self._allows(pod)]
             for pod in sorted(found, key=lambda pod: -self._restarts(pod)):
                 yield Eviction(pod, f"containers of the pod have restarted {self._restarts(pod)} times")
 
     def _matches(self, pod: Pod) -> bool:
-        if self._restarts(pod) < self._args.pod_restart_threshold:
+        if self._restarts(pod) < self.args.pod_restart_threshold:
             return False
-        if not self._args.states:
+        if not self.args.states:
             return True
-        statuses = _statuses(pod, self._args.including_init_containers)
+        statuses = _statuses(pod, self.args.including_init_containers)
         waiting = {each.state.waiting.reason for each in statuses if each.state.waiting is not None}
-        return not {pod.status.phase, *waiting}.isdisjoint(self._args.states)
+        return not {pod.status.phase, *waiting}.isdisjoint(self.args.states)
 
     def _restarts(self, pod: Pod) -> int:
-        return sum(status.restart_count for status in _statuses(pod, self._args.including_init_containers))
+        return sum(status.restart_count for status in _statuses(pod, self.args.including_init_containers))
 
 
 def _statuses(pod: Pod, with_init_containers: bool) -> Sequence[ContainerStatus]:

@@ -9,9 +9,9 @@ import msgspec
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Snapshot
+from koordinator.descheduler.framework import BalancePlugin, Eviction, Plan, Snapshot
 from koordinator.descheduler.node_fit import selects_node, tolerates_node
-from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
+from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
 
 _Owner = tuple[str, str, str, tuple[str, ...]]
 """Namespace, kind, name, and the images that the pods run: one owner may have pods for different purposes."""
@@ -21,16 +21,12 @@ class RemoveDuplicatesArgs(StrategyArguments):
     exclude_owner_kinds: list[str] = []
 
 
-class RemoveDuplicates(BalancePlugin):
+class RemoveDuplicates(Strategy, BalancePlugin):
     """A node keeps as many pods of an owner as each would have, if all had the same, rounded up."""
 
     name = "RemoveDuplicates"
     args_type = RemoveDuplicatesArgs
-
-    def __init__(self, args: RemoveDuplicatesArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemoveDuplicatesArgs
 
     def balance(self, snapshot: Snapshot) -> Plan:
         total: Counter[_Owner] = Counter()
@@ -61,9 +57,9 @@ class RemoveDuplicates(BalancePlugin):
         groups: dict[tuple[_Owner, ...], list[Pod]] = defaultdict(list)
         for pod in pods:
             references = pod.metadata.owner_references
-            if not references or any(owner.kind in self._args.exclude_owner_kinds for owner in references):
+            if not references or any(owner.kind in self.args.exclude_owner_kinds for owner in references):
                 continue
-            if self._candidates.allows(pod, self.handle.evictor):
+            if self._allows(pod):
                 images = tuple(sorted(container.image for container in pod.spec.containers))
                 owners = ((pod.metadata.namespace, owner.kind, owner.name, images) for owner in references)
                 groups[tuple(sorted(owners))].append(pod)

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, TopologySpreadConstraint
 from koordinator.base.errors import ConfigurationError
-from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Snapshot
+from koordinator.descheduler.framework import BalancePlugin, Eviction, Plan, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes, selects_node, tolerates_node
-from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
-from koordinator.descheduler.pod_predicates import is_terminating
+from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
+from koordinator.descheduler.pod_facts import is_terminating
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 
 _DO_NOT_SCHEDULE: Final = "DoNotSchedule"
@@ -47,20 +47,16 @@ class _Constraint:
     """Those that count, by the affinity and the tolerations of the pod where its policies honour them."""
 
 
-class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
+class RemovePodsViolatingTopologySpreadConstraint(Strategy, BalancePlugin):
     name = "RemovePodsViolatingTopologySpreadConstraint"
     args_type = RemovePodsViolatingTopologySpreadConstraintArgs
-
-    def __init__(self, args: RemovePodsViolatingTopologySpreadConstraintArgs, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._args = args
-        self._candidates = Candidates(args)
+    args: RemovePodsViolatingTopologySpreadConstraintArgs
 
     def balance(self, snapshot: Snapshot) -> Plan:
         namespaces: dict[str, list[Pod]] = defaultdict(list)
         for node in snapshot.nodes:
             for pod in snapshot.pods_on(node.metadata.name):
-                if self._candidates.selects(pod) and not self.handle.evictor.filter(pod):
+                if self._selects(pod) and not self.handle.evictor.filter(pod):
                     namespaces[pod.metadata.namespace].append(pod)
         chosen: dict[str, tuple[Pod, str]] = {}
         for pods in namespaces.values():
@@ -76,9 +72,7 @@ class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
         found: dict[_Constraint, None] = {}
         for pod in pods:
             for given in pod.spec.topology_spread_constraints:
-                constraint = (
-                    _compiled(given, pod, nodes) if given.when_unsatisfiable in self._args.constraints else None
-                )
+                constraint = _compiled(given, pod, nodes) if given.when_unsatisfiable in self.args.constraints else None
                 if constraint is not None:
                     found[constraint] = None
         return found
@@ -99,7 +93,7 @@ class RemovePodsViolatingTopologySpreadConstraint(BalancePlugin):
         return [pod for pod in moved if self._finds_place(pod, targets)]
 
     def _finds_place(self, pod: Pod, targets: TargetNodes) -> bool:
-        if not self._args.topology_balance_node_fit:
+        if not self.args.topology_balance_node_fit:
             return True
         fits = targets.fitting(pod)
         if not fits.any():

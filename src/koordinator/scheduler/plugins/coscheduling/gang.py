@@ -14,9 +14,9 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
     ONLY_WAITING,
     STRICT,
     Declaration,
+    TopologySpec,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.planner import TopologyPlan
-from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyPlan
 
 
 class MemberState(Enum):

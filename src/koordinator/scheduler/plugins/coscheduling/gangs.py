@@ -1,11 +1,17 @@
-"""The gangs that the parts of Coscheduling share: events are passed to the gang cache, and its instructions carried
-out."""
+"""The gangs that the parts of Coscheduling share: events are passed to the gang cache, its instructions carried out,
+and the metrics of gangs observed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
@@ -13,17 +19,81 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
+from koordinator.base.instruments import Histogram
+from koordinator.base.metrics import exponential_buckets
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
-from koordinator.scheduler.engine.handle import Handle, HandledPlugin
+from koordinator.scheduler.engine.handle import EventType, Handle, HandledPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of, gang_of
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
-from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
-from koordinator.scheduler.plugins.coscheduling.pod_group_status import FinishedMembers
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import Tree
 
+_BUCKETS: Final = exponential_buckets(0.001, 2, 15)
+_PREEMPTION_BUCKETS: Final = exponential_buckets(0.001, 2, 20)
+_KEPT_SECONDS: Final = 300.0
+"""How long the series of a job is kept after its last preemption attempt, as in the original."""
+_STEP: Final = 100
+_LARGEST: Final = 1000
+
+
+class GangMetrics(Collector):
+    """The metrics of gangs; ``groups`` is called at each scrape."""
+
+    def __init__(self, groups: Callable[[], Iterable[Group]]) -> None:
+        self._groups = groups
+        self._cycles = Histogram(
+            "scheduler_gang_schedule_cycle_duration_seconds",
+            "[ALPHA] Seconds from the first to the last member of a gang group in one attempt",
+            ("reason", "job_size"),
+            _BUCKETS,
+        )
+        self._preemptions = Histogram(
+            "scheduler_job_preemption_duration_seconds",
+            "Latency for running Coscheduling plugin postFilter.",
+            ("jobName", "result"),
+            _PREEMPTION_BUCKETS,
+        )
+        self._preempted: dict[tuple[str, str], float] = {}
+        """Series -> when it was last observed, in seconds of the scheduler's clock; the oldest first."""
+
+    def attempt_ended(self, reason: str, members: int, seconds: float) -> None:
+        """Observe an attempt of a group; ``members``: how many members were tried."""
+        self._cycles.labels(reason, job_size(members)).observe(seconds)
+
+    def preemption_ended(self, job: str, result: str, began: float, now: float) -> None:
+        """Observe a preemption attempt of a job, from ``began`` to ``now`` in seconds of the scheduler's clock."""
+        series = job, result
+        self._preemptions.labels(*series).observe(now - began)
+        self._preempted.pop(series, None)
+        self._preempted[series] = now
+        while now - self._preempted[oldest := next(iter(self._preempted))] > _KEPT_SECONDS:
+            del self._preempted[oldest]
+            self._preemptions.remove(*oldest)
+
+    def collect(self) -> Iterable[Metric]:
+        waiting = sum(1 for group in self._groups() if group.members(MemberState.WAITING))
+        family = GaugeMetricFamily(
+            "scheduler_waiting_gang_group_number",
+            "[ALPHA] Gang groups of which members have a node and wait for the others",
+        )
+        family.add_metric((), waiting)
+        return [family, *self._cycles.collect(), *self._preemptions.collect()]
+
+
+def job_size(members: int) -> str:
+    """The value of the label ``job_size``: the range of a hundred in which the number lies, such as "101-200"."""
+    if not members:
+        return "0"
+    if members > _LARGEST:
+        return f"{_LARGEST}+"
+    first = (members - 1) // _STEP * _STEP + 1
+    return f"{first}-{first + _STEP - 1}"
+
+
+NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
 REJECTED_BY: Final = "JobRejectPlugin"
 """The plugin name with which waiting members are rejected, as in the original."""
 _LONGEST_NOTE: Final = 1024
@@ -35,6 +105,28 @@ T = TypeVar("T")
 def _shortened(note: str) -> str:
     """The note cut to the length that the API server accepts in an event."""
     return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
+
+
+class FinishedMembers:
+    """Finished pods of gangs: they are no longer members, but count in the status of the PodGroup."""
+
+    def __init__(self) -> None:
+        self._by_gang: dict[str, dict[str, Pod]] = {}
+
+    def set(self, pod: Pod) -> None:
+        """The pod has finished."""
+        if gang_id := gang_id_of(pod):
+            self._by_gang.setdefault(gang_id, {})[pod.metadata.uid] = pod
+
+    def remove(self, pod: Pod) -> None:
+        """The finished pod was deleted."""
+        found = self._by_gang.get(gang_id_of(pod), {})
+        if found.pop(pod.metadata.uid, None) is not None and not found:
+            del self._by_gang[gang_id_of(pod)]
+
+    def of(self, gang_id: str) -> Mapping[str, Pod]:
+        """The finished pods of a gang, by uid."""
+        return self._by_gang.get(gang_id, NOBODY)
 
 
 class Gangs(EventHandler):
@@ -116,31 +208,36 @@ class Gangs(EventHandler):
         self.finished.remove(pod)
         self._note(pod)
 
-    def invalid_declaration(self, gang: Gang, problem: str) -> None:
-        """Record an event on the PodGroup, or without one on a member of the gang."""
-        pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
-        handle, note = self._plugin.handle, _shortened(problem)
-        if pod_group is not None:
-            handle.object_event(POD_GROUPS, pod_group, "Warning", "InvalidPodGroup", "Reconcile", note)
-        elif gang.members:
-            handle.pod_event(next(iter(gang.members.values())).pod, "Warning", "InvalidGang", "Reconcile", note)
+    @property
+    def view(self) -> ClusterView:
+        return self._plugin.view
 
-    def not_admitted(self, gang: Gang, pods: Iterable[Pod], why: str) -> None:
-        """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
+    @property
+    def network(self) -> Tree | None:
+        """The network as a tree; None if it is not known."""
+        return self.topology.tree if self.topology is not None else None
+
+    @property
+    def pod_groups(self) -> Mapping[str, PodGroup]:
+        """By ``namespace/name``."""
+        return self.view.objects_of(POD_GROUPS)
+
+    @property
+    def admitting_profiles(self) -> set[str]:
+        """The scheduler names of the profiles that call Coscheduling at PreEnqueue."""
         profiles = [part.handle.profile for part in self.queueing]
-        ours = [
-            each.scheduler_name for each in profiles if GangPart.name in [plugin.name for plugin in each.pre_enqueue]
-        ]
-        pods = [pod for pod in pods if pod.spec.scheduler_name in ours]
-        if not pods:
-            return
-        pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
-        handle, note = self._plugin.handle, _shortened(f"the gang {gang.id} is not tried: {why}")
+        return {each.scheduler_name for each in profiles if GangPart.name in [part.name for part in each.pre_enqueue]}
+
+    def event(self, gang: Gang, event_type: EventType, reason: str, action: str, note: str) -> bool:
+        """Record an event on the PodGroup of the gang; returns whether there is one."""
+        pod_group = self.pod_groups.get(gang.id)
         if pod_group is not None:
-            handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", note)
-        for pod in pods:
-            if pod.metadata.uid not in self._plugin.view.pseudo_pods:
-                handle.pod_event(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            self._plugin.handle.object_event(POD_GROUPS, pod_group, event_type, reason, action, _shortened(note))
+        return pod_group is not None
+
+    def pod_event(self, pod: Pod, reason: str, action: str, note: str) -> None:
+        """Record a warning on a pod."""
+        self._plugin.handle.pod_event(pod, "Warning", reason, action, _shortened(note))
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind is CLUSTER_NETWORK_TOPOLOGIES and key == DEFAULT_NAME and self.topology is not None:
@@ -189,37 +286,28 @@ class Gangs(EventHandler):
 
     def attempt_begun(self) -> None:
         """Note the time if a new attempt has begun."""
-        wave, now = self.cache.wave, self._plugin.view.now
+        wave, now = self.cache.wave, self.view.now
         if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
             self._began = wave, now
 
     def _ended(self, wave: Wave) -> None:
         """Observe the attempt's metrics, and record one event on each PodGroup, beside those of the pods."""
-        now = self._plugin.view.now
+        now = self.view.now
         if self._began is not None and self._began[0] is wave and now is not None:
             seconds = max((now - self._began[1]).total_seconds(), 0.0)
             reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
             self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
         self._began = None
-        if not wave.permitted and not wave.group.failure:
-            return
-        for gang in wave.group.gangs.values():
-            pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
-            if pod_group is not None:
-                self._record(gang, pod_group, wave)
-
-    def _record(self, gang: Gang, pod_group: PodGroup, wave: Wave) -> None:
-        handle = self._plugin.handle
-        if wave.permitted:
-            note = (
-                f"{sum(uid in wave.permitted for uid in gang.members)} members of {gang.id} have a node and are bound"
-            )
-            handle.object_event(POD_GROUPS, pod_group, "Normal", "Scheduled", "Binding", note)
-            return
         failed = self.cache.by_uid.get(wave.group.failed_member)
-        about = failed.key if failed is not None else "a member"
-        note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
-        handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))
+        about = f"no node for {failed.key if failed is not None else 'a member'}"
+        for gang in [each for each in wave.group.gangs.values() if each.id in self.pod_groups]:
+            if wave.permitted:
+                bound = sum(uid in wave.permitted for uid in gang.members)
+                note = f"{bound} members of {gang.id} have a node and are bound"
+                self.event(gang, "Normal", "Scheduled", "Binding", note)
+            elif wave.group.failure:
+                note = f"{about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
+                self.event(gang, "Warning", "FailedScheduling", "Scheduling", note)
 
 
 class GangPart(Plugin):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from koordinator.api.device_share import device_quantity
-from koordinator.scheduler.engine.closures import closed_by
+from koordinator.scheduler.engine.allocations import closed_by
 from koordinator.scheduler.plugins.device_share.allocation import WHATEVER_IS_FREE, ByType, amounts_held, summed
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices

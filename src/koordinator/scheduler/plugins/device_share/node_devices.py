@@ -16,7 +16,7 @@ from koordinator.api.device import GPU, Device, DeviceInfo
 from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
 from koordinator.api.usable_amounts import bounded
-from koordinator.scheduler.engine.closures import Closure, Closures
+from koordinator.scheduler.engine.allocations import Closure, Closures
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, Minors, Share, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (

@@ -13,7 +13,6 @@ from koordinator.api.labels import (
     GPU_VENDOR,
 )
 from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
-from koordinator.scheduler.engine.closures import UnreadableAllocations
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import (
@@ -52,6 +51,7 @@ from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, Request
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
+from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)

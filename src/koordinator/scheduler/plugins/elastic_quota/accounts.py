@@ -8,8 +8,10 @@ trees are rebuilt once, at the next read, however many quotas have changed; they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koordinator.api.labels import QUOTA_NAME, QUOTA_PARENT
@@ -44,19 +46,29 @@ class AccountSettings:
 
 
 @dataclass(slots=True)
-class CountedPod:
-    """A pod as its quota counts it."""
+class PodKind:
+    """What a quota counts of a pod. The pods of a workload share one, so that to count one more of them is to add 1."""
 
-    uid: str
-    key: str
     group: GroupKey
     request: Mapping[str, int]
     priority: int = 0
     is_non_preemptible: bool = False
+    pending: int = field(default=0, compare=False)
+    """How many more such pods there are than the group counts."""
+    pending_used: int = field(default=0, compare=False)
+    """The same of those that are assigned."""
+    is_pending: bool = field(default=False, compare=False)
+    """Whether the accounts know of these."""
+
+
+class CountedPod(msgspec.Struct):
+    """A pod as its quota counts it."""
+
+    uid: str
+    key: str
+    kind: PodKind
     is_assigned: bool = False
     """It is bound to a node, or assumed on one."""
-    source: object = field(default=None, compare=False)
-    """What all of this but ``is_assigned`` was read from: the same object, the same values."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,33 +78,28 @@ class _Group:
     pods: dict[str, CountedPod] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     """What the trees count of the pods."""
-    pending: Counts = field(default_factory=Counts)
-    """What the pods add to that since."""
     priorities: dict[int, int] = field(default_factory=dict)
     """Priority -> how many assigned preemptible pods have it."""
 
-    def count(self, pod: CountedPod, times: int) -> None:
-        """Count the pod (``times`` 1), or count it no more (-1)."""
-        add(self.pending.request, pod.request, times)
-        if pod.is_non_preemptible:
-            add(self.pending.non_preemptible_request, pod.request, times)
-        if pod.is_assigned:
-            self.assign(pod, times)
+    def add(self, kind: PodKind, total: Counts) -> None:
+        """Count what is pending of the kind, also in ``total``, which the trees are to count."""
+        _add(total.request, total.non_preemptible_request, kind, kind.pending)
+        _add(total.used, total.non_preemptible_used, kind, kind.pending_used)
+        if kind.pending_used and not kind.is_non_preemptible:
+            count = self.priorities.get(kind.priority, 0) + kind.pending_used
+            if count:
+                self.priorities[kind.priority] = count
+            else:
+                del self.priorities[kind.priority]
+        kind.pending = kind.pending_used = 0
+        kind.is_pending = False
 
-    def assign(self, pod: CountedPod, times: int) -> None:
-        """Count the pod as one on a node (``times`` 1), or no more (-1)."""
-        add(self.pending.used, pod.request, times)
-        if pod.is_non_preemptible:
-            add(self.pending.non_preemptible_used, pod.request, times)
-        else:
-            self._rank(pod.priority, times)
 
-    def _rank(self, priority: int, times: int) -> None:
-        count = self.priorities.get(priority, 0) + times
-        if count:
-            self.priorities[priority] = count
-        else:
-            del self.priorities[priority]
+def _add(all_pods: Amounts, non_preemptible: Amounts, kind: PodKind, times: int) -> None:
+    if times:
+        add(all_pods, kind.request, times)
+        if kind.is_non_preemptible:
+            add(non_preemptible, kind.request, times)
 
 
 def group_of(pod: ObjectMeta) -> GroupKey:
@@ -106,6 +113,8 @@ class Accounts:
 
     def __init__(self, settings: AccountSettings) -> None:
         self.settings = settings
+        self.on_rules: Callable[[], None] = lambda: None
+        """Called when the result of ``admits_all`` may have changed."""
         self.clear()
 
     def clear(self) -> None:
@@ -122,8 +131,8 @@ class Accounts:
         self._nodes_with: Counter[str] = Counter()
         """Resource -> how many nodes have it in their allocatable."""
         self._forest: Forest | None = None
-        self._changed: dict[_Group, None] = {}
-        """The groups with pending counts."""
+        self._changed: list[PodKind] = []
+        """The kinds with pending counts."""
         self._members: dict[str, list[_Group]] = {}
         """Quota -> its groups; valid as long as ``_forest`` is set."""
 
@@ -145,7 +154,7 @@ class Accounts:
             return False
         self._specifications[key] = specification
         self._tree.put(shape)
-        self._forest = None
+        self._forget_trees()
         return True
 
     def remove_quota(self, key: str) -> None:
@@ -154,7 +163,7 @@ class Accounts:
         if self._objects.pop(key, None) is not None:
             del self._specifications[key]
             self._tree.discard(key)
-            self._forest = None
+            self._forget_trees()
 
     def set_node(self, name: str, allocatable: Mapping[str, int]) -> bool:
         """A node was added or updated. Return whether its allocatable differs."""
@@ -184,50 +193,62 @@ class Accounts:
         """A pod was added, or what counts of it has changed."""
         known = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
-        if known is not None and known == pod:
-            self._groups[pod.group].pods[pod.uid] = pod
-            return
         # The new one first, so that a group that it stays in is not dropped in between.
+        key = pod.kind.group
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group()
+            if self._forest is not None:
+                self._join(key, group)
+        group.pods[pod.uid] = pod
         self._count(pod, 1)
         if known is not None:
-            self._count(known, -1)
+            self._remove(known)
 
     def assign(self, pod: CountedPod, is_assigned: bool) -> None:
         """A pod that is counted was put on a node, or taken off."""
-        group = self._groups[pod.group]
-        pod.is_assigned = is_assigned
-        self._changed[group] = None
-        group.assign(pod, 1 if is_assigned else -1)
+        pod.is_assigned, kind = is_assigned, pod.kind
+        kind.pending_used += 1 if is_assigned else -1
+        if not kind.is_pending:
+            kind.is_pending = True
+            self._changed.append(kind)
 
     def remove_pod(self, uid: str) -> CountedPod | None:
         known = self.pods.pop(uid, None)
         if known is not None:
-            self._count(known, -1)
+            self._remove(known)
         return known
 
-    def _count(self, pod: CountedPod, times: int) -> None:
-        group = self._groups.get(pod.group)
-        if group is None:
-            group = self._groups[pod.group] = _Group()
-            if self._forest is not None:
-                self._join(pod.group, group)
-        if times > 0:
-            group.pods[pod.uid] = pod
-        elif group.pods[pod.uid] is pod:
+    def _remove(self, pod: CountedPod) -> None:
+        key = pod.kind.group
+        group = self._groups[key]
+        if group.pods[pod.uid] is pod:
             del group.pods[pod.uid]
-        self._changed[group] = None
-        group.count(pod, times)
+        self._count(pod, -1)
         if not group.pods:
-            self._drop(pod.group, group)
+            self._drop(key, group)
+
+    def _count(self, pod: CountedPod, times: int) -> None:
+        """Count the pod (``times`` 1), or count it no more (-1)."""
+        kind = pod.kind
+        kind.pending += times
+        if pod.is_assigned:
+            kind.pending_used += times
+        if not kind.is_pending:
+            kind.is_pending = True
+            self._changed.append(kind)
 
     def _settle(self) -> None:
-        """Pass on to the trees, if there are any, what is pending."""
-        for group in self._changed:
-            pending, group.pending = group.pending, Counts()
-            group.counts.add(pending)
-            if self._forest is not None and group.quota:
-                self._forest.count(group.quota, pending)
+        """Count what is pending, and pass it on to the trees, if there are any."""
+        changes: dict[_Group, Counts] = {}
+        for kind in self._changed:
+            group = self._groups[kind.group]
+            group.add(kind, changes.setdefault(group, Counts()))
         self._changed.clear()
+        for group, change in changes.items():
+            group.counts.add(change)
+            if self._forest is not None and group.quota:
+                self._forest.count(group.quota, change)
 
     def _drop(self, key: GroupKey, group: _Group) -> None:
         """Remove an empty group, so that deleted namespaces leave none behind."""
@@ -249,7 +270,12 @@ class Accounts:
             self._settle()
         if self._forest is None:
             self._forest = self._built()
+            self.on_rules()
         return self._forest
+
+    def _forget_trees(self) -> None:
+        self._forest = None
+        self.on_rules()
 
     def _built(self) -> Forest:
         settings = self.settings

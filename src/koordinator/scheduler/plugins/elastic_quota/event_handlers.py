@@ -3,6 +3,7 @@ instance."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -19,11 +20,18 @@ from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.features import IGNORE_OVERDUE, IGNORE_OVERHEAD, IGNORE_TERMINATING
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, group_of
+from koordinator.scheduler.plugins.elastic_quota.accounts import (
+    Accounts,
+    AccountSettings,
+    CountedPod,
+    PodKind,
+    group_of,
+)
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.expirations import Expirations
 
 _MEMO: Final = "ElasticQuota"
+_numbers = itertools.count()
 _AT_ONCE: Final = float("-inf")
 
 
@@ -35,12 +43,16 @@ class QuotaEventHandlers(EventHandler):
 
     def __init__(self, view: ClusterView, settings: AccountSettings) -> None:
         self.accounts = Accounts(settings)
+        self.accounts.on_rules = self._on_rules
         self.on_relief: Callable[[], None] | None = None
         self._view = view
         self.on_reset()
 
     def on_reset(self) -> None:
         self.accounts.clear()
+        self._on_rules()
+        self._memo = f"ElasticQuota/{next(_numbers)}"
+        """The key of what is counted of a pod: no other accounts have it."""
         self._leaving = Expirations[str]()
         """When terminating pods stop counting, by uid."""
         self._is_relieved = False
@@ -65,22 +77,21 @@ class QuotaEventHandlers(EventHandler):
             self._relieve()
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
-        if pod.uid in self._view.pseudo_pods:
+        uid = pod.uid
+        if uid in self._view.pseudo_pods:
             return
-        self._unknown.discard(pod.uid)
+        self._unknown.discard(uid)
+        known = self.accounts.pods.get(uid)
         if pod.pod.metadata.deletion_timestamp is not None:
             until = counts_until(pod.pod, self._view.gates)
             if self._is_over(until):
-                self._leaving.discard(pod.uid)
-                if self.accounts.remove_pod(pod.uid) is not None:
+                self._leaving.discard(uid)
+                if self.accounts.remove_pod(uid) is not None:
                     self._relieve()
                 return
             if until is not None:
-                self._leaving.set(pod.uid, until)
-        known = self.accounts.pods.get(pod.uid)
-        is_assigned = node_name != "" or (known is not None and known.is_assigned)
-        is_as_before = known is not None and known.source is pod.memo and known.is_assigned is is_assigned
-        if not is_as_before and self._count(pod, known, is_assigned=is_assigned):
+                self._leaving.set(uid, until)
+        if self._count(pod, known, node_name != "" or (known is not None and known.is_assigned)):
             self._relieve()
 
     def on_pod_gone(self, pod: PodInfo) -> None:
@@ -98,16 +109,17 @@ class QuotaEventHandlers(EventHandler):
         if known is None:
             self._unknown.add(pod.uid)
         if known is None or not assumed:
-            self._count(pod, known, is_assigned=True)
-        else:
-            self._assign(known, is_assigned=True)
+            self._count(pod, known, True)
+        elif not known.is_assigned:
+            # As the API has it: the pod that is on the node may have been changed since it was assumed.
+            self.accounts.assign(known, True)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         if pod.uid in self._unknown:
             self._unknown.discard(pod.uid)
             self.accounts.remove_pod(pod.uid)
-        elif (known := self.accounts.pods.get(pod.uid)) is not None:
-            self._assign(known, is_assigned=False)
+        elif (known := self.accounts.pods.get(pod.uid)) is not None and known.is_assigned:
+            self.accounts.assign(known, False)
 
     def forget_overdue(self, now: datetime) -> None:
         """Stop counting terminating pods that became overdue by ``now``."""
@@ -131,29 +143,26 @@ class QuotaEventHandlers(EventHandler):
         now = self._view.now
         return until is not None and (until <= _AT_ONCE or (now is not None and until <= now.timestamp()))
 
-    def _assign(self, known: CountedPod, *, is_assigned: bool) -> None:
-        """Count the pod as the API has it: the one that is on the node may have been changed since it was assumed."""
-        if known.is_assigned is not is_assigned:
-            self.accounts.assign(known, is_assigned)
-
-    def _count(self, pod: PodInfo, known: CountedPod | None, *, is_assigned: bool) -> bool:
+    def _count(self, pod: PodInfo, known: CountedPod | None, is_assigned: bool) -> bool:
         """Returns whether the pod was counted before, and otherwise."""
-        if known is not None and known.source is pod.memo:
+        kind: PodKind = pod.memo.get(self._memo) or self._kind_of(pod)
+        if known is not None and known.kind is kind:
             # Mostly: a pod that was decided, or whose binding is confirmed.
-            self._assign(known, is_assigned=is_assigned)
+            if known.is_assigned is not is_assigned:
+                self.accounts.assign(known, is_assigned)
             return False
-        counted = CountedPod(
-            uid=pod.uid,
-            key=pod.key,
-            group=group_of(pod.pod.metadata),
-            request=request_of(pod, self._view),
-            priority=pod.priority,
-            is_non_preemptible=is_non_preemptible(pod.pod),
-            is_assigned=is_assigned,
-            source=pod.memo,
-        )
+        counted = CountedPod(pod.uid, pod.key, kind, is_assigned)
         self.accounts.set_pod(counted)
         return known is not None and known != counted
+
+    def _kind_of(self, pod: PodInfo) -> PodKind:
+        metadata = pod.pod.metadata
+        kind = PodKind(group_of(metadata), request_of(pod, self._view), pod.priority, is_non_preemptible(pod.pod))
+        pod.memo[self._memo] = kind
+        return kind
+
+    def _on_rules(self) -> None:
+        self._view.concerns_version += 1
 
     def _relieve(self) -> None:
         if self.on_relief is not None:

@@ -15,14 +15,16 @@ from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOT
 from koordinator.scheduler.plugins.elastic_quota.amounts import (
     NOTHING,
     Amounts,
+    Claim,
     add,
     larger,
     limited,
     masked,
+    scaled_min,
+    share,
     summed,
     without_zeros,
 )
-from koordinator.scheduler.plugins.elastic_quota.sharing import Claim, scaled_min, share
 from koordinator.scheduler.plugins.elastic_quota.specification import QuotaSpecification
 
 OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)

@@ -17,8 +17,7 @@ from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.binding_points import ControllerWriter
-from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.binding_points import ControllerWriter, CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.framework_hooks import (
@@ -40,19 +39,16 @@ from koordinator.scheduler.features import (
     MULTI_QUOTA_TREE,
 )
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
-from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
+from koordinator.scheduler.plugins.elastic_quota.admission import Admission, explain_quota
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     QuotaEventHandlers,
     is_non_preemptible,
     request_of,
 )
-from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
 from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
-from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy
-from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
-from koordinator.scheduler.plugins.elastic_quota.status import StatusController
-from koordinator.scheduler.plugins.elastic_quota.summary import QuotaGauges, document_of, summarize
+from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy, RevokeController
+from koordinator.scheduler.plugins.elastic_quota.status import QuotaGauges, StatusController, document_of
 from koordinator.scheduler.plugins.preemption import PreemptionPlanner
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
@@ -78,17 +74,14 @@ class ElasticQuota(
             keys = [hook.key for hook in args.hook_plugins]
             expected = "none: a QuotaHookPlugin of another package takes part where it is listed in the profile"
             raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, expected)
-        self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._handlers = _shared_handlers(args, view)
+        self._admission = Admission(
+            self.accounts, by_runtime=args.enable_runtime_quota, checks_parents=args.enable_check_parent_quota
+        )
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
-        policy = QuotaPolicy(
-            view,
-            self.accounts,
-            self.refusal,
-            lambda failed: self.handle.simulate(failed),
-            spares_default=args.disable_default_quota_preemption,
-        )
+        spares_default = args.disable_default_quota_preemption
+        policy = QuotaPolicy(view, self.accounts, self.refusal_if_tried, spares_default=spares_default)
         self._preemption = PreemptionPlanner(self.name, view, policy)
 
     @property
@@ -102,6 +95,10 @@ class ElasticQuota(
     def class_key(self, pod: PodInfo) -> Hashable:
         """None: results hold for one attempt, not for a class of pods."""
         return None
+
+    def concerns(self, pod: PodInfo) -> bool:
+        """Not while its quota is known to admit every pod."""
+        return bool(self._hooks) or not self.accounts.admits_all(pod.pod.metadata)
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         return self.refusal_if_tried(pod)
@@ -135,14 +132,9 @@ class ElasticQuota(
         return refusal if refusal is not None else self._refusal_of_hooks(node.name, pod)
 
     def _why_not(self, pod: PodInfo, node: QuotaNode) -> str | None:
-        return why_not(
-            self.accounts,
-            node,
-            request_of(pod, self.view),
-            is_non_preemptible=is_non_preemptible(pod.pod),
-            is_counted=pod.uid in self.accounts.pods,
-            rules=self._rules,
-        )
+        is_counted = pod.uid in self.accounts.pods
+        request, non_preemptible = request_of(pod, self.view), is_non_preemptible(pod.pod)
+        return self._admission.why_not(node, request, is_non_preemptible=non_preemptible, is_counted=is_counted)
 
     def _refusal_of_hooks(self, quota: str, pod: PodInfo) -> str | None:
         for hook in self._hooks:
@@ -210,7 +202,7 @@ class ElasticQuota(
         return (QuotaGauges(lambda: self.accounts),)
 
     def _explanation(self, parameters: Mapping[str, str]) -> Any:
-        document = explain_quota(self.accounts, parameters["name"], self._rules)
+        document = explain_quota(self._admission, parameters["name"])
         if document is None:
             raise ServiceError(404, f"cannot find quota {parameters['name']}")
         return document
@@ -224,12 +216,11 @@ class ElasticQuota(
         return {name: self._document(name, parameters) for name in names}
 
     def _document(self, name: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        node, summary = self.accounts.forest.nodes.get(name), summarize(self.accounts, name)
-        if node is None or summary is None:
+        forest, pods = self.accounts.forest, self.accounts.pods_of(name)
+        node = forest.nodes.get(name)
+        if node is None:
             raise ServiceError(404, f"cannot find quota {name}")
-        return document_of(
-            node, summary, self.accounts.pods_of(name) if parameters.get("includePods") == "true" else ()
-        )
+        return document_of(forest, node, pods if parameters.get("includePods") == "true" else ())
 
     def _warn(self, quota: ElasticQuotaObject, fault: str) -> None:
         self.handle.object_event(ELASTIC_QUOTAS, quota, "Warning", "InvalidQuota", "Reconcile", fault)

@@ -1,24 +1,27 @@
-"""Preemption within a quota: the victims are of the quota of the pod, which it must admit when they have left."""
+"""Evicting the pods of a quota: for another pod of the quota, which it must admit when the victims have left, and to
+reclaim what a quota has used beyond its runtime for too long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
-from koordinator.api.elastic_quota import DEFAULT_QUOTA
+from koordinator.api.elastic_quota import DEFAULT_QUOTA, SYSTEM_QUOTA
+from koordinator.base.errors import KoordinatorError
+from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt
-from koordinator.scheduler.engine.simulation import Simulate, Simulation
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
-from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible
-from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePolicy
+from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
+from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
+from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePolicy, importance
 
 _NAMED_NODES: Final = 20
 """Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
 
-Refusal = Callable[[PodInfo], str | None]
+Refusal = Callable[[PodInfo], Reason | None]
 """Returns why the pod's quota does not admit it, also in the state of a simulation; None if it does."""
 
 
@@ -27,13 +30,10 @@ class QuotaPolicy(NodePolicy):
 
     is_local: ClassVar = False  # What a quota admits depends on its pods on all nodes.
 
-    def __init__(
-        self, view: ClusterView, accounts: Accounts, refusal: Refusal, simulate: Simulate, *, spares_default: bool
-    ) -> None:
+    def __init__(self, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool) -> None:
         self._view = view
         self._accounts = accounts
-        self._refusal = refusal
-        self._simulate = simulate
+        self.require = lambda pod, row: refusal(pod)
         self._spares_default = spares_default
 
     def victims_of(self, pod: PodInfo) -> MayBeVictim | None:
@@ -52,28 +52,101 @@ class QuotaPolicy(NodePolicy):
         node = self._accounts.node_of(pod.pod.metadata)
         return node.name if node is not None else ""
 
-    def reprieve(self, attempt: FailedAttempt, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
-        with self._simulation(attempt) as simulation:
-            return simulation.reprieve(attempt.state.pod, row, candidates)
-
-    def reasons(self, attempt: FailedAttempt, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
-        with self._simulation(attempt) as simulation:
-            for other in without:
-                simulation.remove(other)
-            return simulation.reasons(attempt.state.pod, row)
-
-    def _simulation(self, attempt: FailedAttempt) -> Simulation:
-        simulation = self._simulate(attempt)
-        simulation.require(self._admits)
-        return simulation
-
-    def _admits(self, pod: PodInfo, row: int) -> Reason | None:
-        refusal = self._refusal(pod)
-        return Reason(refusal) if refusal is not None else None
-
     def no_victims(self, pod: PodInfo, rows: Sequence[int]) -> Mapping[str, int]:
         name = pod.pod.metadata.name
         if len(rows) > _NAMED_NODES:
             return {f"No victims found on these nodes for preemptor pod {name}": len(rows)}
         names = self._view.columns.names
         return {f"No victims found on node {names[row]} for preemptor pod {name}": 1 for row in rows}
+
+
+PodRequest = tuple[PodInfo, Mapping[str, int]]
+"""A pod and its request, of those resources that its quota counts."""
+
+
+def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[PodRequest]) -> list[PodInfo]:
+    """The pods to evict so that no more than ``limit`` is used, as few as possible of the least important.
+
+    ``pods``: the preemptible pods, the most important first. If evicting all of them is not enough, all of them are
+    evicted, as in the original.
+    """
+    left: Amounts = dict(used)
+    taken: list[PodRequest] = []
+    for pod, request in reversed(pods):
+        if not exceeding(left, limit):
+            break
+        add(left, request, -1)
+        taken.append((pod, request))
+    if exceeding(left, limit):
+        return [pod for pod, _ in taken]
+    revoked: list[PodInfo] = []
+    for pod, request in reversed(taken):
+        add(left, request)
+        if exceeding(left, limit):
+            add(left, request, -1)
+            revoked.append(pod)
+    return revoked
+
+
+class RevokeController:
+    """Evicts pods of quotas that have exceeded their limit for more than ``delay`` seconds; checks every ``interval``
+    seconds."""
+
+    name = "QuotaOverUsedRevokeController"
+
+    def __init__(
+        self, accounts: Accounts, view: ClusterView, writer: ControllerWriter, delay: float, interval: float
+    ) -> None:
+        self._accounts = accounts
+        self._view = view
+        self._writer = writer
+        self._delay = delay
+        self._interval = interval
+        self._since: dict[str, float] = {}
+        """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
+        self._evicting: set[str] = set()
+        """The uids of pods whose eviction is under way."""
+
+    async def run(self) -> None:
+        """Check periodically until cancelled."""
+        while True:
+            for pod in self._due(self._writer.monotonic()):
+                if pod.uid not in self._evicting:
+                    self._evicting.add(pod.uid)
+                    # Each by itself: one that is not answered delays no other.
+                    self._writer.start(self._evict(pod), f"eviction of pod {pod.key}, whose quota uses too much")
+            await self._writer.sleep(self._interval)
+
+    def _due(self, now: float) -> list[PodInfo]:
+        """The pods to evict now. The delay of their quotas starts anew."""
+        found: list[PodInfo] = []
+        forest = self._accounts.forest
+        self._since = {name: since for name, since in self._since.items() if name in forest.nodes}
+        for name, node in forest.nodes.items():
+            if name == SYSTEM_QUOTA or node.detached:
+                continue
+            since = self._since.setdefault(name, now)
+            limit = forest.limit(node)
+            if not exceeding(node.total.used, limit):
+                self._since[name] = now
+            elif now - since > self._delay:
+                self._since[name] = now
+                found += to_revoke(node.total.used, limit, self._pods_of(name, node.specification.max))
+        return found
+
+    def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[PodRequest]:
+        uids = {pod.uid for pod in self._accounts.pods_of(quota) if pod.is_assigned and not pod.kind.is_non_preemptible}
+        placed = (pod for pods in self._view.pods_on.values() for pod in pods.values() if pod.uid in uids)
+        return [
+            (pod, masked(request_of(pod, self._view), counted))
+            for pod in sorted(placed, key=importance)
+            if not is_non_preemptible(pod.pod) and pod.pod.metadata.deletion_timestamp is None
+        ]
+
+    async def _evict(self, pod: PodInfo) -> None:
+        try:
+            await self._writer.evict(pod.pod.metadata)
+        except KoordinatorError as error:
+            self._writer.warn(f"pod {pod.key} could not be evicted, although its quota uses more than it may: {error}")
+        finally:
+            self._evicting.discard(pod.uid)

@@ -1,16 +1,20 @@
-"""The controller that writes the counted amounts to the quotas, and creates the built-in quotas if they are missing.
+"""The amounts of quotas, as the HTTP API and the metrics show them, and the controller that writes them to the quotas,
+and creates the built-in quotas if they are missing.
 
 It writes only values that have changed, with one patch for each quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
 from koordinator.api import labels as label_keys
-from koordinator.api.annotations import QUOTA_RUNTIME
+from koordinator.api.annotations import QUOTA_RUNTIME, QUOTA_UNSCHEDULABLE_RESOURCE
 from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koordinator.api.kinds import ELASTIC_QUOTAS
@@ -18,9 +22,107 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
 from koordinator.scheduler.engine.binding_points import ControllerWriter, ObjectPatch
 from koordinator.scheduler.engine.framework_hooks import QuotaHookPlugin
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
-from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire, to_wire, without_zeros
-from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, published, summarize
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
+from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, from_wire, to_wire, without_zeros
+from koordinator.scheduler.plugins.elastic_quota.forest import Forest, QuotaNode
+
+_NO_SHARE: Final = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
+"""Built-in quotas take no part in sharing, and so have no runtime."""
+_GAUGES: Final = ("used", "min", "max", "sharedWeight")
+"""The amounts that are exported as metrics beside those that are written to annotations."""
+_PUBLISHED: Final[Mapping[str, str]] = {
+    "runtime": "runtime",
+    "request": "request",
+    "child-request": "childRequest",
+    "guaranteed": "guaranteed",
+    "allocated": "allocated",
+    "non-preemptible-request": "nonPreemptibleRequest",
+    "non-preemptible-used": "nonPreemptibleUsed",
+}
+"""The amounts that are written to annotations: the part of the annotation's name after the slash -> the name here."""
+QuotaAmounts = Mapping[str, Mapping[str, int]]
+"""By the names of the original's API, then by resource."""
+
+
+def amounts_of(forest: Forest, node: QuotaNode) -> QuotaAmounts:
+    """The current amounts of a quota. ``autoScaleMin`` is the min in effect: scaled down if the parent has less than
+    the mins of its children together."""
+    specification, total, own, shares = node.specification, node.total, node.own, node.name not in _NO_SHARE
+    return {
+        "max": specification.max,
+        "min": specification.min,
+        "autoScaleMin": forest.floor(node) if shares else NOTHING,
+        "used": total.used,
+        "nonPreemptibleUsed": total.non_preemptible_used,
+        "request": node.request,
+        "nonPreemptibleRequest": total.non_preemptible_request,
+        "sharedWeight": specification.weight,
+        "runtime": forest.runtime(node) if shares else NOTHING,
+        "childRequest": node.child_request,
+        "allocated": forest.allocated(node),
+        "guaranteed": forest.guaranteed(node),
+        "selfUsed": own.used,
+        "selfNonPreemptibleUsed": own.non_preemptible_used,
+        "selfRequest": own.request,
+        "selfNonPreemptibleRequest": own.non_preemptible_request,
+    }
+
+
+def published(amounts: QuotaAmounts) -> dict[str, Mapping[str, int]]:
+    """Those that are written to the quota's annotations, by the part of the annotation's name after the slash."""
+    return {key: amounts[name] for key, name in _PUBLISHED.items()}
+
+
+def in_effect(accounts: Accounts) -> Iterator[tuple[ElasticQuota, QuotaNode, QuotaAmounts]]:
+    """The quota objects in effect, each with its node and its amounts."""
+    for quota in list(accounts.objects()):
+        name, forest = quota.metadata.name, accounts.forest
+        node = forest.roots[""] if name == ROOT_QUOTA else forest.nodes.get(name)
+        if node is not None and accounts.object(name) is quota:
+            yield quota, node, amounts_of(forest, node)
+
+
+def document_of(forest: Forest, node: QuotaNode, pods: Iterable[CountedPod]) -> dict[str, Any]:
+    """The quota as a JSON document, as in the original's API. ``pods``: the pods to show, of those that count against
+    the quota itself."""
+    specification = node.specification
+    shown = {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.kind.request)} for each in pods}
+    return {
+        "name": node.name,
+        "parentName": specification.parent,
+        "isParent": specification.is_parent,
+        "runtimeVersion": node.version,
+        "allowLentResource": forest.lends(node),
+        "tree": forest.tree_of(specification),
+        **{key: to_wire(amounts) for key, amounts in amounts_of(forest, node).items()},
+        **({"podCache": shown} if shown else {}),
+    }
+
+
+_NAME: Final = "scheduler_elastic_quota_status"
+_LABELS: Final = ("name", "resource", "tree", "is_parent", "parent", "field")
+
+
+class QuotaGauges(Collector):
+    """The amounts of all quotas by field and resource; CPU in milli-CPUs."""
+
+    def __init__(self, accounts: Callable[[], Accounts]) -> None:
+        self._accounts = accounts
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(_NAME, "[ALPHA] ElasticQuota current status", labels=_LABELS)
+        for quota, node, amounts in in_effect(self._accounts()):
+            specification = node.specification
+            fields = {**published(amounts), **{name: amounts[name] for name in _GAUGES}}
+            if text := quota.metadata.annotations.get(QUOTA_UNSCHEDULABLE_RESOURCE):
+                fields["unschedulable-resource"] = _read(text) or NOTHING
+            tree = self._accounts().forest.tree_of(specification)
+            about = tree, "true" if specification.is_parent else "false", specification.parent
+            for field, by_resource in fields.items():
+                for resource, amount in by_resource.items():
+                    family.add_metric((node.name, resource, *about, field), amount)
+        return [family]
+
 
 _PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]
 _PERIOD: Final = 1.0
@@ -77,16 +179,13 @@ class StatusController:
                     self._writer.warn(f"quota {name} could not be created: {error}")
 
     def _changes(self) -> Iterator[ObjectPatch]:
-        for quota in list(self._accounts.objects()):
-            if self._accounts.object(quota.metadata.name) is quota:
-                summary = summarize(self._accounts, quota.metadata.name)
-                patch = self._patch(quota, summary) if summary is not None else {}
-                if patch:
-                    yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
+        for quota, _, amounts in in_effect(self._accounts):
+            if patch := self._patch(quota, amounts):
+                yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
 
-    def _patch(self, quota: ElasticQuota, summary: QuotaSummary) -> Mapping[str, Any]:
+    def _patch(self, quota: ElasticQuota, amounts: QuotaAmounts) -> Mapping[str, Any]:
         """The merged patch of the plugin and its hooks; the plugin's amounts override the hooks' values."""
-        own = patch_of(quota, summary if self._publishes_runtime else replace(summary, runtime={}))
+        own = patch_of(quota, amounts if self._publishes_runtime else {**amounts, "runtime": NOTHING})
         found: dict[str, Any] = {}
         for patch in (*(hook.quota_patch(quota) for hook in self._hooks), own or {}):
             merge(found, patch)
@@ -121,17 +220,18 @@ def _built_in(name: str, namespace: str, maximum: Mapping[str, int] | None) -> d
     }
 
 
-def patch_of(quota: ElasticQuota, summary: QuotaSummary) -> dict[str, Any] | None:
-    """The merge patch from the object's amounts to the summary's; None if they are equal. An amount of 0 equals a
+def patch_of(quota: ElasticQuota, amounts: QuotaAmounts) -> dict[str, Any] | None:
+    """The merge patch from the object's amounts to the current ones; None if they are equal. An amount of 0 equals a
     missing one, and an annotation that cannot be decoded counts as absent."""
     annotations: dict[str, str] = {}
-    for key, amounts in published(summary).items():
-        if _read(quota.metadata.annotations.get(f"{_PREFIX}/{key}", "")) != without_zeros(amounts):
-            annotations[f"{_PREFIX}/{key}"] = write_amounts(to_wire(amounts))
+    for key, current in published(amounts).items():
+        known = _read(quota.metadata.annotations.get(f"{_PREFIX}/{key}", ""))
+        if known is None or without_zeros(known) != without_zeros(current):
+            annotations[f"{_PREFIX}/{key}"] = write_amounts(to_wire(current))
     patch: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
-    if without_zeros(from_wire(quota.status.used)) != without_zeros(summary.used):
-        gone = {name: None for name in quota.status.used if name not in summary.used}
-        used = {name: str(amount) for name, amount in to_wire(summary.used).items()}
+    if without_zeros(from_wire(quota.status.used)) != without_zeros(amounts["used"]):
+        gone = {name: None for name in quota.status.used if name not in amounts["used"]}
+        used = {name: str(amount) for name, amount in to_wire(amounts["used"]).items()}
         patch["status"] = {"used": {**gone, **used}}
     return patch or None
 
@@ -149,6 +249,6 @@ def merge(into: dict[str, Any], patch: Mapping[str, Any]) -> None:
 
 def _read(text: str) -> Mapping[str, int] | None:
     try:
-        return without_zeros(from_wire(read_amounts(text)))
+        return from_wire(read_amounts(text))
     except DecodeError:
         return None

@@ -4,28 +4,28 @@ towards it, required for Filter and preferred for Score.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Reason
-from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, of_rows, zeros
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     Carriers,
     DomainSums,
     Matching,
     MatchingAll,
-    OwnTerm,
+    OwnTerms,
     TermCounter,
     each_once,
     weight_of,
 )
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
-from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies
+from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies
 
 AFFINITY: Final = 1
 ANTI_AFFINITY: Final = 2
@@ -44,25 +44,21 @@ class FilterState:
 
     def __init__(
         self,
-        columns: NodeColumns,
+        view: ClusterView,
         topologies: Topologies,
-        *,
-        affinity: Sequence[OwnTerm],
-        anti_affinity: Sequence[OwnTerm],
-        blocking: frozenset[Term],
-        matches_itself: bool,
-        labels: LabelGroups,
+        own: OwnTerms,
         existing: ExistingTerms,
+        blocking: frozenset[Term],
     ) -> None:
-        self._columns = columns
-        self._matches_itself = matches_itself
-        self._affinity = TermCounter(topologies, MatchingAll(labels, affinity))
+        self._columns = view.columns
+        self._matches_itself = own.matches_itself
+        self._affinity = TermCounter(topologies, MatchingAll(view.labels, own.affinity))
         against = (
-            (ANTI_AFFINITY, Matching(labels, anti_affinity, each_once)),
+            (ANTI_AFFINITY, Matching(view.labels, own.anti_affinity, each_once)),
             (OF_EXISTING, Carriers(existing, blocking, each_once)),
         )
         self._against = [(code, TermCounter(topologies, source)) for code, source in against if source.keys]
-        self._counters = [*([self._affinity] if affinity else ()), *(counter for _, counter in self._against)]
+        self._counters = [*([self._affinity] if own.affinity else ()), *(counter for _, counter in self._against)]
 
     def codes(self, rows: SomeRows) -> Any:
         """The code of each row, see REASONS; FEASIBLE where the pod fits."""
@@ -113,16 +109,14 @@ class ScoreState:
 
     def __init__(
         self,
+        view: ClusterView,
         topologies: Topologies,
-        *,
-        preferred: Sequence[OwnTerm],
-        preferring: frozenset[Term],
-        labels: LabelGroups,
+        own: OwnTerms,
         existing: ExistingTerms,
+        preferring: frozenset[Term],
     ) -> None:
-        self._counter = TermCounter(
-            topologies, Matching(labels, preferred, weight_of), Carriers(existing, preferring, weight_of)
-        )
+        matching = Matching(view.labels, own.preferred, weight_of)
+        self._counter = TermCounter(topologies, matching, Carriers(existing, preferring, weight_of))
         self._normalized: Ints = np.zeros(0, dtype=np.int64)
         """Row -> the raw score from which its current score was computed."""
 

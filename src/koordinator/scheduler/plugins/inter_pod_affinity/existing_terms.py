@@ -23,7 +23,8 @@ _ANY: Final = ""
 class ExistingTerms:
     """Counts terms of pods on nodes. A term is *live* while some pod on a node carries it."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
         self._carried: dict[str, tuple[int, tuple[Term, ...]]] = {}
         self._carriers: dict[int, set[str]] = {}
         self._on_row: dict[int, dict[Term, int]] = {}
@@ -131,6 +132,8 @@ class ExistingTerms:
         self._note(term)
 
     def _note(self, term: Term) -> None:
+        # While there are none, most pods are not concerned.
+        self._view.concerns_version += len(self.live) <= 1
         self._changes.append(term)
         if len(self._changes) > _CHANGES_KEPT:
             half = len(self._changes) // 2
@@ -193,6 +196,11 @@ class Matcher:
         self._namespaces = namespaces
         self._labels: WeakValueDictionary[_LabelsKey, _Labels] = WeakValueDictionary()
         self._matches: WeakValueDictionary[frozenset[Term], Matches] = WeakValueDictionary()
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether there are any; ``view.concerns_version`` grows whenever that changes."""
+        return bool(self._existing.live) or self._nominations.has_affinity
 
     def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
         """The terms that match the pod now; without ``preferences`` only those that can reject nodes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -29,11 +28,10 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
-from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
-from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
-from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
+from koordinator.scheduler.plugins.inter_pod_affinity.rejected_pods import Explanation, Waiting
+from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm, OwnTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
-from koordinator.scheduler.plugins.topologies import Topologies
+from koordinator.scheduler.plugins.node_labels import Topologies
 
 _NUMBERS: Final = itertools.count()
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
@@ -41,18 +39,7 @@ _NODE_EVENTS: Final = frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL, Event
 _POD_EVENTS: Final = frozenset({EventKind.POD_ADD, EventKind.POD_LABEL, EventKind.POD_DELETE})
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class _Context:
-    """The terms of a pod, with the namespaces that they select now. Equal contexts are the same object."""
-
-    affinity: tuple[OwnTerm, ...] = ()
-    anti_affinity: tuple[OwnTerm, ...] = ()
-    preferred: tuple[OwnTerm, ...] = ()
-    matches_itself: bool = False
-    """The pod has a required affinity that matches the pod itself."""
-
-
-_NO_CONTEXT: Final = _Context()
+_NO_TERMS: Final = OwnTerms()
 
 
 class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreState, EventHandler, Explainer):
@@ -70,12 +57,12 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         memo_key = f"{self.name}/{next(_NUMBERS)}"
         self._reader = TermReader(f"{memo_key}/terms", settings.hard_pod_affinity_weight)
         self._namespaces = NamespaceSelection(view)
-        self._existing = ExistingTerms()
+        self._existing = ExistingTerms(view)
         self._matcher = Matcher(f"{memo_key}/labels", view, self._reader, self._existing, self._namespaces)
         self._context_key = f"{memo_key}/context"
         self._topologies = Topologies(view.columns)
         self._explanations: WeakKeyDictionary[FilterState, Explanation] = WeakKeyDictionary()
-        self._contexts: WeakValueDictionary[Hashable, _Context] = WeakValueDictionary()
+        self._contexts: WeakValueDictionary[Hashable, OwnTerms] = WeakValueDictionary()
 
     # Events.
 
@@ -106,6 +93,10 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         terms = self._reader.of(pod)
         return None if terms is NO_TERMS else terms
 
+    def concerns(self, pod: PodInfo) -> bool:
+        """Whether it has terms, or there may be any that match it."""
+        return self._reader.of(pod) is not NO_TERMS or self._matcher.has_terms
+
     def context_key(self, pod: PodInfo) -> Hashable:
         terms = self._reader.of(pod)
         if terms is NO_TERMS:
@@ -120,19 +111,8 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         blocking = self._matches(pod, terms).blocking
         if not blocking and not terms.required:
             return SKIP_FILTER
-        context = self._context(pod, terms)
-        return PreFilterResult(
-            FilterState(
-                self.view.columns,
-                self._topologies,
-                affinity=context.affinity,
-                anti_affinity=context.anti_affinity,
-                blocking=blocking,
-                matches_itself=context.matches_itself,
-                labels=self.view.labels,
-                existing=self._existing,
-            )
-        )
+        own = self._context(pod, terms)
+        return PreFilterResult(FilterState(self.view, self._topologies, own, self._existing, blocking))
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (REASONS[code],)
@@ -148,13 +128,8 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         preferring = self._matches(pod, terms).preferring
         if not preferring and not terms.preferred:
             return SKIP_SCORE
-        return ScoreState(
-            self._topologies,
-            preferred=self._context(pod, terms).preferred,
-            preferring=preferring,
-            labels=self.view.labels,
-            existing=self._existing,
-        )
+        own = self._context(pod, terms)
+        return ScoreState(self.view, self._topologies, own, self._existing, preferring)
 
     def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return state.raw(rows)
@@ -164,10 +139,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         terms = self._reader.of(pod)
-        context = self._context(pod, terms)
-        waiting = Waiting(
-            context.affinity, context.anti_affinity, self._matches(pod, terms).blocking, context.matches_itself
-        )
+        waiting = Waiting(self._context(pod, terms), self._matches(pod, terms).blocking)
         old, new = event.old, event.new
         if event.kind in _NAMESPACE_EVENTS:
             return waiting.namespace_changed(old, new)
@@ -187,13 +159,11 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
 
     def _explanation(self, pod: PodInfo) -> Explanation:
         terms = self._reader.of(pod)
-        context = self._context(pod, terms)
         return Explanation(
             self.view,
             self._topologies,
             pod.pod.metadata.namespace,
-            context.affinity,
-            context.anti_affinity,
+            self._context(pod, terms),
             self._matches(pod, terms).blocking,
             lambda other, term: term in self._reader.of(other).anti_affinity,
         )
@@ -201,16 +171,16 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
     def _matches(self, pod: PodInfo, terms: PodTerms) -> Matches:
         return self._matcher.of(pod, preferences=bool(terms.preferred) or not self._ignores_preferences)
 
-    def _context(self, pod: PodInfo, terms: PodTerms) -> _Context:
+    def _context(self, pod: PodInfo, terms: PodTerms) -> OwnTerms:
         """The pod's own terms; rebuilt after namespaces have changed."""
         if terms is NO_TERMS:
-            return _NO_CONTEXT
-        known: tuple[int, _Context] | None = pod.memo.get(self._context_key)
+            return _NO_TERMS
+        known: tuple[int, OwnTerms] | None = pod.memo.get(self._context_key)
         if known is None or known[0] != self._namespaces.version:
             known = pod.memo[self._context_key] = self._namespaces.version, self._new_context(pod, terms)
         return known[1]
 
-    def _new_context(self, pod: PodInfo, terms: PodTerms) -> _Context:
+    def _new_context(self, pod: PodInfo, terms: PodTerms) -> OwnTerms:
         """The context of the pod, shared with all pods of equal terms, such as its replicas."""
         namespaces = self._namespaces
         itself = bool(terms.affinity) and all(
@@ -224,5 +194,5 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
                 tuple(OwnTerm(term, namespaces.of(term)) for term in each)
                 for each in (terms.affinity, terms.anti_affinity, terms.preferred)
             )
-            context = self._contexts[key] = _Context(affinity, anti_affinity, preferred, itself)
+            context = self._contexts[key] = OwnTerms(affinity, anti_affinity, preferred, itself)
         return context

@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Rows
-from koordinator.scheduler.engine.label_groups import LabelGroup, LabelGroups
 from koordinator.scheduler.engine.plugin_forms import SomeRows, look_up
+from koordinator.scheduler.engine.view import LabelGroup, LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
-from koordinator.scheduler.plugins.topologies import NO_DOMAIN, Topologies, Topology, grown
+from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies, Topology, widened
 
 K = TypeVar("K")
 Weigh = Callable[[Term], int]
@@ -55,6 +55,17 @@ class OwnTerm:
         """The groups of existing pods that match the term."""
         found = labels.candidates(self.namespaces, self.term.selector.required)
         return [group for group in found if self.term.selector.matches(group.labels)]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class OwnTerms:
+    """The terms of a pod, with the namespaces that they select now. Equal ones are the same object."""
+
+    affinity: tuple[OwnTerm, ...] = ()
+    anti_affinity: tuple[OwnTerm, ...] = ()
+    preferred: tuple[OwnTerm, ...] = ()
+    matches_itself: bool = False
+    """The pod has a required affinity that matches the pod itself."""
 
 
 class Source(Protocol):
@@ -240,19 +251,19 @@ class DomainSums:
     def at(self, rows: SomeRows) -> Any:
         """The sum of each row's domain; 0 without a domain."""
         if self._sums.shape[0] <= self.topology.size:
-            self._sums = grown(self._sums, self.topology.size + 1)
+            self._sums = widened(self._sums, self.topology.size + 1)
         return look_up(self._sums, self.topology.domain, rows)
 
     def _reach(self, row: int) -> None:
         if row >= self._amount.shape[0]:
-            self._domain = grown(self._domain, row + 1, NO_DOMAIN)
-            self._amount = grown(self._amount, row + 1)
+            self._domain = widened(self._domain, row + 1, NO_DOMAIN)
+            self._amount = widened(self._amount, row + 1)
 
     def _add(self, domain: int, amount: int) -> None:
         if not amount:
             return
         if domain >= self._sums.shape[0] - 1:
-            self._sums = grown(self._sums, self.topology.size + 1)
+            self._sums = widened(self._sums, self.topology.size + 1)
         before = self._sums.item(domain)
         self._sums[domain] = before + amount
         if not before or not before + amount:

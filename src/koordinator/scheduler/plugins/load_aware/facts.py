@@ -9,8 +9,7 @@ from typing import Any
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import Lack, amount_text
 from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, PROD, USAGE, LoadColumns
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds

@@ -125,7 +125,7 @@ class LoadAwareScheduling(
                 self.handle.object_event(NODE_METRICS, metric, "Warning", "UnusableNodeMetric", "Scheduling", fault)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        if is_finished(pod.pod):
+        if not assumed and is_finished(pod.pod):
             self.on_pod_removed(row, pod)
             return
         node = self._nodes.get(row) or self._new(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from operator import lt
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -62,6 +63,8 @@ class LoadRules:
         remaining: Any
         if is_one := isinstance(rows, int):
             remaining, codes = columns.remaining_of[rows][prod], FEASIBLE
+            if not any(map(lt, remaining, expected.amounts)):
+                return codes
         else:
             columns.ensure(rows.item(-1) if rows.size else 0)
             remaining, codes = _at(columns.remaining[int(prod)], rows), zeros(rows)
@@ -107,10 +110,9 @@ class LoadRules:
         columns, settings = self._columns, self._settings
         free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
         total, lowest = 0, _NO_RESOURCE
-        for index, weight in enumerate(settings.weights):
-            whole = capacity[index]
+        for weight, whole, left, amount in zip(settings.weights, capacity, free, expected.amounts, strict=True):
             if whole > 0:
-                left = free[index] - expected.amounts[index]
+                left -= amount
                 share = left * MAX_NODE_SCORE // whole if left > 0 else 0
                 total += share * weight
                 if share < lowest:

@@ -17,8 +17,8 @@ import numpy as np
 from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH
 from koordinator.model.cpu_allocation.topology import BindPolicy
 from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMATopologyPolicy
+from koordinator.scheduler.engine.allocations import closed_by
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.closures import closed_by
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, SKIP_FILTER, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
@@ -26,7 +26,7 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
 from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ReasonCodes, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (

@@ -16,13 +16,13 @@ from koordinator.api.node import Node
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
 from koordinator.model.numa_topology.hints import NUMANodeState
-from koordinator.scheduler.engine.closures import Closure, Closures
+from koordinator.scheduler.engine.allocations import Closure, Closures
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
-from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.row_amounts import CPU
+from koordinator.scheduler.plugins.node_labels import widened
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
-from koordinator.scheduler.plugins.topologies import grown
 
 _NO_CPUS = CPUTopology(())
 CPUS: Final = "cpu"
@@ -263,8 +263,11 @@ class SpecialRows(set[int]):
 
     def _fit(self, row: int) -> None:
         if row >= self._by_itself.shape[0]:
-            self._by_itself, self._amplified = grown(self._by_itself, row + 1), grown(self._amplified, row + 1)
-            self._bound, self._added = grown(self._bound, row + 1), grown(self._added, row + 1)
+            self._by_itself, self._amplified = (
+                widened(self._by_itself, row + 1),
+                widened(self._amplified, row + 1),
+            )
+            self._bound, self._added = widened(self._bound, row + 1), widened(self._added, row + 1)
 
 
 def _only_multiplies(node: NodeState) -> bool:

@@ -21,10 +21,14 @@ from koordinator.api.resource_names import CPU
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.allocations import Nothing, Unknown
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ClusterWriter, PodChanges, PreBindPlugin
-from koordinator.scheduler.engine.closures import UnreadableAllocations
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ServiceProvider
@@ -54,6 +58,7 @@ from koordinator.scheduler.plugins.node_resources.allocation import (
     BatchAllocation,
 )
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,11 @@ from koordinator.api.resource_status import ResourceStatus
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy, cpu_mask, cpus_of
 from koordinator.model.numa_topology.hints import NUMATopologyPolicy
-from koordinator.scheduler.engine.allocations import Unknown
-from koordinator.scheduler.engine.closures import unusable_annotation
+from koordinator.scheduler.engine.allocations import Unknown, unusable_annotation
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NUMA_POLICIES
-from koordinator.scheduler.plugins.resources_key import resources_key
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
 
 

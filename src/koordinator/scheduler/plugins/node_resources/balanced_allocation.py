@@ -12,7 +12,7 @@ from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import (
     AllocationScorer,
@@ -21,7 +21,6 @@ from koordinator.scheduler.plugins.node_resources.allocation import (
     Item,
     Scorer,
 )
-from koordinator.scheduler.plugins.resources_key import resources_key
 
 
 class NodeResourcesBalancedAllocation(ElementwiseScorePlugin):

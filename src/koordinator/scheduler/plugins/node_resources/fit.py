@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from operator import lt
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -20,13 +21,11 @@ from koordinator.scheduler.engine.plugin_forms import (
     of_rows,
     zeros,
 )
-from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import PODS, UNOFFERED
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
+from koordinator.scheduler.engine.row_amounts import PODS, UNOFFERED
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.explain.explainer import Explainer, Lack, amount_text
 from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, BatchAllocation, scorer_for
-from koordinator.scheduler.plugins.resources_key import resources_key
 
 _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 """Never missing, even where a node is overcommitted."""
@@ -78,6 +77,9 @@ class _Wanted:
     node offers."""
     resources: Sequence[Sequence[tuple[str, int]]]
     """For each of ``pairs``, the names and amounts: several for UNOFFERED, of which no amount is ever free."""
+    columns: tuple[int, ...]
+    """Those of ``pairs``."""
+    amounts: tuple[int, ...]
 
 
 class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlugin, Explainer):
@@ -117,7 +119,7 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScor
         if unoffered:
             wanted[UNOFFERED] = 1
             resources.append(unoffered)
-        return PreFilterResult(_Wanted(tuple(wanted.items()), resources))
+        return PreFilterResult(_Wanted(tuple(wanted.items()), resources, tuple(wanted), tuple(wanted.values())))
 
     def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         columns = self.view.columns
@@ -125,6 +127,8 @@ class NodeResourcesFit(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScor
         if is_one := isinstance(rows, int):
             numbers = columns.numbers[rows]
             free, code = numbers.unused, FEASIBLE
+            if not any(map(lt, map(free.__getitem__, state.columns), state.amounts)):
+                return code
         else:
             free, code = columns.amounts(rows).free, zeros(rows)
         for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):

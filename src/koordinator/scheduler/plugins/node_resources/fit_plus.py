@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, chosen, of_rows, zeros
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import with_defaults
-from koordinator.scheduler.plugins.resources_key import resources_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Equal pods give equal constraints, which is what lets them share a result.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ import msgspec
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, TopologySpreadConstraint
 from koordinator.model.label_selector import CompiledSelector, compile_selector
+from koordinator.model.node_selector import required_affinity
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -72,11 +73,7 @@ NO_CONSTRAINTS: Final = PodConstraints()
 def own_constraints(pod: Pod) -> PodConstraints:
     """The constraints that the pod itself names. Raises SelectorError."""
     given, labels = pod.spec.topology_spread_constraints, pod.metadata.labels
-    compiled = [(each.when_unsatisfiable, _compiled(each, _selector(each, labels), labels)) for each in given]
-    return PodConstraints(
-        tuple(constraint for action, constraint in compiled if action == DO_NOT_SCHEDULE),
-        tuple(constraint for action, constraint in compiled if action == SCHEDULE_ANYWAY),
-    )
+    return _constraints([(each, _selector(each, labels)) for each in given], labels)
 
 
 def default_constraints(
@@ -87,7 +84,16 @@ def default_constraints(
     needs_all_keys: bool,
 ) -> PodConstraints:
     """What ``defaults`` mean for a pod with ``labels`` that belongs to what ``selector`` selects."""
-    compiled = [(each.when_unsatisfiable, _compiled(each, selector, labels)) for each in defaults]
+    return _constraints([(each, selector) for each in defaults], labels, needs_all_keys=needs_all_keys)
+
+
+def _constraints(
+    given: Iterable[tuple[TopologySpreadConstraint, CompiledSelector]],
+    labels: Mapping[str, str],
+    *,
+    needs_all_keys: bool = True,
+) -> PodConstraints:
+    compiled = [(each.when_unsatisfiable, _compiled(each, selector, labels)) for each, selector in given]
     return PodConstraints(
         tuple(constraint for action, constraint in compiled if action == DO_NOT_SCHEDULE),
         tuple(constraint for action, constraint in compiled if action == SCHEDULE_ANYWAY),
@@ -99,9 +105,7 @@ def constraints_key(pod: Pod, constraints: PodConstraints) -> bytes:
     """All of the pod that its constraints are evaluated by. In bytes, whose hash is computed once."""
     every = (*constraints.hard, *constraints.soft)
     spec = pod.spec
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    nodes = sorted(spec.node_selector.items()), required
+    nodes = sorted(spec.node_selector.items()), required_affinity(pod)
     honored = (
         nodes if any(each.honors_affinity for each in every) else None,
         spec.tolerations if any(each.honors_taints for each in every) else None,

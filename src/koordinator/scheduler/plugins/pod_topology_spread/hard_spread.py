@@ -16,8 +16,7 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, look_up
-from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.wording import selector_text
+from koordinator.scheduler.explain.explainer import Lack, selector_text
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.spread import DomainCounts, Spread
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.engine.row_amounts import grown
+from koordinator.scheduler.plugins.node_labels import NAMELESS
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import HOSTNAME, SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
-from koordinator.scheduler.plugins.topologies import NAMELESS
 
 MISSING: Final = -1
 """The value, instead of its domain or its number of pods, of a node without the topology key."""
@@ -87,9 +88,7 @@ class Cells:
 
     def widen(self, capacity: int) -> None:
         """Extend the arrays by row to ``capacity``."""
-        more = capacity - self.of_row.shape[0]
-        self.of_row = np.concatenate([self.of_row, np.zeros(more, dtype=np.intp)])
-        self._feasible = np.concatenate([self._feasible, np.zeros(more, dtype=np.bool_)])
+        self.of_row, self._feasible = grown(self.of_row, (capacity,)), grown(self._feasible, (capacity,))
 
     def _cell(self, signature: tuple[int, ...]) -> int:
         number = self._number_of.get(signature)

@@ -17,13 +17,13 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.node_selector import NodePredicate, required_predicate
-from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+from koordinator.model.tolerations import untolerated
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.row_amounts import grown
+from koordinator.scheduler.engine.view import ClusterView, LabelGroups
+from koordinator.scheduler.plugins.node_labels import NAMELESS, NO_DOMAIN, Topologies, Topology
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.topologies import NAMELESS, NO_DOMAIN, Topologies, Topology
 
 
 class Inclusion:
@@ -45,12 +45,7 @@ class Inclusion:
         return required_predicate(self._pod)
 
     def _tolerates(self, node: Node) -> bool:
-        taints = node.spec.taints
-        return not taints or all(
-            tolerated(self._pod.spec.tolerations, taint)
-            for taint in taints
-            if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
-        )
+        return not any(untolerated(self._pod.spec.tolerations, node.spec.taints))
 
 
 def _both(left: Callable[[Node], bool], right: Callable[[Node], bool]) -> NodePredicate:
@@ -108,8 +103,7 @@ class MatchingPods:
 
     def widen(self, capacity: int) -> None:
         """Extend the arrays by row to ``capacity``."""
-        more = capacity - self.on_row.shape[0]
-        self.on_row = np.concatenate([self.on_row, np.zeros(more, dtype=np.int64)])
+        self.on_row = grown(self.on_row, (capacity,))
 
     def _is_match(self, number: int) -> bool:
         group = self._labels.group(number)
@@ -191,9 +185,8 @@ class DomainCounts:
 
     def widen(self, capacity: int) -> None:
         """Extend the arrays by row to ``capacity``."""
-        more = capacity - self.domain.shape[0]
-        self.domain = np.concatenate([self.domain, np.full(more, NO_DOMAIN, dtype=np.intp)])
-        self._counts = np.concatenate([self._counts, np.zeros(more, dtype=np.bool_)])
+        self.domain = grown(self.domain, (capacity,), fill=NO_DOMAIN)
+        self._counts = grown(self._counts, (capacity,))
 
 
 _MANY_ROWS = 20
@@ -336,8 +329,7 @@ class Spread:
         return included
 
     def _widen(self, capacity: int) -> None:
-        more = capacity - self.keyed.shape[0]
-        self.keyed = np.concatenate([self.keyed, np.zeros(more, dtype=np.bool_)])
+        self.keyed = grown(self.keyed, (capacity,))
         for matching in self._matching:
             matching.widen(capacity)
         for counts in self.counts:
@@ -346,6 +338,4 @@ class Spread:
 
 def _fitted(domain: Rows, capacity: int) -> Rows:
     """The array cut or extended to ``capacity`` rows; added rows are in no domain."""
-    if domain.shape[0] >= capacity:
-        return domain[:capacity]
-    return np.concatenate([domain, np.full(capacity - domain.shape[0], NO_DOMAIN, dtype=np.intp)])
+    return domain[:capacity] if domain.shape[0] >= capacity else grown(domain, (capacity,), fill=NO_DOMAIN)

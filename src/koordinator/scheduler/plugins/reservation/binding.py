@@ -11,11 +11,11 @@ from koordinator.scheduler.engine.allocations import NOTHING, Nothing
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     ClusterWriter,
+    CycleState,
     PodChanges,
     PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import ReservationNominator, ReservationPreBindPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -21,7 +21,7 @@ from koordinator.api.resource_names import PODS
 from koordinator.api.usable_amounts import unusable
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.resource_index import CPU, MEMORY, whole_amounts
+from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
@@ -199,15 +199,12 @@ class Users:
         self._view = view
         self._rows: dict[str, dict[str, int]] = {}
         """The uid of a Reservation -> the rows of its users, by their uids."""
-        self._taken_from: dict[str, str] = {}
+        self.taken: dict[str, str] = {}
         """The uid of a pod -> that of the Reservation that it takes from."""
-
-    def __len__(self) -> int:
-        return len(self._taken_from)
 
     def add(self, uid: str, pod: PodInfo, row: int) -> None:
         self._rows.setdefault(uid, {})[pod.uid] = row
-        self._taken_from[pod.uid] = uid
+        self.taken[pod.uid] = uid
 
     def remove(self, uid: str, pod: PodInfo) -> bool:
         """Whether the pod was a user of the Reservation."""
@@ -216,12 +213,12 @@ class Users:
             return False
         if not rows:
             del self._rows[uid]
-        del self._taken_from[pod.uid]
+        del self.taken[pod.uid]
         return True
 
     def taken_from(self, pod: PodInfo) -> str | None:
         """The uid of the Reservation that the pod takes from."""
-        return self._taken_from.get(pod.uid)
+        return self.taken.get(pod.uid)
 
     def of(self, uid: str) -> dict[str, PodInfo]:
         """The users of the Reservation, by uid, wherever they are."""

@@ -130,7 +130,7 @@ class ReservationCache(EventHandler):
                 self._unbook(new.metadata.uid)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        if self._users:
+        if self._users.taken:
             self._changed_user(pod)
         old = booking = self.bookings.get(pod.uid)
         if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):

@@ -24,7 +24,7 @@ from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.base.instruments import Scraped
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.explain.wording import amount_of, amount_text
+from koordinator.scheduler.explain.explainer import amount_of, amount_text
 from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, faults
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.matching import Owners

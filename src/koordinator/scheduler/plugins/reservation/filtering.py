@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import ALIGNED, Reservation
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
@@ -28,8 +27,9 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, FilterTransformer
 from koordinator.scheduler.engine.handle import Handle
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -44,7 +44,6 @@ from koordinator.scheduler.plugins.reservation.matching import (
 from koordinator.scheduler.plugins.reservation.nomination import NONE_MATCHES, OTHER_NODE, POLICY_CONFLICT, Nominator
 from koordinator.scheduler.plugins.reservation.pre_allocation import NO_CANDIDATE, PreAllocator
 from koordinator.scheduler.plugins.reservation.reserve_pod import is_operating, pinned_node, stands_for_a_reservation
-from koordinator.scheduler.plugins.resources_key import resources_key
 
 _NONE: Final[tuple[frozenset[str], frozenset[str]]] = frozenset(), frozenset()
 

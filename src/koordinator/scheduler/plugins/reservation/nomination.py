@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from koordinator.api.resource_names import PODS
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.reservation_points import ReservationPoints

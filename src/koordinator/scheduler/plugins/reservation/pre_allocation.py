@@ -19,8 +19,8 @@ from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, R
 from koordinator.api.resource_names import PODS
 from koordinator.model.node_selector import required_predicate
 from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig
-from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.journal import Adjustment
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView

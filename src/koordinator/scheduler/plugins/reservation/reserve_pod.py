@@ -52,9 +52,8 @@ from koordinator.api.reservation import (
 )
 from koordinator.model.label_selector import SelectorError
 from koordinator.model.pod_requests import pod_requests
-from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, StatusPatch
+from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState, StatusPatch
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import EventHandler, PluginError
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -1,53 +1,249 @@
 """VolumeBinding: a pod goes where its claims can be had, and its claims are bound there before it is.
 
-Storage capacity does not count in the score: upstream has that switched off (StorageCapacityScoring).
+What is kept for a pod, from the choice of its node until its claims are bound, is first assumed, so that no other pod
+gets the same; then it is written; then the volume controller and the drivers have to make it true, which they may also
+refuse to do. Storage capacity does not count in the score: upstream has that switched off (StorageCapacityScoring).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
+import msgspec
+import numpy as np
+
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    PODS,
     STORAGE_CLASSES,
     Kind,
 )
+from koordinator.api.meta import Object, ObjectReference
 from koordinator.api.volume import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     class_of_claim,
 )
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin, ReservePlugin
+from koordinator.scheduler.engine.binding_points import (
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+    ReservePlugin,
+)
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NodeReference, Rows
-from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import migrated_plugins
-from koordinator.scheduler.plugins.volumes.claims import key_of, read_claims
-from koordinator.scheduler.plugins.volumes.explaining import binding_lacks
+from koordinator.scheduler.plugins.volumes.claims import is_fully_bound, key_of, read_claims
 from koordinator.scheduler.plugins.volumes.finder import (
     NO_CAPACITY,
     NOTHING_TO_BIND,
     VOLUME_MISSING,
     WRONG_NODE,
+    BoundVolume,
     Finder,
+    Finding,
+    binding_lacks,
     volume_limit,
 )
-from koordinator.scheduler.plugins.volumes.index import CSI_NODE, VolumeIndex
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
+from koordinator.scheduler.plugins.volumes.index import CSI_NODE, Assumptions, VolumeIndex, VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
-from koordinator.scheduler.plugins.volumes.reservation import Reservation
+
+T = TypeVar("T", bound=Object)
+
+
+def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """The volume, reserved for the claim; the same object when it is already."""
+    reference, metadata = volume.spec.claim_ref, claim.metadata
+    if reference is not None and reference.uid == metadata.uid:
+        return volume
+    spec = msgspec.structs.replace(
+        volume.spec,
+        claim_ref=ObjectReference(
+            api_version="v1",
+            kind="PersistentVolumeClaim",
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        ),
+    )
+    if reference is not None:
+        return msgspec.structs.replace(volume, spec=spec)
+    annotations = {**volume.metadata.annotations}
+    annotations.setdefault(BOUND_BY_CONTROLLER, "yes")
+    return msgspec.structs.replace(
+        volume, spec=spec, metadata=msgspec.structs.replace(volume.metadata, annotations=annotations)
+    )
+
+
+def volume_patch(volume: PersistentVolume) -> dict[str, Any]:
+    """Writes what ``bound_to`` made of this version of the volume."""
+    metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
+    if BOUND_BY_CONTROLLER in volume.metadata.annotations:
+        metadata["annotations"] = {BOUND_BY_CONTROLLER: volume.metadata.annotations[BOUND_BY_CONTROLLER]}
+    return {"metadata": metadata, "spec": {"claimRef": to_document(volume.spec.claim_ref)}}
+
+
+def for_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+    """The claim with a request for a volume for the node; the same object when it has one already."""
+    if claim.metadata.annotations.get(SELECTED_NODE) == node_name:
+        return claim
+    annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
+
+
+def claim_patch(claim: PersistentVolumeClaim) -> dict[str, Any]:
+    """Writes what ``for_node`` made of this version of the claim."""
+    return {
+        "metadata": {
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]},
+        }
+    }
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """A volume that is given to a claim, or a claim for which a volume shall be made."""
+
+    obj: T
+    """As it shall be."""
+    changes: bool
+    """Whether anything has to be written."""
+    claim: str
+    """The key of the claim."""
+    written: bool = False
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Of one pod on one node."""
+
+    pod: PodInfo
+    node_name: str
+    bindings: list[_Kept[PersistentVolume]] = field(default_factory=list)
+    provisions: list[_Kept[PersistentVolumeClaim]] = field(default_factory=list)
+
+    def assume(self, index: VolumeIndex, finding: Finding) -> None:
+        """Keep what was found for the pod. Raises PluginError, with nothing kept."""
+        for volume, claim in finding.bindings:
+            reserved, what = bound_to(volume, claim), f"persistentvolume {volume.metadata.name!r}"
+            self._keep(index, index.volumes, reserved, what, is_new=reserved is not volume)
+            self.bindings.append(_Kept(reserved, reserved is not volume, claim.metadata.key))
+        for claim in finding.provisions:
+            annotated, what = for_node(claim, self.node_name), f"persistentvolumeclaim {claim.metadata.key!r}"
+            self._keep(index, index.claims, annotated, what, is_new=annotated is not claim)
+            self.provisions.append(_Kept(annotated, annotated is not claim, claim.metadata.key))
+
+    def _keep(self, index: VolumeIndex, assumptions: Assumptions[T], obj: T, what: str, *, is_new: bool) -> None:
+        if is_new and not assumptions.assume(obj):
+            self.revert(index)
+            raise PluginError(f"{what} is out of sync: the API has another version of it")
+
+    def revert(self, index: VolumeIndex) -> None:
+        """Give up what has not been written; what has been, the API will show."""
+        given_up = [index.volumes.restore(each.obj) for each in self.bindings if each.changes and not each.written]
+        given_up += [index.claims.restore(each.obj) for each in self.provisions if each.changes and not each.written]
+        if any(given_up):
+            index.reverted_by = self.pod.uid
+
+    async def write(self, writer: ClusterWriter) -> None:
+        """Write to the API. Raises KoordinatorError with its message."""
+        for volume in self.bindings:
+            if volume.changes:
+                await writer.patch(PERSISTENT_VOLUMES, volume.obj.metadata.name, "", volume_patch(volume.obj))
+                volume.written = True
+        for claim in self.provisions:
+            if claim.changes:
+                metadata = claim.obj.metadata
+                patch = claim_patch(claim.obj)
+                await writer.patch(PERSISTENT_VOLUME_CLAIMS, metadata.name, metadata.namespace, patch)
+                claim.written = True
+
+    def is_fulfilled(self, index: VolumeIndex) -> bool:
+        """Whether all claims are bound by now. Raises PluginError when that will not happen any more."""
+        row = index.view.columns.row_of.get(self.node_name)
+        if row is None:
+            raise PluginError(f'failed to get node "{self.node_name}": node "{self.node_name}" not found')
+        if self.pod.uid not in index.view.pods_on.get(row, {}):
+            raise PluginError(f'pod does not exist any more: pod "{self.pod.pod.metadata.name}" not found')
+        bound = [self._is_bound(index, binding, row) for binding in self.bindings]
+        made = [self._is_made(index, provision, row) for provision in self.provisions]
+        return all((*bound, *made))
+
+    def objects(self, index: VolumeIndex) -> list[tuple[Kind[Any], str]]:
+        """Everything that ``is_fulfilled`` looks at."""
+        volumes = [volume.obj.metadata.name for volume in self.bindings]
+        keys = [claim.claim for claim in self.provisions]
+        made = [claim.spec.volume_name for key in keys if (claim := index.claims.stored(key)) is not None]
+        return [
+            (NODES, self.node_name),
+            (PODS, self.pod.key),
+            *((PERSISTENT_VOLUMES, name) for name in (*volumes, *made) if name),
+            *((PERSISTENT_VOLUME_CLAIMS, key) for key in (*keys, *(volume.claim for volume in self.bindings))),
+        ]
+
+    def _is_bound(self, index: VolumeIndex, binding: _Kept[PersistentVolume], row: int) -> bool:
+        name = binding.obj.metadata.name
+        volume, claim = index.volumes.stored(name), index.claims.stored(binding.claim)
+        if volume is None:
+            raise PluginError(f'failed to check binding: persistentvolumes "{name}" not found')
+        if claim is None:
+            raise PluginError(f'failed to check binding: persistentvolumeclaims "{binding.claim}" not found')
+        if binding.written and volume.metadata.resource_version == binding.obj.metadata.resource_version:
+            # What was written has not come back yet.
+            return False
+        self._check_place(index, volume, row)
+        if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+            raise PluginError(f'ClaimRef got reset for pv "{name}"')
+        if claim.spec.volume_name not in ("", name):
+            bound = f'PVC "{claim.metadata.name}" got bound to pv "{claim.spec.volume_name}"'
+            raise PluginError(f'{bound} instead of "{name}"')
+        return is_fully_bound(claim)
+
+    def _is_made(self, index: VolumeIndex, provision: _Kept[PersistentVolumeClaim], row: int) -> bool:
+        key = provision.claim
+        claim = index.claims.stored(key)
+        if claim is None:
+            raise PluginError(f'failed to check provisioning pvc: persistentvolumeclaims "{key}" not found')
+        if provision.written and claim.metadata.resource_version == provision.obj.metadata.resource_version:
+            return False
+        if not claim.metadata.annotations:
+            raise PluginError(f'selectedNode annotation reset for PVC "{claim.metadata.name}"')
+        if claim.metadata.annotations.get(SELECTED_NODE) != self.node_name:
+            raise PluginError(f'provisioning failed for PVC "{claim.metadata.name}"')
+        if claim.spec.volume_name:
+            volume = index.volumes.stored(claim.spec.volume_name)
+            if volume is None:
+                # The watch shows the claim before it shows the volume.
+                return False
+            self._check_place(index, volume, row)
+        return is_fully_bound(claim)
+
+    def _check_place(self, index: VolumeIndex, volume: PersistentVolume, row: int) -> None:
+        if not BoundVolume(index, volume).evaluate(np.array((row,), dtype=np.intp))[0]:
+            affinity = f'pv "{volume.metadata.name}" node affinity'
+            raise PluginError(f'{affinity} doesn\'t match node "{self.node_name}": no matching NodeSelectorTerms')
+
 
 _REASONS: Final = (
     (WRONG_NODE, Reason("node(s) didn't match PersistentVolume's node affinity", unresolvable=True)),
@@ -145,51 +341,31 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
         del self._reservations[pod.uid]
 
     def events_to_register(self) -> frozenset[str]:
-        return EVENTS_TO_REGISTER
+        """Those that may help a pod for which VolumeBinding has rejected nodes."""
+        kinds = STORAGE_CLASSES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, CSI_NODES, CSI_STORAGE_CAPACITIES
+        changes = object_events(*kinds, actions=("Add", "Update")) | object_events(CSI_DRIVERS, actions=("Update",))
+        return changes | {EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.POD_DELETE}
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        volumes = volumes_of(pod)
-        return volumes is None or queueing_hint(self.index, pod, volumes, event)
-
-
-# Which events may help a pod for which VolumeBinding has rejected nodes.
-
-_CHANGING: Final = (STORAGE_CLASSES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, CSI_NODES, CSI_STORAGE_CAPACITIES)
-EVENTS_TO_REGISTER: Final = frozenset(
-    {
-        *(f"{kind.name}/{action}" for kind in _CHANGING for action in ("Add", "Update")),
-        f"{CSI_DRIVERS.name}/Update",
-        EventKind.NODE_ADD,
-        EventKind.NODE_LABEL,
-        EventKind.POD_DELETE,
-    }
-)
-
-
-def queueing_hint(index: VolumeIndex, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
-    """Whether ``event`` may be what the pod waits for."""
-    if event.kind == EventKind.POD_DELETE:
-        # A pod that was not bound after all gives back the volumes that were kept for it.
-        return isinstance(event.old, PodInfo) and event.old.uid == index.reverted_by
-    old, new = event.old, event.new
-    match new:
-        case PersistentVolumeClaim():
-            return uses(volumes, new)
-        case StorageClass() if isinstance(old, StorageClass):
-            return old.allowed_topologies != new.allowed_topologies
-        case CSINode() if isinstance(old, CSINode):
-            return migrated_plugins(old) != migrated_plugins(new)
-        case CSIStorageCapacity() if isinstance(old, CSIStorageCapacity):
-            return _grew(old, new)
-        case CSIDriver() if isinstance(old, CSIDriver):
-            return _stopped_counting(old, new) and _relies_on(index, pod, volumes, new.metadata.name)
-        case _:
+        if (volumes := volumes_of(pod)) is None:
             return True
-
-
-def uses(volumes: PodVolumes, claim: PersistentVolumeClaim) -> bool:
-    """Whether the claim is one of the pod's."""
-    return any(use.key == claim.metadata.key for use in volumes.claims)
+        if event.kind == EventKind.POD_DELETE:
+            # A pod that was not bound after all gives back the volumes that were kept for it.
+            return isinstance(event.old, PodInfo) and event.old.uid == self.index.reverted_by
+        old, new = event.old, event.new
+        match new:
+            case PersistentVolumeClaim():
+                return volumes.uses(new)
+            case StorageClass() if isinstance(old, StorageClass):
+                return old.allowed_topologies != new.allowed_topologies
+            case CSINode() if isinstance(old, CSINode):
+                return migrated_plugins(old) != migrated_plugins(new)
+            case CSIStorageCapacity() if isinstance(old, CSIStorageCapacity):
+                return _grew(old, new)
+            case CSIDriver() if isinstance(old, CSIDriver):
+                return _stopped_counting(old, new) and _relies_on(self.index, pod, volumes, new.metadata.name)
+            case _:
+                return True
 
 
 def _grew(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:

@@ -25,7 +25,7 @@ from koordinator.api.volume import (
 from koordinator.model.label_selector import EVERYTHING, SelectorError, compile_selector
 from koordinator.scheduler.engine.columns import Mask, Rows
 from koordinator.scheduler.engine.framework import PluginError
-from koordinator.scheduler.plugins.node_results import HOST_NAME, NodeResults
+from koordinator.scheduler.plugins.node_labels import HOST_NAME, NodeResults
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.migration import TranslationError, plugin_of, translate, translated_affinity
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes

@@ -5,9 +5,10 @@ It is notified of events in their place, once for all of them.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from koordinator.api.kinds import (
     CSI_DRIVERS,
@@ -31,27 +32,30 @@ from koordinator.api.volume import (
     class_of_volume,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
-from koordinator.scheduler.engine.framework import EventHandler
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_results import KnownResults
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.node_labels import KnownResults
 from koordinator.scheduler.plugins.volumes.attached_volumes import (
     AttachedVolumes,
     PlacedPods,
     limits_of,
     migrated_plugins,
 )
-from koordinator.scheduler.plugins.volumes.pod_volumes import known_volumes
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
 from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, hosts_of_volume, is_free
 
 T = TypeVar("T", bound=Object)
 
 
 class Assumptions(Generic[T]):
-    """Assumed objects of one kind over those that the API has (``stored``), both by key."""
+    """Assumed objects of one kind over those that the API has (``stored``), both by key. ``on_change`` is called with
+    the key of each that is assumed, and of each that is given up."""
 
-    def __init__(self, stored: Callable[[], Mapping[str, T]]) -> None:
+    def __init__(self, stored: Callable[[], Mapping[str, T]], on_change: Callable[[str], None]) -> None:
         self._stored = stored
+        self._on_change = on_change
         self._assumed: dict[str, T] = {}
 
     def get(self, key: str) -> T | None:
@@ -72,6 +76,7 @@ class Assumptions(Generic[T]):
         if stored is None or stored.metadata.resource_version != obj.metadata.resource_version:
             return False
         self._assumed[key] = obj
+        self._on_change(key)
         return True
 
     def restore(self, obj: T) -> bool:
@@ -81,6 +86,7 @@ class Assumptions(Generic[T]):
         if assumed is None or assumed.metadata.resource_version != obj.metadata.resource_version:
             return False
         del self._assumed[key]
+        self._on_change(key)
         return True
 
     def observe(self, key: str, new: T | None) -> None:
@@ -114,8 +120,12 @@ class VolumeIndex(EventHandler):
         self.changes = 0
         self.reverted_by = ""
         """The uid of the pod whose assumptions were the last to be given up."""
-        self.claims: Assumptions[PersistentVolumeClaim] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUME_CLAIMS))
-        self.volumes: Assumptions[PersistentVolume] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUMES))
+        self.claims: Assumptions[PersistentVolumeClaim] = Assumptions(
+            lambda: view.objects_of(PERSISTENT_VOLUME_CLAIMS), self._claim_assumed
+        )
+        self.volumes: Assumptions[PersistentVolume] = Assumptions(
+            lambda: view.objects_of(PERSISTENT_VOLUMES), self._list_again
+        )
         self.on_reset()
 
     def on_reset(self) -> None:
@@ -172,33 +182,6 @@ class VolumeIndex(EventHandler):
         """The in-tree plugins whose work CSI drivers do on ``row``."""
         return migrated_plugins(self.csi_nodes.get(row))
 
-    # Assumptions.
-
-    def assume_volume(self, volume: PersistentVolume) -> bool:
-        """Suppose that the volume is like this; False when the API has another version of it."""
-        assumed = self.volumes.assume(volume)
-        if assumed:
-            self._list_again(volume.metadata.name)
-        return assumed
-
-    def assume_claim(self, claim: PersistentVolumeClaim) -> bool:
-        """Suppose that the claim is like this; False when the API has another version of it."""
-        assumed = self.claims.assume(claim)
-        self.changes += assumed
-        return assumed
-
-    def restore_volume(self, volume: PersistentVolume, by: str) -> None:
-        """Give up what was assumed of this version of the volume ``by`` a pod's uid."""
-        if self.volumes.restore(volume):
-            self._list_again(volume.metadata.name)
-            self.reverted_by = by
-
-    def restore_claim(self, claim: PersistentVolumeClaim, by: str) -> None:
-        """Give up what was assumed of this version of the claim ``by`` a pod's uid."""
-        if self.claims.restore(claim):
-            self.changes += 1
-            self.reverted_by = by
-
     # Events.
 
     def on_node(self, row: int, node: Node) -> None:
@@ -244,6 +227,9 @@ class VolumeIndex(EventHandler):
         if changed is not None:
             self.changes += 1
             changed(key, old, new)
+
+    def _claim_assumed(self, key: str) -> None:
+        self.changes += 1
 
     def _claim_changed(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         self.claims.observe(key, new)
@@ -295,3 +281,46 @@ class VolumeIndex(EventHandler):
 def _drivers(node: CSINode) -> tuple[object, ...]:
     """All that is read of it."""
     return node.spec, migrated_plugins(node)
+
+
+class VolumePlugin(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
+    """All that such a plugin reads of a pod is in its ``context``, which holds until the index changes."""
+
+    watches: ClassVar[tuple[Kind[Any], ...]] = ()
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.index = VolumeIndex.of(view)
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return volumes_of(pod) is not None
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        volumes = volumes_of(pod)
+        if volumes is None:
+            return None
+        known = pod.memo.get(self.name)
+        if known is not None and known[0] == self.index.changes:
+            return cast("Hashable", known[1])
+        context = self.context(volumes)
+        pod.memo[self.name] = self.index.changes, context
+        return context
+
+    @abstractmethod
+    def context(self, volumes: PodVolumes) -> Hashable:
+        """Equal for pods that every node is evaluated by in the same way, now. Raises PluginError."""
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        volumes = volumes_of(pod)
+        return self.lacks_of(volumes, state, row) if volumes is not None else ()
+
+    @abstractmethod
+    def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
+        """See Explainer.lacks."""
+
+    @property
+    def event_handler(self) -> EventHandler:
+        return self.index

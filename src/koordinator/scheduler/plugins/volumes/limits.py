@@ -17,17 +17,15 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.volume import CSINode, PersistentVolumeClaim
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect
-from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, csi_of_claim, limits_of
-from koordinator.scheduler.plugins.volumes.binding import uses
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.index import CSI_NODE
+from koordinator.scheduler.plugins.volumes.index import CSI_NODE, VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
 
 _TOO_MANY: Final = 1
@@ -80,9 +78,8 @@ class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
         return (_EXCEEDED if code == _TOO_MANY else Reason(state.missing, unresolvable=True),)
 
     def events_to_register(self) -> frozenset[str]:
-        of_nodes = {f"{CSI_NODES.name}/Add", f"{CSI_NODES.name}/Update"}
         others = {f"{PERSISTENT_VOLUME_CLAIMS.name}/Add", f"{VOLUME_ATTACHMENTS.name}/Delete", EventKind.POD_DELETE}
-        return frozenset(of_nodes | others)
+        return object_events(CSI_NODES, actions=("Add", "Update")) | others
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         volumes = volumes_of(pod)
@@ -94,7 +91,7 @@ class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
         if event.kind == f"{VOLUME_ATTACHMENTS.name}/Delete":
             return _may_be_attached_by(volumes, event.old.spec.attacher)
         if isinstance(event.new, PersistentVolumeClaim):
-            return uses(volumes, event.new)
+            return volumes.uses(event.new)
         if isinstance(event.old, CSINode) and isinstance(event.new, CSINode):
             before = limits_of(event.old)
             return any(limit > before.get(driver, 0) for driver, limit in limits_of(event.new).items())

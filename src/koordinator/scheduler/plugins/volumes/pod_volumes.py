@@ -45,6 +45,10 @@ class PodVolumes:
         controller = controller_of(claim.metadata)
         return controller is not None and controller.uid == self.uid and claim.metadata.namespace == self.namespace
 
+    def uses(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim is one of the pod's."""
+        return any(use.key == claim.metadata.key for use in self.claims)
+
     def disowned(self, claim: PersistentVolumeClaim) -> str:
         """What is said about a claim of the right name that the pod does not own."""
         of_pod = f"{self.namespace}/{self.pod}"

@@ -3,7 +3,7 @@ the access mode ReadWriteOncePod is used by one pod at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -16,10 +16,9 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.explain.explainer import Lack
+from koordinator.scheduler.explain.explainer import Lack, some
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.explaining import disk_lacks, sharing_lacks
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
+from koordinator.scheduler.plugins.volumes.index import VolumeIndex, VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes, volumes_of
 
 _DISK: Final = 1
@@ -109,3 +108,27 @@ class VolumeRestrictions(VolumePlugin):
             if READ_WRITE_ONCE_POD in claim.spec.access_modes and self.index.placed.users(use.key):
                 found.add(use.key)
         return tuple(sorted(found))
+
+
+def disk_lacks(index: VolumeIndex, volumes: PodVolumes, row: int) -> list[Lack]:
+    """The pods on ``row`` that use a disk in a way that does not allow sharing."""
+    found = []
+    for disk in volumes.disks:
+        users = [
+            f"{each.namespace}/{each.pod}" for each in index.placed.on_row(row).values() if conflict([disk], each.disks)
+        ]
+        if users:
+            found.append(Lack(f"volume {disk.name}: its disk is in use there by {some(users)}"))
+    return found
+
+
+def sharing_lacks(index: VolumeIndex, volumes: PodVolumes, in_use: Iterable[str]) -> list[Lack]:
+    """The pods that use claims that one pod may use at a time; ``in_use`` are the keys of such claims."""
+    found = []
+    for key in in_use:
+        pods_on = index.view.pods_on
+        users = [pods_on[row][uid].key for uid, row in index.placed.users(key).items() if uid in pods_on.get(row, ())]
+        if users:
+            name = key.removeprefix(f"{volumes.namespace}/")
+            found.append(Lack(f"claim {name} is for one pod at a time (ReadWriteOncePod), {some(users)} uses it"))
+    return found

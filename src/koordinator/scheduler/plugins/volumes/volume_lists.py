@@ -17,7 +17,7 @@ import msgspec
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
 from koordinator.api.volume import PersistentVolume, class_of_volume
 from koordinator.model.node_selector import NodePredicate, term_predicate
-from koordinator.scheduler.plugins.node_results import HOST_NAME
+from koordinator.scheduler.plugins.node_labels import HOST_NAME
 
 STORAGE: Final = "storage"
 _AVAILABLE: Final = "Available"

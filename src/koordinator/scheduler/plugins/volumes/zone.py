@@ -16,14 +16,14 @@ from koordinator.api.volume import (
 )
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.plugins.node_results import NodeResults
+from koordinator.scheduler.plugins.node_labels import NodeResults
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
+from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
-from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
@@ -77,9 +77,8 @@ class VolumeZone(VolumePlugin):
                     yield Lack(f"claim {use.claim}: its {where}, {has}")
 
     def events_to_register(self) -> frozenset[str]:
-        changing = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
-        of_objects = {f"{kind.name}/{action}" for kind in changing for action in ("Add", "Update")}
-        return frozenset({*of_objects, f"{STORAGE_CLASSES.name}/Add", EventKind.NODE_ADD, EventKind.NODE_LABEL})
+        changes = object_events(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, actions=("Add", "Update"))
+        return changes | {f"{STORAGE_CLASSES.name}/Add", EventKind.NODE_ADD, EventKind.NODE_LABEL}
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         match event.new:

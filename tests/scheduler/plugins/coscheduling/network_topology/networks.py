@@ -10,7 +10,7 @@ from koordinator.api.cluster_network_topology import (
     NetworkTopologySpec,
 )
 from koordinator.api.meta import ObjectMeta
-from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree, build_tree, layers_of, path_of
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import Tree, build_tree, layers_of, path_of
 
 SPINE, BLOCK = "network/spine", "network/block"
 SPEC = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS
-from koordinator.scheduler.debug_output.output import diagnosis
+from koordinator.scheduler.debug_output import diagnosis
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation

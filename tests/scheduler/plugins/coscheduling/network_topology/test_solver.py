@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import (
+from koordinator.scheduler.plugins.coscheduling.declaration import (
     GatherRule,
     TopologySpec,
     topology_spec_of,
@@ -18,10 +18,10 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
     Demand,
     Distribution,
     NodeSlots,
+    Tree,
     demand_of,
     distribute,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
 from tests.examples import examples
 from tests.scheduler.plugins.coscheduling.network_topology.networks import tree_of
 

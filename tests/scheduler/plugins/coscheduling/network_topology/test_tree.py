@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from koordinator.api.cluster_network_topology import NetworkTopologySpec
+from koordinator.api.codec import to_document
 from koordinator.api.node import Node
-from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
-from koordinator.scheduler.plugins.coscheduling.network_topology.status import detail_status, status_document
-from koordinator.scheduler.plugins.coscheduling.network_topology.tree import TopologyError, Tree, layers_of
+from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import (
+    ClusterTopology,
+    detail_status,
+)
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyError, Tree, layers_of
 from tests.scheduler.fakes import make_node
 from tests.scheduler.plugins.coscheduling.network_topology.networks import (
     SPEC,
@@ -76,7 +79,7 @@ def test_without_layers_there_is_a_root_and_nothing_else() -> None:
 
 def test_the_status_names_all_domains_but_nodes() -> None:
     tree = tree_of({"n1": "s0/b1", "n0": "s0/b0", "n2": "s0/"})
-    assert [status_document(each) for each in detail_status(tree)] == [
+    assert [to_document(each) for each in detail_status(tree)] == [
         {
             "topologyInfo": {"topologyLayer": "ClusterTopologyLayer", "topologyName": ""},
             "childTopologyLayer": "SpineLayer",
@@ -103,7 +106,7 @@ def test_the_status_names_all_domains_but_nodes() -> None:
 
 
 def test_the_status_of_a_network_without_nodes_is_its_root() -> None:
-    assert [status_document(each) for each in detail_status(tree_of({}))] == [
+    assert [to_document(each) for each in detail_status(tree_of({}))] == [
         {"topologyInfo": {"topologyLayer": "ClusterTopologyLayer", "topologyName": ""}, "nodeNum": 0}
     ]
 

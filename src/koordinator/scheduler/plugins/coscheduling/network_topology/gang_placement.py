@@ -1,34 +1,170 @@
-"""Placing gangs by the network topology: the first member that is tried plans the nodes of all, the others follow."""
+"""Placing gangs by the network topology: the first member that is tried plans the nodes of all members at once, the
+others follow. A plan prepares the solver's input, and assigns members to its result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
+from koordinator.api.explanations import DomainSlots
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koordinator.scheduler.engine.decision import fit_error
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import FindOneNodePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.declaration import TopologySpec
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY
-from koordinator.scheduler.plugins.coscheduling.network_topology.planner import (
-    INVALID_PLAN,
-    NO_PENDING_PODS,
-    NO_PLANNED_PODS,
-    Planner,
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
+    Distribution,
+    NodeSlots,
     TopologyPlan,
-    in_turn,
+    Tree,
+    demand_of,
+    distribute,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.requirements import TopologySpec
 from koordinator.scheduler.plugins.preemption import Placements
+
+NO_PLANNED_PODS: Final = "no planned pods"
+NO_PENDING_PODS: Final = "no pending pods"
+INVALID_PLAN: Final = "plan become invalid, wait for the next round"
+_DOMAINS_KEPT: Final = 20
+
+
+def in_turn(pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Members in the order in which they are given nodes: by their index, those without one last, then by name."""
+
+    def key(pod: PodInfo) -> tuple[bool, int, str, str]:
+        index = index_of(pod)
+        return index < 0, max(index, 0), pod.pod.metadata.name, pod.pod.metadata.namespace
+
+    return sorted(pods, key=key)
+
+
+def index_of(pod: PodInfo) -> int:
+    """The pod's index among the members, such as its rank; -1 if its annotation has no valid one."""
+    text = pod.pod.metadata.annotations.get(GANG_NETWORK_TOPOLOGY_INDEX, "")
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
+
+
+class Planner:
+    """Plans for one gang in one network."""
+
+    def __init__(self, view: ClusterView, tree: Tree, spec: TopologySpec, pods: Sequence[PodInfo]) -> None:
+        """``pods``: the members to place, in the order of ``in_turn``."""
+        self._view = view
+        self._tree = tree
+        self._pods = pods
+        self._demand = demand_of(spec, len(pods), tree)
+
+    def plan(self, slots: Slots, scores: Mapping[int, int] | None = None) -> TopologyPlan:
+        """Plan the nodes of all members. ``slots``: how many fit on each node; ``scores``: node row -> score."""
+        by_row = slots.by_row
+        existing = self._existing(by_row)
+        nodes = NodeSlots(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
+        found = distribute(self._tree, self._demand, nodes)
+        if found.domain is None:
+            return self._failed(found, slots)
+        return TopologyPlan(
+            len(self._pods),
+            self._demand,
+            nodes=self._assigned(found.by_node),
+            domain=self._tree.text(found.domain, found.depth),
+            domain_slots=self._domain_slots(found),
+            domains=found.gathered.shape[0],
+            layers=self._tree.layers,
+            left_out=self._left_out(),
+        )
+
+    def _by_leaf(self, of_rows: Mapping[int, int]) -> dict[int, int]:
+        """The amounts by the domain number of the node instead of its row, without nodes that are in no domain."""
+        names, leaf_of = self._view.columns.names, self._tree.leaf_of
+        return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
+
+    def _existing(self, rows: Iterable[int]) -> dict[int, int]:
+        """Node row -> how many pods with the members' topology selector are on it."""
+        kind = self._pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
+        return existing_pods(self._view, kind, rows) if kind else {}
+
+    def _assigned(self, by_node: Sequence[tuple[int, int]]) -> dict[str, str]:
+        """Uid -> node. Members that are nominated to a node get that one, if members are to be placed there."""
+        tree, nominations = self._tree, self._view.nominations
+        left = {tree.names[leaf]: count for leaf, count in by_node}
+        found: dict[str, str] = {}
+        for pod in self._pods:
+            node = nominations.node_of(pod.uid)
+            if left.get(node):
+                left[node] -= 1
+                found[pod.uid] = node
+        free = (node for node, count in left.items() for _ in range(count))
+        for pod in self._pods:
+            if pod.uid not in found:
+                found[pod.uid] = next(free)
+        return found
+
+    def _failed(self, found: Distribution, slots: Slots) -> TopologyPlan:
+        tree, demand = self._tree, self._demand
+        domains = sorted(
+            f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
+            for domain in found.gathered.tolist()
+        )
+        reasons: Counter[str] = Counter()
+        for status in slots.statuses:
+            for reason in status.reasons:
+                reasons[reason.text] += status.rows.shape[0]
+        text = (
+            f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(domains)}, "
+            f"{fit_error(slots.rows.shape[0], reasons)}"
+        )
+        if demand.multiples:
+            multiples = sorted(f"{layer}={multiple}" for layer, multiple in demand.multiples.items())
+            text += f"; podCountMultiple constraints: {', '.join(multiples)}"
+        return TopologyPlan(
+            len(self._pods),
+            demand,
+            refusal=text,
+            domain_slots=self._domain_slots(found),
+            domains=found.gathered.shape[0],
+            layers=tree.layers,
+            left_out=self._left_out(),
+            slots={self._view.columns.names[row]: count for row, count in slots.by_row.items()},
+            statuses=slots.statuses,
+        )
+
+    def _domain_slots(self, found: Distribution) -> tuple[DomainSlots, ...]:
+        # A stable sort keeps domains with equally many slots in the order of their names.
+        fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
+        return tuple(
+            DomainSlots(domain=self._tree.text(domain, found.gather_depth), slots=int(found.slots[domain]))
+            for domain in fullest.tolist()
+        )
+
+    def _left_out(self) -> tuple[str, ...]:
+        return tuple(self._tree.left_out.values())[:_DOMAINS_KEPT]
+
+
+def existing_pods(view: ClusterView, kind: str, rows: Iterable[int]) -> dict[int, int]:
+    """Node row -> how many pods on it have this topology selector; rows without any are left out."""
+    found = {
+        row: sum(pod.pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR) == kind for pod in on_row.values())
+        for row in rows
+        if (on_row := view.pods_on[row])
+    }
+    return {row: count for row, count in found.items() if count}
+
 
 _TOPOLOGY_EVENTS: Final = object_events(CLUSTER_NETWORK_TOPOLOGIES)
 _EVENTS: Final = _TOPOLOGY_EVENTS | {EventKind.NODE_ADD, EventKind.NODE_LABEL}
@@ -40,7 +176,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
 
     def refusal(self, pod: PodInfo) -> Reason | None:
         """Why no attempt can begin with the pod: its gang has topology requirements, but the network is not known."""
-        if self._spec_of(pod) is None or (self.gangs.topology is not None and self.gangs.topology.tree is not None):
+        if self._spec_of(pod) is None or self.gangs.network is not None:
             return None
         if self.cache.admission_error(pod.pod) or self._wave_of(pod) is not None:
             return None
@@ -79,7 +215,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         and only then."""
         if wave.topology is None:
             return job
-        tree = self.gangs.topology.tree if self.gangs.topology is not None else None
+        tree = self.gangs.network
         spec, pods = wave.topology, in_turn(job.pending)
 
         def place(simulation: Simulation, scores: Mapping[int, int]) -> Placements | str:
@@ -118,7 +254,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
 
     def _planned(self, pod: PodInfo, wave: Wave, spec: TopologySpec) -> TopologyPlan | None:
         """The plan for all members to be placed; None if the pod fits on no node at all, which other plugins report."""
-        tree = self.gangs.topology.tree if self.gangs.topology is not None else None
+        tree = self.gangs.network
         if tree is None:
             raise PluginError(NO_TOPOLOGY)
         pods = in_turn(self._to_place(pod, wave))

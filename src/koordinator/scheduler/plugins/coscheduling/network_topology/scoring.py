@@ -19,8 +19,8 @@ from koordinator.scheduler.engine.framework import SKIP_SCORE, default_normalize
 from koordinator.scheduler.engine.plugin_forms import RankingScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
-from koordinator.scheduler.plugins.coscheduling.network_topology.planner import existing_pods
-from koordinator.scheduler.plugins.coscheduling.network_topology.tree import Tree
+from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import existing_pods
+from koordinator.scheduler.plugins.coscheduling.network_topology.solver import Tree
 
 
 @dataclass(slots=True)
