@@ -21,6 +21,7 @@ import pytest
 from tests.free_ports import free_ports
 from tests.real.polling import until
 from tests.real.real_node import EnforcedNode, real_node
+from tests.real.severed_connection import severable
 from tests.real_world.kubelet_configurations import kubelet_settings
 from tests.real_world.pods import PodShape, pod_shape
 
@@ -89,14 +90,14 @@ class Bench:
         """The kubelet is started anew while it cannot reach the API server, and once more as it was afterwards."""
         command = self._stop_kubelet()
         kubeconfig = command[command.index("--kubeconfig") + 1]
-        away = self.folder / "away.kubeconfig"
-        away.write_text(re.sub(r"server: .*", "server: https://127.0.0.1:1", Path(kubeconfig).read_text()))
-        self._start_kubelet([str(away) if each == kubeconfig else each for each in command])
-        try:
-            yield
-        finally:
-            self._stop_kubelet()
-            self._start_kubelet(command)
+        with severable(Path(kubeconfig), self.folder) as (connection, path):
+            connection.cut()
+            self._start_kubelet([str(path) if each == kubeconfig else each for each in command])
+            try:
+                yield
+            finally:
+                self._stop_kubelet()
+                self._start_kubelet(command)
 
     def _stop_kubelet(self) -> list[str]:
         process = int(self._pid_file.read_text())

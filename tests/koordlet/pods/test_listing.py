@@ -101,6 +101,27 @@ def test_a_pod_that_was_left_out_goes_when_it_ends_though_the_kubelet_says_nothi
     assert set(kernel.update(only_web)) == {"web"}
 
 
+def pending(*names: str) -> list[Pod]:
+    """As a kubelet that has just started lists static pods."""
+    return listed(*names, phase="Pending", containerStatuses=[])
+
+
+def test_a_pod_that_runs_keeps_its_containers_while_a_kubelet_that_has_restarted_has_not_looked_at_it(
+    kernel: Kernel,
+) -> None:
+    kernel.make("web", "pause", "web-main")
+    before = kernel.update(listed("web"))["web"]
+    assert kernel.update(pending("web")) == {"web": before}
+
+
+def test_a_pod_that_has_ended_has_no_containers_when_the_kubelet_lists_it_as_pending(kernel: Kernel) -> None:
+    kernel.make("web", "pause", "web-main")
+    kernel.update(listed("web"))
+    kernel.end_all("web")
+    web = kernel.update(pending("web"))["web"]
+    assert (web.is_running, web.containers) == (False, ())
+
+
 def test_what_is_left_out_is_logged_once(kernel: Kernel, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     kernel.make("db", "db-main")

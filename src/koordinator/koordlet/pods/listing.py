@@ -1,8 +1,9 @@
 """Which pods are on the node: those that the kubelet lists, and those that it leaves out although they run.
 
-A kubelet that has just started responds with a part of its pods: static ones first, the others when the API server has
-told of them. A pod is gone when the kernel has no process of it any more, not when one response lacks it: otherwise the
-CPUs of a pod that runs would be given to others for a few seconds.
+A kubelet that has just started responds with a part of its pods: static ones first, as pending and without containers,
+the others when the API server has told of them. A pod is gone when the kernel has no process of it any more, not when
+one response lacks it, and so are its containers: otherwise the CPUs of a pod that runs would be given to others for a
+few seconds.
 
 The kernel is looked at when the kubelet lists something else than before, and again for as long as it has not made all
 that is listed.
@@ -13,6 +14,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import is_not
+
+import msgspec
 
 from koordinator.api.pod import Pod
 from koordinator.koordlet.pods.node_pod import Look, NodePod, node_pod
@@ -63,6 +66,8 @@ class PodListing:
         self._say_what_is_missing()
 
     def _updated(self, pod: Pod, before: NodePod | None) -> NodePod:
+        if before is not None and _is_pending_again(pod, before) and self._runs(before):
+            pod = msgspec.structs.replace(pod, status=before.pod.status)
         # Most pods are as they were: what is known of them holds, and whoever has worked out something keeps it.
         return self._look_again(before) if before is not None and before.pod == pod else self._look_at(pod, before)
 
@@ -105,6 +110,11 @@ class PodListing:
             )
         self._said = (self._said & lasting) | {pod.uid for pod in unsaid}
         self._missing = lasting
+
+
+def _is_pending_again(pod: Pod, before: NodePod) -> bool:
+    """No pod becomes that: the kubelet has not looked at it yet."""
+    return before.is_running and pod.status.phase == "Pending" and not pod.status.container_statuses
 
 
 def look_in(layout: CgroupLayout) -> Look:
