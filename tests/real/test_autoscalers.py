@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.manifests import custom_resource_definitions
 from tests.cluster.admission_webhooks.api_server import ApiServer
 from tests.cluster.embedded_thread import embedded_server
@@ -127,9 +128,10 @@ def _prepare(server: ApiServer) -> None:
                 amounts = {"cpu": f"{cpu}m", "memory": f"{cpu}{'M' if name == 'decimal' else 'Mi'}"}
                 usages.append({"namespace": "default", "name": f"{name}-{number}", "podUsage": {"resources": amounts}})
     _create(server, "/api/v1/nodes", {"metadata": {"name": "n"}})
-    metrics = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+    metrics = f"/apis/{NODE_METRICS.api_version}/{NODE_METRICS.plural}"
     until(lambda: server.request("GET", metrics).code == 200, _SECONDS, "NodeMetrics to be served")
-    _create(server, metrics, {"metadata": {"name": "n"}, "spec": {}})
+    kind = {"apiVersion": NODE_METRICS.api_version, "kind": NODE_METRICS.name}
+    _create(server, metrics, {**kind, "metadata": {"name": "n"}, "spec": {}})
     status = {"status": {"updateTime": now.isoformat(), "podsMetric": usages}}
     assert server.request("PATCH", f"{metrics}/n/status", status).code == 200
 
