@@ -125,8 +125,11 @@ def text(value: Any) -> str:
 def outcome(make: Callable[[], Document]) -> str:
     try:
         return text(make())
-    except (ProfileError, PatchError) as error:
-        return f"{type(error).__name__}: {error}"
+    except ProfileError as error:
+        # Ours tells apart what depends on an object that is not known yet.
+        return f"ProfileError: {error}"
+    except PatchError as error:
+        return f"PatchError: {error}"
 
 
 def usable(spec: Document) -> bool:
