@@ -11,6 +11,7 @@ import logging
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 settings.register_profile(
     "deterministic",
@@ -30,6 +31,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
+# Hypothesis also tries the constants of every module that is loaded. Which these are depends on the tests that ran
+# before in the same process, and so would the examples of a test.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.hookimpl(trylast=True)
