@@ -323,3 +323,20 @@ def test_the_timer_of_an_earlier_decision_does_not_end_this_one() -> None:
         limit.check()
     handler(signal.SIGALRM, sys._getframe())
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_timer_of_an_earlier_decision_may_end_while_this_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = DecisionLimit(3600, {"tests"})
+    handler: Any = signal.getsignal(signal.SIGALRM)
+    now, ends = time.monotonic, [True]
+
+    def monotonic() -> float:
+        if ends and ends.pop():
+            handler(signal.SIGALRM, sys._getframe())
+        return now()
+
+    monkeypatch.setattr("koordinator.scheduler.cycle.decision_limit.time.monotonic", monotonic)
+    with limit:
+        limit.check()
+    assert not ends
+    handler(signal.SIGALRM, sys._getframe())

@@ -53,8 +53,9 @@ class DecisionLimit:
         signal.signal(signal.SIGALRM, self._on_timer)
 
     def __enter__(self) -> Self:
-        self._armed = True
+        # In this order: the timer of an earlier decision may end in between.
         self._ends = time.monotonic() + self._seconds
+        self._armed = True
         if not self._is_running:
             self._is_running = True
             signal.setitimer(signal.ITIMER_REAL, self._seconds, _AGAIN)
