@@ -50,6 +50,17 @@ def test_joint_samples_are_those_of_each_series(rows: int) -> None:
     assert second.totals() == ([0, 0, 0, rows + 1, rows + 1], 2.0 * rows + 4.0)
 
 
+def test_samples_that_share_a_series_with_frequent_ones_are_bounded_without_a_scrape() -> None:
+    shared, often, seldom = (HistogramSeries((1.0,)) for _ in range(3))
+    frequent, rare = JointSamples(shared, often), JointSamples(shared, seldom)
+    for number in range(40_000):
+        frequent.observe((0.5, 0.5))
+        if number % 4 == 0:
+            rare.observe((2.0, 2.0))
+    assert len(seldom._new) + len(rare._rows) <= 4096
+    assert shared.totals() == ([40_000, 50_000], 40_000.0)
+
+
 def test_a_counter_counts_by_labels() -> None:
     metrics = Metrics()
     counter = metrics.counter("things_total", "Things", ("kind",))

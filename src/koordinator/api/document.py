@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,8 +65,8 @@ class _Members(dict[str, Any]):
         super().__init__(members)
         self.repeated: list[str] = []
         if len(self) != len(members):
-            names = [name for name, _ in members]
-            self.repeated = [name for name in self if names.count(name) > 1]
+            times = Counter(name for name, _ in members)
+            self.repeated = [name for name in self if times[name] > 1]
 
 
 def repeated_fields(text: bytes, document: Any) -> list[str]:

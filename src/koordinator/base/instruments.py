@@ -75,8 +75,6 @@ class HistogramSeries:
 
     def _sort(self) -> None:
         new = self._new
-        for joint in self._joint:
-            joint.distribute()
         new.sort()
         # A sample equal to a bound belongs to that bucket (le).
         self._counts = [
@@ -88,6 +86,8 @@ class HistogramSeries:
 
     def totals(self) -> tuple[list[int], float]:
         """Return the cumulative count for each bound, the last being infinite, and the sum of all samples."""
+        for joint in self._joint:
+            joint.distribute()
         self._sort()
         return [*self._counts, self._total], self._sum
 
@@ -108,6 +108,7 @@ class JointSamples:
         rows = self._rows
         rows.append(row)
         if len(rows) >= _KEPT:
+            self.distribute()
             for each in self._series:
                 each._sort()
 

@@ -175,7 +175,7 @@ examples:
   koord status                                 the koord up of this machine
   koord status --data /tmp/big                 one that keeps its state elsewhere
   koord status --context production            the cluster of a kubeconfig, through its API
-  koord status -w                              again when it has changed, until Ctrl-C
+  koord status -w                              again every two seconds, until Ctrl-C
   koord status -o json | jq '.programs[] | {name, healthy, restarts}'
   until koord status > /dev/null; do sleep 1; done
                                                wait until everything is healthy

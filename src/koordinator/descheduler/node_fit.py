@@ -21,7 +21,7 @@ from koordinator.descheduler.framework import Snapshot
 from koordinator.descheduler.requests import amount, requests_of, reserved_requests
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.model.node_selector import required_predicate
-from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+from koordinator.model.tolerations import untolerated
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -144,11 +144,7 @@ def _reserved_on(node: Node, snapshot: Snapshot) -> list[dict[str, int]]:
 
 def tolerates_node(pod: Pod, node: Node) -> bool:
     """Whether the pod tolerates all taints that keep pods away."""
-    return all(
-        tolerated(pod.spec.tolerations, taint)
-        for taint in node.spec.taints
-        if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
-    )
+    return not any(untolerated(pod.spec.tolerations, node.spec.taints))
 
 
 def selects_node(pod: Pod, node: Node) -> bool:

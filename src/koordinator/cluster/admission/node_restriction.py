@@ -181,7 +181,7 @@ def _pod_status(attributes: Attributes, node: str) -> str:
 
 def _node(attributes: Attributes, node: str) -> str:
     new, old, quoted = attributes.obj or {}, attributes.old or {}, go_quoted(node)
-    name = attributes.target.name or (new.get("metadata") or {}).get("name") or ""
+    name = _own_name(attributes)
     if name != node:
         return f"node {quoted} is not allowed to modify node {go_quoted(name)}"
     if attributes.operation == "DELETE":

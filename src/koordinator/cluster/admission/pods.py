@@ -236,9 +236,9 @@ class PodTopologyLabels(Plugin):
             name = obj["spec"].get("nodeName")
         node = attributes.context.lookup("", "nodes", None, name) if name else None
         labels = (node or {"metadata": {}})["metadata"].get("labels") or {}
-        copied = {key: labels[key] for key in _COPIED if key in labels}
-        if copied:
-            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **copied}
+        found = {key: labels[key] for key in _COPIED if key in labels}
+        if found:
+            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **found}
 
 
 _DEFAULT: Final = "default"

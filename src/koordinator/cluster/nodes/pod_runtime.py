@@ -309,7 +309,15 @@ class PodRuntime:
             return
         times.has_room = False
         pending = pending_resize(pod, node, self._pods_of(name))
-        await self._patch(pod, pod_status.caught_up(pod, pending, self._clock.now()))
+        if pending is not None and pending.reason == "Deferred":
+            # Before it is written: a pod that leaves meanwhile must find this one waiting.
+            self._deferred.setdefault(name, set()).add(pod.metadata.key)
+        try:
+            await self._patch(pod, pod_status.caught_up(pod, pending, self._clock.now()))
+        except KubeError:
+            # The retry looks for room again.
+            times.has_room = True
+            raise
 
     async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace

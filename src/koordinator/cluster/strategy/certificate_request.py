@@ -115,9 +115,12 @@ def parsed_request(encoded: str) -> x509.CertificateSigningRequest | str:
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
         return "PEM block type must be CERTIFICATE REQUEST"
     try:
-        return x509.load_pem_x509_csr(pem)
-    except ValueError as error:
+        request = x509.load_pem_x509_csr(pem)
+        # The library parses it only when it is asked for.
+        _ = request.subject
+    except (ValueError, x509.InvalidVersion) as error:
         return str(error)
+    return request
 
 
 def _check_spec(spec: Document) -> list[Cause]:
@@ -200,7 +203,7 @@ def _check_removals(status: Document, before: Document) -> list[Cause]:
 def _check_certificate(encoded: str) -> list[Cause]:
     try:
         found = x509.load_pem_x509_certificates(base64.b64decode(encoded))
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         found = []
     detail = "must contain at least one CERTIFICATE PEM block"
     return [] if found else [invalid("status.certificate", "<certificate data>", detail)]

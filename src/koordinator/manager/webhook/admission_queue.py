@@ -31,7 +31,7 @@ MOST_WAITING: Final = 500
 RETRY_AFTER_SECONDS: Final = 1
 BEFORE_PODS: Final = 1 << 31
 """Above the priority of any pod: there are few other requests, and much depends on nodes, quotas and bindings."""
-UNREADABLE: Final = -1 << 31
+UNREADABLE: Final = (-1 << 31) - 1
 """Below the priority of any pod."""
 _IN_A_TURN: Final = 4
 """Admissions between two looks at the sockets. The controllers take a millisecond of each turn of the event loop, which

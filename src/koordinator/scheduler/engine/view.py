@@ -164,7 +164,7 @@ class Nominations:
     def __init__(self) -> None:
         self.is_empty = True
         self.on_affinity: Callable[[], None] = lambda: None
-        """Called when ``has_affinity`` may have changed."""
+        """Called when ``has_affinity`` has changed."""
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodInfo]] = {}
         self._with_affinity: dict[str, PodInfo] = {}
@@ -209,15 +209,17 @@ class Nominations:
             self._node_of[pod.uid], self.is_empty = node_name, False
             self._on_node.setdefault(node_name, {})[pod.uid] = pod
             if pod.pod.spec.affinity is not None:
+                is_first = not self._with_affinity
                 self._with_affinity[pod.uid] = pod
-                self.on_affinity()
+                if is_first:
+                    self.on_affinity()
             if foreign:
                 self._foreign.add(pod.uid)
 
     def remove(self, uid: str) -> PodInfo | None:
         """Remove a pod that is bound or gone. Returns it if it was nominated."""
         self._foreign.discard(uid)
-        if self._with_affinity.pop(uid, None) is not None:
+        if self._with_affinity.pop(uid, None) is not None and not self._with_affinity:
             self.on_affinity()
         node_name = self._node_of.pop(uid, "")
         if not node_name:

@@ -12,6 +12,7 @@ from koordinator.api.pod import Pod
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Plan, Snapshot
 from koordinator.descheduler.node_fit import selects_node, tolerates_node
 from koordinator.descheduler.plugins.selection import Strategy, StrategyArguments
+from koordinator.model.node_selector import required_affinity
 
 _Owner = tuple[str, str, str, tuple[str, ...]]
 """Namespace, kind, name, and the images that the pods run: one owner may have pods for different purposes."""
@@ -70,9 +71,9 @@ def _count_targets(pods: Iterable[Pod], nodes: Sequence[Node]) -> int:
     """How many nodes could have pods like these; a kind of pod that fits one node only does not count."""
     kinds: dict[bytes, Pod] = {}
     for pod in pods:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-        key = msgspec.json.encode((pod.spec.tolerations, required, sorted(pod.spec.node_selector.items())))
+        key = msgspec.json.encode(
+            (pod.spec.tolerations, required_affinity(pod), sorted(pod.spec.node_selector.items()))
+        )
         kinds.setdefault(key, pod)
     found: set[str] = set()
     for pod in kinds.values():

@@ -161,7 +161,7 @@ def reserved_devices(
 def share_of_node(restored: Restored | None, *, ignores_reservations: bool) -> Share:
     """The share of a pod that takes from no Reservation."""
     if restored is None:
-        return Share({}, {}, {}, {})
+        return WHATEVER_IS_FREE
     kept = {} if ignores_reservations else total([each.left for each in restored.matched.values()])
     return Share(restored.twice, kept, {}, {})
 
