@@ -241,6 +241,8 @@ class Registry:
         self.served: dict[tuple[str, str, str], Resource] = {}
         """By group, version and plural; changed by ``add`` and ``remove`` alone."""
         self.stored = _StoredVersions(self.served)
+        self.derived: dict[Any, Any] = {}
+        """What others have worked out of what is served, until that changes."""
         self.generation = 0
         """Changes whenever what is served does."""
         for resource in resources:
@@ -280,6 +282,7 @@ class Registry:
 
     def _changed(self) -> None:
         self.stored.clear()
+        self.derived.clear()
         self.generation += 1
 
 

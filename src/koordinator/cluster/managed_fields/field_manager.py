@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -31,7 +32,7 @@ from koordinator.cluster.managed_fields.managers import (
     entry_of,
     read,
 )
-from koordinator.cluster.managed_fields.schema import TypedError
+from koordinator.cluster.managed_fields.schema import Atom, TypedError
 from koordinator.cluster.managed_fields.versions import (
     ServedVersions,
     atom_of,
@@ -41,6 +42,8 @@ from koordinator.cluster.managed_fields.versions import (
     zero_object,
 )
 from koordinator.cluster.resource import Registry, Resource
+
+T = TypeVar("T")
 
 MANAGED_FIELDS: Final = "managedFields"
 _UNKNOWN: Final = "unknown"
@@ -56,7 +59,6 @@ _IDENTITY: Final = (
 OWNED_BY_NOBODY: Final[FieldSet] = of_fields(
     "apiVersion", "kind", "metadata", *(f"metadata.{name}" for name in _IDENTITY)
 )
-_KINDS: Final = 1024
 _TEMPLATES: Final = 1024
 """So many are remembered."""
 _LONGEST_TEMPLATE: Final = 16 << 10
@@ -77,7 +79,17 @@ class FieldManager:
 
     @property
     def updater(self) -> Updater:
-        return _updater(self.registry, self.resource, self.subresource)
+        return self._derived(_updater)
+
+    def _derived(self, make: Callable[[FieldManager], T]) -> T:
+        """What ``make`` has made for writes of this kind, until what is served changes."""
+        known, key = self.registry.derived, (make, id(self.resource), self.subresource)
+        found = known.get(key)
+        if found is None:
+            # With the resource, so that no other one can have this id meanwhile.
+            found = known[key] = self.resource, make(self)
+        made: T = found[1]
+        return made
 
     def identity(self, operation: str, manager: str = "") -> Identity:
         version = "" if operation == APPLY else self.resource.api_version
@@ -123,7 +135,7 @@ class FieldManager:
         metadata = {name: value for name, value in obj["metadata"].items() if name not in _IDENTITY}
         content = _encode({**obj, "metadata": metadata})
         find = _entry_of_new if len(content) <= _LONGEST_TEMPLATE else _entry_of_new.__wrapped__
-        entry = find(self.resource, self.manager or _UNKNOWN, content)
+        entry = find(*self._derived(_template_kind), self.manager or _UNKNOWN, content)
         return [] if entry is None else [{**entry, "time": self.now}]
 
     def _managers(self, sent: Any, stored: list[Any]) -> tuple[dict[Identity, Owned], bool]:
@@ -160,20 +172,28 @@ class FieldManager:
         return Owned(known.fields, version, self.now, entry_of(who, version, self.now, known.entry["fieldsV1"]))
 
 
-@lru_cache(_KINDS)
-def _updater(registry: Registry, resource: Resource, subresource: str) -> Updater:
-    versions, reset = ServedVersions(registry, resource), reset_fields(*reset_names(resource, subresource))
+def _updater(writes: FieldManager) -> Updater:
+    resource = writes.resource
+    versions = ServedVersions(writes.registry, resource)
+    reset = reset_fields(*reset_names(resource, writes.subresource))
     return Updater(versions, resource.api_version, reset, resource.schema is None)
 
 
+def _template_kind(writes: FieldManager) -> tuple[Atom, str, str, tuple[str, ...]]:
+    """What the entry of a new object depends on, without the resource itself."""
+    resource = writes.resource
+    return atom_of(resource), resource.api_version, resource.kind, reset_names(resource, "")
+
+
 @lru_cache(_TEMPLATES)
-def _entry_of_new(resource: Resource, manager: str, content: bytes) -> Document | None:
+def _entry_of_new(
+    atom: Atom, api_version: str, kind: str, reset: tuple[str, ...], manager: str, content: bytes
+) -> Document | None:
     """That of the author of a new object, without its time; None where there is nothing to own. Raises TypedError."""
-    found = compare(atom_of(resource), zero_object(resource.api_version, resource.kind), _decode(content)).changed
-    reset = reset_fields(*reset_names(resource, ""))
-    fields = difference(recursive_difference(found, reset), OWNED_BY_NOBODY)
-    who = Identity(manager, UPDATE, resource.api_version)
-    return entry_of(who, resource.api_version, "", encoded(fields)) if fields else None
+    found = compare(atom, zero_object(api_version, kind), _decode(content)).changed
+    fields = difference(recursive_difference(found, reset_fields(*reset)), OWNED_BY_NOBODY)
+    who = Identity(manager, UPDATE, api_version)
+    return entry_of(who, api_version, "", encoded(fields)) if fields else None
 
 
 def set_managers(obj: Document, entries: list[Document]) -> None:

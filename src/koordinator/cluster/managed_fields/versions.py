@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final, Protocol
 
 from koordinator.api.document import Document, copied
@@ -13,9 +13,6 @@ from koordinator.cluster.managed_fields.field_set import of_fields
 from koordinator.cluster.managed_fields.schema import Atom, of_kind
 from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.strategy.metadata import kept_by_status
-
-_KINDS: Final = 1024
-"""So many are remembered, by their definition of today."""
 
 
 class Versions(Protocol):
@@ -62,13 +59,15 @@ class ServedVersions:
         return self._registry.served.get((group, version, self._resource.plural))
 
 
-@lru_cache(_KINDS)
 def atom_of(resource: Resource) -> Atom:
     """The type of a whole object."""
-    if resource.atom is not None:
-        return resource.atom
-    object_type = kind_type(resource.api_version, resource.kind)
-    assert object_type is not None, f"no table of {resource.api_version} {resource.kind}"
+    return resource.atom or _built_in(resource.api_version, resource.kind)
+
+
+@cache
+def _built_in(api_version: str, kind: str) -> Atom:
+    object_type = kind_type(api_version, kind)
+    assert object_type is not None, f"no table of {api_version} {kind}"
     return of_kind(object_type)
 
 
