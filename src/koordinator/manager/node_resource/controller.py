@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, Kind
 from koordinator.api.meta import Object

@@ -9,20 +9,20 @@ from koordinator.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.options import Options
 from koordinator.manager.trimmed_objects import (
-    TrimmedNodeMetric,
     TrimmedPod,
-    trimmed_node_metrics,
+    facts_of,
+    trimmed_node_reports,
     trimmed_pods,
 )
 from koordinator.model.overcommit.device_resources import device_facts
 from koordinator.model.overcommit.facts import (
-    MetricFacts,
+    NO_PODS,
+    NodePods,
     PodFacts,
     node_facts,
     topology_facts,
@@ -60,10 +60,6 @@ class _Facts(Generic[T, F]):
         return f"{broken.kind.name} {name} cannot be read, what was known of it before counts: {broken.error}"
 
 
-def _facts_of(metric: NodeMetric) -> MetricFacts | None:
-    return metric.facts if isinstance(metric, TrimmedNodeMetric) else None
-
-
 class StoredNode(NamedTuple):
     """The objects of one node as they are stored, for the diff, and the facts about them, for the plan."""
 
@@ -83,13 +79,15 @@ class SnapshotLister:
         """Counts the pods of the namespace that ``options`` name, or all. ``sync_shared``: GPU shares are counted
         too."""
         self._nodes = _Facts(informers.informer(NODES), node_facts)
-        self._metrics = _Facts(trimmed_node_metrics(informers, options), _facts_of)
+        self._metrics = _Facts(trimmed_node_reports(informers), facts_of)
         self._topologies = _Facts(informers.informer(NODE_RESOURCE_TOPOLOGIES, absent_is_empty=True), topology_facts)
         devices = informers.informer(DEVICES, absent_is_empty=True)
         self._devices = _Facts(devices, lambda device: device_facts(device, sync_shared))
         self._no_devices = device_facts(None, sync_shared)
         self._pods: dict[str, dict[str, PodFacts]] = {}
         """The pods by node and uid."""
+        self._node_pods: dict[str, NodePods] = {}
+        """The same as plans are made from them, until a pod of the node changes."""
         self._changed = changed
         self._watch(self._nodes.informer, lambda old, new: True)
         self._watch(self._metrics.informer, lambda old, new: True)
@@ -112,7 +110,7 @@ class SnapshotLister:
             return None
         snapshot = NodeSnapshot(
             node=facts,
-            pods=tuple(self._pods.get(name, {}).values()),
+            pods=self._pods_of(name),
             metric=self._metrics.of(name),
             topology=self._topologies.of(name),
             device=self._devices.of(name) or self._no_devices,
@@ -130,10 +128,17 @@ class SnapshotLister:
             on_malformed=lambda broken: changed(broken.name),
         )
 
+    def _pods_of(self, name: str) -> NodePods:
+        known = self._node_pods.get(name)
+        if known is None and name in self._pods:
+            known = self._node_pods[name] = NodePods(self._pods[name].values())
+        return known or NO_PODS
+
     def _put(self, pod: Pod) -> None:
         name = pod.spec.node_name
         if name and isinstance(pod, TrimmedPod) and pod.facts is not None:
             self._pods.setdefault(name, {})[pod.metadata.uid] = pod.facts
+            self._node_pods.pop(name, None)
 
     def _replace(self, old: Pod, new: Pod) -> None:
         if old.spec.node_name != new.spec.node_name:
@@ -144,5 +149,6 @@ class SnapshotLister:
         pods = self._pods.get(pod.spec.node_name)
         if pods is not None:
             pods.pop(pod.metadata.uid, None)
+            self._node_pods.pop(pod.spec.node_name, None)
             if not pods:
                 del self._pods[pod.spec.node_name]

@@ -7,7 +7,7 @@ so does this; products are truncated towards zero, and quotients are rounded up.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -75,9 +75,15 @@ def cpu_and_memory(resources: Mapping[str, Quantity]) -> Amounts:
     return Amounts(0 if cpu is None else cpu.milli, 0 if memory is None else memory.value)
 
 
-def usage_of(resources: Mapping[str, Quantity]) -> Amounts:
-    """The same for a measured usage. A negative reading counts as zero, so that it adds no capacity for others."""
-    return cpu_and_memory(resources).at_least(NOTHING)
+def columns(amounts: Sequence[Amounts]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """All CPU, and all memory."""
+    cpu, memory = zip(*amounts, strict=True) if amounts else ((), ())
+    return cpu, memory
+
+
+def total(amounts: Iterable[Amounts]) -> Amounts:
+    cpu, memory = columns([*amounts])
+    return Amounts(sum(cpu), sum(memory))
 
 
 def scaled(amount: int, factor: float) -> int:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -14,7 +13,7 @@ from koordinator.api.resource_names import MID_CPU, MID_MEMORY
 from koordinator.model.huge_pages import without_pool
 from koordinator.model.overcommit import amounts
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, ExplainedAmount, Term, explained, fraction, scaled
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods
 from koordinator.model.overcommit.policies import CapacityPolicy
 
 MID_RESOURCES: Final = (MID_CPU, MID_MEMORY)
@@ -36,7 +35,7 @@ class MidInputs(NamedTuple):
 
 
 def mid_amounts(
-    node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy
+    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
     """Mid CPU and mid memory of a node."""
     caps = Amounts(
@@ -66,13 +65,8 @@ def _static_amount(resource: str, amount: int, cap: int, capacity: int, when: da
 
 
 def _reclaimed(
-    node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy, caps: Amounts
+    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy, caps: Amounts
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
-    cpu = memory = 0
-    for _, is_counted, _, is_prod, _, (requested_cpu, requested_memory), _ in pods:
-        if is_prod and is_counted:
-            cpu += requested_cpu
-            memory += requested_memory
     inputs = MidInputs(
         capacity=node.capacity,
         usable=Amounts(node.capacity.cpu, without_pool(node.capacity.memory, node.huge_pages)),
@@ -81,7 +75,7 @@ def _reclaimed(
         system=metric.system_usage,
         hosts=metric.hosts_above_mid,
         reserved=node.reserved,
-        requested=Amounts(cpu, memory),
+        requested=pods.prod_requests,
         reclaimable=metric.prod_reclaimable.at_least(NOTHING),
         caps=caps,
     )

@@ -10,9 +10,10 @@ list is appended again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.node import Node
@@ -33,8 +34,7 @@ _FIELDS: Final = ("capacity", "allocatable", "available")
 _ZERO: Final = Quantity(0)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDiff:
+class NodeDiff(Struct, frozen=True):
     """The difference of a Node, and whether it is time to write it."""
 
     allocatable: Entries
@@ -75,8 +75,7 @@ class NodeDiff:
         return {"metadata": metadata} if metadata else {}
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneDiff:
+class ZoneDiff(Struct, frozen=True):
     """The difference of the zones of a NodeResourceTopology, if it is time to write it."""
 
     due: str = ""
@@ -92,8 +91,7 @@ class LastWrites(NamedTuple):
     zones: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDiff:
+class PlanDiff(Struct, frozen=True):
     """All that is due to be written for one plan."""
 
     node: NodeDiff
