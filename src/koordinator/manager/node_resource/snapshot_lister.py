@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from koordinator.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.meta import Object
@@ -38,23 +38,25 @@ class _Facts(Generic[T, F]):
 
     def __init__(self, informer: Informer[T], make: Callable[[T], F]) -> None:
         self.informer = informer
+        self.malformed = informer.cache.malformed
+        self._get = informer.store.get
         self._make = make
         self._known: dict[str, tuple[T, F]] = {}
 
-    def of(self, name: str) -> F | None:
-        """The facts of the named object; None when it does not exist."""
-        found = self.informer.get(name)
+    def find(self, name: str) -> tuple[T, F] | tuple[None, None]:
+        """The named object and the facts of it; None twice when it does not exist."""
+        found = self._get(name)
         if found is None:
             self._known.pop(name, None)
-            return None
+            return None, None
         known = self._known.get(name)
         if known is None or known[0] is not found:
             known = self._known[name] = found, self._make(found)
-        return known[1]
+        return known
 
     def unreadable(self, name: str) -> str:
         """Why the object cannot be decoded in its current form; empty when it can be, or does not exist."""
-        broken = self.informer.cache.malformed.get(name)
+        broken = self.malformed.get(name)
         if broken is None:
             return ""
         return f"{broken.kind.name} {name} cannot be read, what was known of it before counts: {broken.error}"
@@ -84,6 +86,7 @@ class SnapshotLister:
         devices = informers.informer(DEVICES, absent_is_empty=True)
         self._devices = _Facts(devices, lambda device: device_facts(device, sync_shared))
         self._no_devices = device_facts(None, sync_shared)
+        self._all: tuple[_Facts[Any, Any], ...] = self._nodes, self._metrics, self._topologies, self._devices
         self._pods: dict[str, dict[str, PodFacts]] = {}
         """The pods by node and uid."""
         self._node_pods: dict[str, NodePods] = {}
@@ -105,18 +108,19 @@ class SnapshotLister:
 
     def get(self, name: str) -> StoredNode | None:
         """The current objects and facts of one node; None when the node does not exist."""
-        node, facts = self._nodes.informer.get(name), self._nodes.of(name)
+        node, facts = self._nodes.find(name)
         if node is None or facts is None:
             return None
+        topology, zones = self._topologies.find(name)
         snapshot = NodeSnapshot(
             node=facts,
             pods=self._pods_of(name),
-            metric=self._metrics.of(name),
-            topology=self._topologies.of(name),
-            device=self._devices.of(name) or self._no_devices,
+            metric=self._metrics.find(name)[1],
+            topology=zones,
+            device=self._devices.find(name)[1] or self._no_devices,
         )
-        unreadable = (each.unreadable(name) for each in (self._nodes, self._metrics, self._topologies, self._devices))
-        return StoredNode(node, self._topologies.informer.get(name), snapshot, tuple(filter(None, unreadable)))
+        unreadable = tuple([text for each in self._all if each.malformed and (text := each.unreadable(name))])
+        return StoredNode(node, topology, snapshot, unreadable)
 
     def _watch(self, informer: Informer[T], matters: Callable[[T, T], bool]) -> None:
         changed = self._changed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -117,6 +118,9 @@ class Term(NamedTuple):
     amount: int
 
 
+_AMOUNT: Final = attrgetter("amount")
+
+
 class ExplainedAmount(WireStruct):
     """The batch or mid capacity of one resource of a node, or of one of its zones, with its computation. CPU is in
     milli-CPU, memory in bytes."""
@@ -161,16 +165,14 @@ def explained(
     zone: str = "",
 ) -> ExplainedAmount:
     """The amount with the sum of its terms; terms of zero are omitted."""
-    total = 0
-    for term in terms:
-        total += term.amount
+    kept = tuple(filter(_AMOUNT, terms))
     return ExplainedAmount(
         resource=resource,
         zone=zone,
-        value=bounded(total, cap),
+        value=bounded(sum(map(_AMOUNT, kept)), cap),
         policy=policy,
         metric_time=metric_time,
-        terms=tuple([term for term in terms if term.amount]),
+        terms=kept,
         cap=cap,
         inputs={} if inputs is None else dict(inputs),
     )
@@ -182,11 +184,9 @@ def reset(resource: str, code: str, message: str, metric_time: datetime | None =
 
 
 def published(amount: ExplainedAmount, adjustments: tuple[Term, ...]) -> ExplainedAmount:
-    """The amount as written to the node after ``adjustments``."""
-    value = amount.value + sum(each.amount for each in adjustments)
-    return msgspec.structs.replace(
-        amount, adjustments=tuple(each for each in adjustments if each.amount), published=max(value, 0)
-    )
+    """The amount as written to the node after ``adjustments``; those of zero are omitted."""
+    value = amount.value + sum(map(_AMOUNT, adjustments))
+    return msgspec.structs.replace(amount, adjustments=tuple(filter(_AMOUNT, adjustments)), published=max(value, 0))
 
 
 def sentence(amount: ExplainedAmount) -> str:

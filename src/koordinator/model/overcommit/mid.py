@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from koordinator.api.colocation_strategy import MID_RECLAIM_STATIC
@@ -87,7 +88,7 @@ def _amount(
     resource: str, inputs: MidInputs, index: int, unallocated_share: float, when: datetime | None
 ) -> ExplainedAmount:
     """One resource: CPU has index 0, memory 1."""
-    capacity, usable, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in inputs)
+    capacity, usable, usage, system, hosts, reserved, requested, reclaimable, cap = map(itemgetter(index), inputs)
     kept = max(system + hosts, reserved)
     unused = max(usable - usage, 0)
     unallocated = max(capacity - kept - requested, 0)

@@ -119,7 +119,7 @@ def diff_node(
     node: Node, plan: Plan, policy: CapacityPolicy, now: datetime, last_status_write: datetime | None
 ) -> NodeDiff:
     """Compare a plan with a node. ``last_status_write``: when this process last wrote the node's status."""
-    wanted = _wanted(plan)
+    wanted = _wanted(node, plan)
     labels = {key: text for devices in plan.devices for key, text in devices.labels.items()}
     stored = node.metadata
     annotations = {key: text for key, text in plan.annotations.items() if stored.annotations.get(key) != text}
@@ -154,10 +154,12 @@ def diff_zones(
     return ZoneDiff(due, tuple(operations) if due else ())
 
 
-def _wanted(plan: Plan) -> Entries:
+def _wanted(node: Node, plan: Plan) -> Entries:
+    """Of what is to be removed only what the node has: most nodes have none of the dozen resources of devices."""
     wanted: Entries = {amount.resource: None if amount.is_reset else _quantity(amount) for amount in plan.amounts}
+    had = node.status.allocatable.keys() | node.status.capacity.keys()
     for devices in plan.devices:
-        wanted.update(dict.fromkeys(devices.removed))
+        wanted.update(dict.fromkeys(had.intersection(devices.removed)))
         wanted.update(devices.amounts)
     return wanted
 
