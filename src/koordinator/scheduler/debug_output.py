@@ -18,8 +18,7 @@ import numpy as np
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
 from koordinator.base.debug_flags import number, set_verbosity
-from koordinator.scheduler.engine.best_nodes import INFEASIBLE
-from koordinator.scheduler.engine.class_state import ClassState
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
