@@ -46,15 +46,14 @@ from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo
-from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import Profile, gate_of
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.queue.queued_pod import Pool
+from koordinator.scheduler.queue.queued_pod import Pool, checked_sort_key
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
-from koordinator.scheduler.queue.sort_keys import checked_sort_key
 from koordinator.scheduler.watch.event_handlers import EventHandlers, add_informers
 from koordinator.scheduler.watch.queueing_hints import QueueingHints
 from koordinator.scheduler.watch.resynchronisation import Resynchronisation
@@ -138,12 +137,13 @@ class Scheduler:
         hints = QueueingHints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
             _sort_key(profiles, errors.of_plugin),
-            self._gate,
+            gate_of({profile.scheduler_name: profile for profile in profiles}),
             clock.monotonic,
             self._options.queue,
             hints.queueing_hint,
             hints.nominated_to,
             _keeps_back_off(profiles),
+            self._gate_failed,
         )
         limit: AbstractContextManager[object] = nullcontext()
         if self._options.decision_seconds:
@@ -156,10 +156,11 @@ class Scheduler:
         self._reporter = FailureReporter(
             client, events, self._loops.loop("failure-reporter"), clock, random, overdue=overdue
         )
+        alike = {profile.scheduler_name for profile in profiles if profile.treats_equals_alike}
         self.event_handlers = EventHandlers(
             self.state,
             self.queue,
-            PodFacts(make_pod, self._treats_equals_alike),
+            PodFacts(make_pod, alike.__contains__),
             self.engines.__contains__,
             self._loop.wake,
             clock.now,
@@ -308,24 +309,15 @@ class Scheduler:
         self.queue.activate_unschedulable()
         self._loop.wake()
 
-    def _treats_equals_alike(self, scheduler_name: str) -> bool:
-        engine = self.engines.get(scheduler_name)
-        return engine is not None and engine.profile.treats_equals_alike
-
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]
         selection = self._options.controller_plugins
         return make_controllers(profiles, selection, self._writer, self._errors.of_plugin)
 
-    def _gate(self, pod: PodInfo) -> str | None:
-        try:
-            gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod)
-        except PluginError as error:
-            self._errors.of_pod(pod.key, error)
-            if self._is_scheduling:
-                self._reporter.report(Failure(pod.pod, "SchedulerError", str(error)))
-            raise
-        return f"{gated[0]}: {gated[1]}" if gated else None
+    def _gate_failed(self, pod: PodInfo, error: PluginError) -> None:
+        self._errors.of_pod(pod.key, error)
+        if self._is_scheduling:
+            self._reporter.report(Failure(pod.pod, "SchedulerError", str(error)))
 
     def _cache_sizes(self) -> dict[str, int]:
         return {

@@ -132,7 +132,7 @@ class BatchEvaluator:
         """Takes up to ``classes`` members. Refreshes when both it and a member that is being evaluated are more than
         ``far`` changes behind, or when it is more than ``old`` changes behind."""
         self._columns = columns
-        self._far = far
+        self.far = far
         self._old = old
         self._classes = classes
         self._score_type = score_type
@@ -223,7 +223,7 @@ class BatchEvaluator:
 
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since ``version`` that refreshing in a batch pays."""
-        columns, far = self._columns, self._far
+        columns, far = self._columns, self.far
         # There are at most as many changes as versions.
         return columns.version - version > far and columns.count_since(version) > far
 

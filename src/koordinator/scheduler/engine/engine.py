@@ -23,7 +23,6 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
-from koordinator.scheduler.engine.reservation_points import stands_for_a_reservation
 from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
@@ -188,7 +187,7 @@ class Engine:
             except Exception as error:
                 text = f"plugin {plugin.name} failed in pre_binds: {type(error).__name__}: {error}"
                 raise PluginError(text) from error
-        return stands_for_a_reservation(profile, pod) or profile.is_bound_by_plugin(pod)
+        return profile.is_reserve_pod(pod) or profile.is_bound_by_plugin(pod)
 
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin

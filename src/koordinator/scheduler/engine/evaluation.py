@@ -109,8 +109,9 @@ class Evaluation(ClassState):
         before = self.version
         self._apply_changes()
         self.version = columns.version
-        if self._batch is not None and not self._batch.take_note(self, before):
-            self._batch = None
+        batch = self._batch
+        if batch is not None and (self.number is not None or columns.version - before > batch.far):
+            self._batch = batch if batch.take_note(self, before) else None
 
     def choose(self, preferred: Iterable[str], has_capacity: Callable[[int], bool], random: RandomSource) -> Choice:
         """The first of the ``preferred`` nodes that is feasible and has capacity, else the best that has, chosen at
