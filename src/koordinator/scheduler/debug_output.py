@@ -43,11 +43,6 @@ class DebugSettings:
     blocking: bool = False
 
     @property
-    def active(self) -> bool:
-        """Whether any debug output is enabled."""
-        return self.scores > 0 or self.filters or self.diagnosis
-
-    @property
     def setters(self) -> Mapping[str, Callable[[str], str]]:
         """By the flag's short name; each returns the original's response, or raises ValueError with the original's
         message."""
@@ -186,7 +181,7 @@ logger = logging.getLogger(__name__)
 
 
 class DebugOutput:
-    """``decided`` must be called between a decision and its execution, when ``settings.active``."""
+    """``decided`` must be called between a decision and its execution, when any of the settings is on."""
 
     def __init__(
         self, view: ClusterView, settings: DebugSettings, now: Callable[[], datetime], *, queue_size: int = 1000

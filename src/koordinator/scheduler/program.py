@@ -30,12 +30,11 @@ from koordinator.scheduler.binding.evictions import Evictions
 from koordinator.scheduler.binding.pre_bind import PreBindStage
 from koordinator.scheduler.cycle.condition_refresh import ConditionRefresh
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
+from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
 from koordinator.scheduler.cycle.loop import LoopParts, SchedulingLoop
-from koordinator.scheduler.cycle.monitor import MonitorOptions, SchedulerMonitor
+from koordinator.scheduler.cycle.measurement import MonitorOptions, PluginTimes, SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import make_controllers, run_controller
-from koordinator.scheduler.cycle.plugin_times import PluginTimes
-from koordinator.scheduler.cycle.rejected_pods import RejectedPods
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
@@ -189,12 +188,25 @@ class Scheduler:
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         evicting = self._loops.loop("evictions")
         self._evictions = Evictions(client, events, view, evicting, clock, random, overdue=overdue)
-        rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
+        failed = FailedAttempts(
+            self.engines,
+            self.queue,
+            view,
+            self.decisions,
+            self._evictions,
+            self._reporter,
+            self.monitor,
+            metrics,
+            errors,
+            clock,
+            self._loop.next_pod.gives_up,
+            self._loop.wake,
+        )
         self._loop.attach(
             LoopParts(
                 self.event_handlers,
                 self._binder,
-                rejected,
+                failed,
                 self._reporter,
                 events,
                 self.debug,

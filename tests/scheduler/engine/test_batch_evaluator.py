@@ -16,7 +16,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.metrics import Metrics
-from koordinator.scheduler.cycle.plugin_times import PluginTimes
+from koordinator.scheduler.cycle.measurement import PluginTimes
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, SharedResults

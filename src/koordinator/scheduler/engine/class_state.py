@@ -177,7 +177,7 @@ class ClassState:
         enough = len(excluded) + count
         if best_nodes.size >= enough:
             return [row for row in best_nodes.first(enough) if row not in excluded][:count]
-        found = []
+        found: list[int] = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
             row = int(self.totals[: self._columns.size].argmax())
