@@ -33,8 +33,8 @@ _TOP_NODES: Final = 3
 class _PodClass:
     evaluation: Evaluation
     number: int
-    row_cache: RowCache = field(default_factory=RowCache)
-    """Results of PostFilter plugins by row, for all pods of the class."""
+    row_cache: RowCache | None = None
+    """Results of PostFilter plugins by row, for all pods of the class; None before the first of them."""
     rejections: dict[Hashable, Rejection] = field(default_factory=dict)
     """By the result keys of the PostFilter plugins; valid for ``rejected_at``."""
     rejected_at: int = -1
@@ -268,7 +268,8 @@ class Engine:
         return self._placement(state, profile, evaluation, row, choice.tied)
 
     def _attempt(self, pod_class: _PodClass, key: Hashable, state: CycleState) -> Attempt:
-        evaluation, row_cache = pod_class.evaluation, pod_class.row_cache
+        evaluation = pod_class.evaluation
+        row_cache = pod_class.row_cache = pod_class.row_cache or RowCache()
         return Attempt(self.profile, self._state, evaluation, state, key, row_cache, self.check_time)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:

@@ -73,8 +73,9 @@ class Evaluation(ClassState):
         self.incoming = pod
         """The pod of the class that was evaluated last."""
         self.pod = plan.pod or pod
-        overlays = RowOverlays(profile, self.pod)
-        self._overlays = overlays if overlays else None
+        transformers = (*profile.filter_transformers, *profile.score_transformers)
+        transforming = [each for each in transformers if each.transforms(self.pod)]
+        self._overlays = RowOverlays(profile, self.pod) if transforming else None
         self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[CachedResults, ...]] = {}
         """By bit mask of aspects: the cached results that read any of them."""
