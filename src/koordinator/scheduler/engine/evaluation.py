@@ -73,8 +73,8 @@ class Evaluation(ClassState):
         self.incoming = pod
         """The pod of the class that was evaluated last."""
         self.pod = plan.pod or pod
-        transformers = (*profile.filter_transformers, *profile.score_transformers)
-        transforming = [each for each in transformers if each.transforms(self.pod)]
+        transforming = [each.name for each in profile.filter_transformers if each.transforms(self.pod)]
+        transforming += [each.name for each in profile.score_transformers if each.transforms(self.pod)]
         self._overlays = RowOverlays(profile, self.pod) if transforming else None
         self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[CachedResults, ...]] = {}
