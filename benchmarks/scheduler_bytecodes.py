@@ -73,7 +73,7 @@ _STAGES: Final = (
     ("koordinator.scheduler.cycle.loop:SchedulingLoop._step", _DECISION),
     ("koordinator.scheduler.cycle.loop:SchedulingLoop.run", _DECISION),
     ("koordinator.scheduler.binding.", _BINDING),
-    ("koordinator.scheduler.metrics", "metrics"),
+    ("koordinator.scheduler.cycle.measurement:SchedulerMonitor", "metrics"),
     ("koordinator.base.instruments", "metrics"),
     ("koordinator.base.clock", _NOT_COUNTED),
     ("benchmarks.", _NOT_COUNTED),
