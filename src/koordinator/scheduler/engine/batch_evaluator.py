@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ from koordinator.scheduler.engine.cached_results import (
 from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import ScoreType
+
+Values = NDArray[np.signedinteger[Any]]
 
 
 class BatchResults:
@@ -49,7 +51,7 @@ class BatchResults:
         """By the identity of the member."""
         self._slots: NDArray[np.intp] = np.zeros(classes, dtype=np.intp)
         """The slot of each class."""
-        self._values: Scores = np.zeros((classes + 1, rows), dtype=like.values.dtype)
+        self._values: Values = np.zeros((classes + 1, rows), dtype=like.values.dtype)
         self.has_rejected = False
         """Whether any member ever has rejected a row, also where it refreshed itself."""
 
@@ -88,7 +90,7 @@ class BatchResults:
         codes.any(axis=0, out=rejected[1:])
         return rejected[self._slots[:classes]]
 
-    def score(self, rows: Rows, classes: int) -> Scores:
+    def score(self, rows: Rows, classes: int) -> Values:
         """Evaluate ``rows``; returns weighted scores of shape (rows, classes)."""
         scores, first = self.evaluate(rows), self._members[0]
         assert isinstance(first, CachedScores)
