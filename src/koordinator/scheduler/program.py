@@ -32,9 +32,9 @@ from koordinator.scheduler.cycle.condition_refresh import ConditionRefresh
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
-from koordinator.scheduler.cycle.loop import LoopParts, SchedulingLoop
+from koordinator.scheduler.cycle.loop import NextPod, SchedulingLoop
 from koordinator.scheduler.cycle.measurement import MonitorOptions, PluginTimes, SchedulerMonitor
-from koordinator.scheduler.cycle.plugin_services import make_controllers, run_controller
+from koordinator.scheduler.cycle.plugin_services import PluginServices, make_controllers, run_controller
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
@@ -110,6 +110,8 @@ class Scheduler:
         self._options = options or SchedulerOptions()
         self._is_scheduling = False
         """False while the instance waits to lead; then nothing is written."""
+        self._work = asyncio.Event()
+        """Set when there may be something to decide about."""
         self._clock = clock
         self._client = client
         self._random = random
@@ -149,7 +151,6 @@ class Scheduler:
             limit = decision_limit = DecisionLimit(self._options.decision_seconds, packages_of(profiles))
             for engine in self.engines.values():
                 engine.check_time = decision_limit.check
-        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
         overdue = OverdueRequests()
         self._writer = ApiWriter(client, clock, random, overdue)
         self._reporter = FailureReporter(
@@ -161,7 +162,7 @@ class Scheduler:
             self.queue,
             PodFacts(make_pod, alike.__contains__),
             self.engines.__contains__,
-            self._loop.wake,
+            self._work.set,
             clock.now,
             self._reporter,
             self._writer.notify,
@@ -175,8 +176,7 @@ class Scheduler:
             events,
             view.waiting,
             self._pre_bind_stage,
-            self._loop.finished,
-            self._loop.wake,
+            self._work.set,
             self._loops.loop("binder", DEADLINE).timed,
             metrics.waited,
             clock=clock,
@@ -188,6 +188,7 @@ class Scheduler:
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         evicting = self._loops.loop("evictions")
         self._evictions = Evictions(client, events, view, evicting, clock, random, overdue=overdue)
+        next_pod = NextPod(self.queue, profiles, errors)
         failed = FailedAttempts(
             self.engines,
             self.queue,
@@ -199,20 +200,33 @@ class Scheduler:
             metrics,
             errors,
             clock,
-            self._loop.next_pod.gives_up,
-            self._loop.wake,
+            next_pod.gives_up,
+            self._work.set,
         )
-        self._loop.attach(
-            LoopParts(
-                self.event_handlers,
-                self._binder,
-                failed,
-                self._reporter,
-                events,
-                self.debug,
-                self.monitor,
-            )
+        self._loop = SchedulingLoop(
+            self.engines,
+            self.queue,
+            next_pod,
+            self.decisions,
+            self.event_handlers,
+            self._binder,
+            failed,
+            self._reporter,
+            self.monitor,
+            events,
+            self.debug,
+            metrics,
+            view,
+            errors,
+            clock,
+            limit,
+            self._work,
         )
+        services = PluginServices(
+            self.queue, self.event_handlers, events, self._work.set, clock.monotonic, errors.of_score
+        )
+        for engine in self.engines.values():
+            engine.handle.connect(services)
         self._condition_refresh = ConditionRefresh(
             self.engines, self.queue, self._reporter, view.pseudo_pods, clock, errors.of_plugin
         )
@@ -319,7 +333,7 @@ class Scheduler:
 
     def _retry_unschedulable(self) -> None:
         self.queue.activate_unschedulable()
-        self._loop.wake()
+        self._work.set()
 
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]

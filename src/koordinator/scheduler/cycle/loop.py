@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -21,7 +20,6 @@ from koordinator.scheduler.binding.binding_cycle import Binding, Outcome, Result
 from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import FailureReporter
 from koordinator.scheduler.cycle.measurement import SchedulerMonitor
-from koordinator.scheduler.cycle.plugin_services import PluginServices
 from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -138,65 +136,50 @@ _AFTER_ERROR: Final = 1.0
 """Seconds to wait after an unexpected error, which may recur at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopParts:
-    """The components to which the loop passes its decisions."""
-
-    event_handlers: EventHandlers
-    binder: Binder
-    failed: FailedAttempts
-    reporter: FailureReporter
-    events: Events
-    debug: DebugOutput
-    monitor: SchedulerMonitor
-
-
 class SchedulingLoop:
-    """``run`` schedules until cancelled. ``engines`` by scheduler name."""
+    """``run`` schedules until cancelled. ``engines`` by scheduler name; ``work`` is set when there may be something to
+    do."""
 
     def __init__(
         self,
         engines: Mapping[str, Engine],
         queue: SchedulingQueue,
+        next_pod: NextPod,
         decisions: DecisionLog,
+        event_handlers: EventHandlers,
+        binder: Binder,
+        failed: FailedAttempts,
+        reporter: FailureReporter,
+        monitor: SchedulerMonitor,
+        events: Events,
+        debug: DebugOutput,
         metrics: SchedulerMetrics,
         view: ClusterView,
         errors: PluginErrors,
         clock: Clock,
         limit: AbstractContextManager[object],
+        work: asyncio.Event,
     ) -> None:
         self._engines = engines
         self._queue = queue
-        profiles = [engine.profile for engine in engines.values()]
-        self.next_pod = NextPod(queue, profiles, errors)
+        self._next = next_pod
         self._decisions = decisions
+        self._event_handlers = event_handlers
+        self._binder = binder
+        self._failed = failed
+        self._reporter = reporter
+        self._monitor = monitor
+        self._events = events
+        self._debug = debug
         self._metrics = metrics
-        self._clock = clock
-        self._work = asyncio.Event()
-        self._errors = errors
-        self._limit = limit
-        self._time_events = TimeEvents(profiles, clock, queue.on_event, errors)
         self._view = view
-        view.waiting.on_decided = self.wake
-        self._parts: LoopParts
-
-    def attach(self, parts: LoopParts) -> None:
-        """Attach the components that in turn call the loop."""
-        self._parts = parts
-        services = PluginServices(
-            self._queue,
-            parts.event_handlers,
-            parts.events,
-            self.wake,
-            self._clock.monotonic,
-            self._errors.of_score,
-        )
-        for engine in self._engines.values():
-            engine.handle.connect(services)
-
-    def wake(self) -> None:
-        """There may be something to do."""
-        self._work.set()
+        self._errors = errors
+        self._clock = clock
+        self._limit = limit
+        self._work = work
+        self._time_events = TimeEvents([each.profile for each in engines.values()], clock, queue.on_event, errors)
+        view.waiting.on_decided = work.set
+        binder.finished = self._finished
 
     async def run(self) -> None:
         while True:
@@ -211,16 +194,16 @@ class SchedulingLoop:
                 self._errors.of_ours("taking the next pod", error)
                 await self._clock.sleep(_AFTER_ERROR)
 
-    def finished(self, binding: Binding, outcome: Outcome) -> None:
+    def _finished(self, binding: Binding, outcome: Outcome) -> None:
         """A binding has ended; called once for each."""
         try:
             if outcome.result is Result.BOUND:
                 self._bound(binding)
             else:
-                self._parts.failed.unreserved(binding, outcome)
+                self._failed.unreserved(binding, outcome)
         except Exception as error:
-            self._parts.failed.unexpected(binding.entry, error)
-        if self._parts.binder.has_capacity:
+            self._failed.unexpected(binding.entry, error)
+        if self._binder.has_capacity:
             self._work.set()
 
     def _slice(self) -> bool:
@@ -237,24 +220,23 @@ class SchedulingLoop:
 
     def _step(self) -> bool:
         """Do one step: notifying decided waiting pods comes before new attempts."""
-        parts = self._parts
-        if parts.event_handlers.deferred:
-            parts.event_handlers.run_deferred()
+        if self._event_handlers.deferred:
+            self._event_handlers.run_deferred()
         if self._view.waiting.decided:
             self._view.waiting.notify_decided()
             return True
-        entry = self.next_pod.pop() if parts.binder.has_capacity else None
+        entry = self._next.pop() if self._binder.has_capacity else None
         if entry is None:
             return False
         try:
             self._decide(entry)
         except Exception as error:
-            parts.failed.unexpected(entry, error)
+            self._failed.unexpected(entry, error)
         return True
 
     async def _pause(self) -> None:
         waiting = self._view.waiting
-        deadlines = [self._queue.next_deadline() if self._parts.binder.has_capacity else None]
+        deadlines = [self._queue.next_deadline() if self._binder.has_capacity else None]
         deadlines += [waiting.next_deadline() if not waiting.is_empty else None, self._time_events.next_deadline()]
         now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
@@ -267,30 +249,29 @@ class SchedulingLoop:
 
     def _decide(self, entry: QueuedPod) -> None:
         pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()
-        engine, parts = self._engines[pod.pod.spec.scheduler_name], self._parts
-        debug = parts.debug.settings
+        engine, debug = self._engines[pod.pod.spec.scheduler_name], self._debug.settings
         waits: Mapping[str, float] | Rejection = {}
         try:
             with self._limit:
                 result = engine.decide(pod, now)
                 self._metrics.algorithm(self._clock.monotonic() - started)
                 if debug.scores > 0 or debug.filters or debug.diagnosis:
-                    parts.debug.decided(pod, engine.profile, result)
+                    self._debug.decided(pod, engine.profile, result)
                 if isinstance(result, Placement):
                     waits = engine.assume(result) or engine.permit(result)
         except PluginError as error:
             self._errors.of_pod(pod.key, error)
-            parts.failed.failed(entry, started, "SchedulerError", str(error))
+            self._failed.failed(entry, started, "SchedulerError", str(error))
             return
         if isinstance(result, Rejection):
-            parts.failed.rejected(entry, started, result)
+            self._failed.rejected(entry, started, result)
             return
         if isinstance(waits, Rejection):
-            parts.failed.rejected(entry, started, waits)
+            self._failed.rejected(entry, started, waits)
             return
         self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
         binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node.name))
-        parts.binder.begin(binding, waits)
+        self._binder.begin(binding, waits)
 
     def _bound(self, binding: Binding) -> None:
         entry, placement = binding.entry, binding.placement
@@ -300,11 +281,11 @@ class SchedulingLoop:
             # The watch has not shown it yet. When it does, that is no news any more, so unschedulable pods are notified
             # now.
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
-        self._parts.reporter.drop(pod.uid)
-        self._parts.monitor.bound(entry, placement, binding.started)
+        self._reporter.drop(pod.uid)
+        self._monitor.bound(entry, placement, binding.started)
         note = f"Successfully assigned {pod.key} to {placement.node.name}"
         if binding.on_bound is not None:
             binding.on_bound()
         elif pod.uid not in self._view.pseudo_pods:
-            self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
+            self._events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
