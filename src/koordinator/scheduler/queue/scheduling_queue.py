@@ -104,7 +104,8 @@ class SchedulingQueue:
         keeps_back_off: Callable[[PodInfo], bool] = lambda pod: False,
         gate_failed: Callable[[PodInfo, PluginError], None] = lambda pod, error: None,
     ) -> None:
-        """``keeps_back_off`` returns whether a pod's back-off must be waited for even when the active pool is empty."""
+        """``keeps_back_off`` returns whether a pod's back-off must be waited for even when the active pool is empty.
+        ``gate_failed`` is called with each error of a gate, which is checked again after a back-off."""
         self._sort_key = sort_key
         self._gate = gate
         self._gate_failed = gate_failed
@@ -290,9 +291,7 @@ class SchedulingQueue:
                     continue
                 entry.errors = 0
             self._activate(entry, Cause.BACKED_OFF)
-        while (oldest := self._unschedulable.oldest) is not None:
-            if oldest.queued_at + self._max_in_unschedulable > now:
-                break
+        while (oldest := self._unschedulable.oldest) and oldest.queued_at + self._max_in_unschedulable <= now:
             self._wake(oldest, Cause.TIMED_OUT)
 
     def next_deadline(self) -> float | None:
