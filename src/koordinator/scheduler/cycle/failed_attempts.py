@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -31,53 +32,39 @@ logger = logging.getLogger(__name__)
 _EACH_DECISION: Final = verbosity(5)
 
 
+@dataclass(eq=False, slots=True)
 class FailedAttempts:
     """``freed`` is called with each pod that is removed from the node that it was assumed on, and ``wake`` when a pod
     may be retried outside of an attempt."""
 
-    def __init__(
-        self,
-        engines: Mapping[str, Engine],
-        queue: SchedulingQueue,
-        view: ClusterView,
-        decisions: DecisionLog,
-        evictions: Evictions,
-        reporter: FailureReporter,
-        monitor: SchedulerMonitor,
-        metrics: SchedulerMetrics,
-        errors: PluginErrors,
-        clock: Clock,
-        freed: Callable[[PodInfo], None],
-        wake: Callable[[], None],
-    ) -> None:
-        self._engines = engines
-        self._queue = queue
-        self._view = view
-        self._decisions = decisions
-        self._evictions = evictions
-        self._reporter = reporter
-        self._monitor = monitor
-        self._metrics = metrics
-        self._errors = errors
-        self._clock = clock
-        self._freed = freed
-        self._wake = wake
+    engines: Mapping[str, Engine]
+    queue: SchedulingQueue
+    view: ClusterView
+    decisions: DecisionLog
+    evictions: Evictions
+    reporter: FailureReporter
+    monitor: SchedulerMonitor
+    metrics: SchedulerMetrics
+    errors: PluginErrors
+    clock: Clock
+    freed: Callable[[PodInfo], None]
+    wake: Callable[[], None]
 
     def unexpected(self, entry: QueuedPod, error: Exception) -> None:
         """An unexpected error has ended the attempt, wherever that was: the pod must not be lost with it."""
         pod, text = entry.pod, f"{type(error).__name__}: {error}"
-        self._errors.of_ours(f"scheduling pod {pod.key}", error)
+        self.errors.of_ours(f"scheduling pod {pod.key}", error)
         if entry.pool not in UNDER_WAY:
             return
-        if self._queue.get(pod.uid) is entry and pod.uid not in self._view.pseudo_pods:
-            self._reporter.report(Failure(pod.pod, "SchedulerError", text))
-        self._queue.retry(entry, text)
+        if self.queue.get(pod.uid) is entry and pod.uid not in self.view.pseudo_pods:
+            self.reporter.report(Failure(pod.pod, "SchedulerError", text))
+        self.queue.retry(entry, text)
 
     def unreserved(self, binding: Binding, outcome: Outcome) -> None:
         """The binding has ended with the pod on no node, or on another one."""
         entry, placement = binding.entry, binding.placement
         binding.engine.forget(placement)
-        self._freed(placement.pod)
+        self.freed(placement.pod)
         if outcome.result is Result.REFUSED:
             self.failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
         elif outcome.result is Result.REJECTED:
@@ -85,13 +72,13 @@ class FailedAttempts:
         else:
             pod = placement.pod
             logger.info("pod %s was not bound to %s: %s", pod.key, placement.node_name, outcome.result.value)
-            if self._queue.get(pod.uid) is entry:
-                self._queue.remove(pod.uid)
+            if self.queue.get(pod.uid) is entry:
+                self.queue.remove(pod.uid)
 
     def _rejected_while_waiting(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement
-        self._view.pending_evictions.seen(placement.pod.uid)
-        if not self._view.columns.is_current(placement.node):
+        self.view.pending_evictions.seen(placement.pod.uid)
+        if not self.view.columns.is_current(placement.node):
             # No plugin has rejected the pod: no event has to come before another node is tried.
             self.failed(entry, binding.started, "SchedulerError", outcome.detail)
             return
@@ -101,25 +88,25 @@ class FailedAttempts:
 
     def failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
         """An error has ended the attempt: the pod is retried after a back-off."""
-        engine = self._engines[entry.pod.pod.spec.scheduler_name]
+        engine = self.engines[entry.pod.pod.spec.scheduler_name]
         if engine.before_failure(entry.pod, message):
             return
-        self._decisions.add(entry.pod.key, Attempt(self._clock.now(), entry.attempts, error=message))
-        self._queue.retry(entry, message)
+        self.decisions.add(entry.pod.key, Attempt(self.clock.now(), entry.attempts, error=message))
+        self.queue.retry(entry, message)
         self._report(entry, started, reason, message)
         engine.after_failure(entry.pod, message)
 
     def rejected(self, entry: QueuedPod, started: float, rejection: Rejection) -> None:
         """The pod fits on no node, or a plugin has rejected the one that was chosen."""
         pod, after = entry.pod, rejection.after
-        self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=rejection))
+        self.decisions.add(pod.key, Attempt(self.clock.now(), entry.attempts, rejection=rejection))
         logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, rejection.message)
-        engine = self._engines[pod.pod.spec.scheduler_name]
+        engine = self.engines[pod.pod.spec.scheduler_name]
         if engine.before_failure(pod, rejection.message):
             return
         if after != NO_PLAN:
-            self._metrics.preemption_attempts.inc()
-        if pod.uid in self._queue:
+            self.metrics.preemption_attempts.inc()
+        if pod.uid in self.queue:
             self._carry_out(entry, rejection)
         self._report(entry, started, "Unschedulable", rejection.message, after.nominated_node)
         engine.after_failure(pod, rejection.message)
@@ -128,9 +115,9 @@ class FailedAttempts:
         self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None
     ) -> None:
         pod = entry.pod.pod
-        self._monitor.failed(pod, reason, started)
-        if pod.metadata.uid in self._queue and pod.metadata.uid not in self._view.pseudo_pods:
-            self._reporter.report(Failure(pod, reason, message, nominated_node))
+        self.monitor.failed(pod, reason, started)
+        if pod.metadata.uid in self.queue and pod.metadata.uid not in self.view.pseudo_pods:
+            self.reporter.report(Failure(pod, reason, message, nominated_node))
 
     def _carry_out(self, entry: QueuedPod, rejection: Rejection) -> None:
         """Carry out the plan of PostFilter. The attempt is over when the victims, if any, are being evicted: an earlier
@@ -144,8 +131,8 @@ class FailedAttempts:
         if not after.victims:
             self._add_unschedulable(entry, rejection)
             return
-        self._metrics.preemption_victims.observe(len(after.victims))
-        self._queue.await_victims(entry)
+        self.metrics.preemption_victims.observe(len(after.victims))
+        self.queue.await_victims(entry)
         self._evict(entry, rejection)
 
     def _evict(self, entry: QueuedPod, rejection: Rejection) -> None:
@@ -161,32 +148,32 @@ class FailedAttempts:
                 return
             if refused:
                 # No event tells that it would get its node by now, so it is tried again after its whole back-off.
-                self._queue.retry(entry, f"{rejection.message} {refused[0]}")
+                self.queue.retry(entry, f"{rejection.message} {refused[0]}")
             else:
                 self._add_unschedulable(entry, rejection, is_free=all(notified))
-            self._wake()
+            self.wake()
 
         def on_refused(why: str) -> None:
             refused.append(why)
             # Others may have the room that was kept for it.
-            if after.nominated_node and self._view.nominations.node_of(entry.pod.uid) == after.nominated_node:
+            if after.nominated_node and self.view.nominations.node_of(entry.pod.uid) == after.nominated_node:
                 self._nominate(entry.pod, "")
                 self._report_nomination(entry.pod, "")
 
         for node_name, victims in by_node.items():
-            self._evictions.submit(
+            self.evictions.submit(
                 Eviction(entry.pod, node_name, tuple(victims), after.plugin, after.cause, on_notified, on_refused)
             )
 
     def _node_of(self, pod: PodInfo) -> str:
-        waiting = self._view.waiting.get(pod.uid)
+        waiting = self.view.waiting.get(pod.uid)
         return waiting.node_name if waiting is not None else pod.pod.spec.node_name
 
     def _add_unschedulable(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
         pod, plugins, like = entry.pod, rejection.plugins, rejection.pod_class or rejection.waits_as
         # Whether nominated pods count depends on the priority of the pod.
         group = (pod.pod.spec.scheduler_name, like, plugins, pod.priority) if like else None
-        self._queue.add_unschedulable(
+        self.queue.add_unschedulable(
             entry,
             rejection.events_to_register,
             rejection.message,
@@ -198,23 +185,23 @@ class FailedAttempts:
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
         """Nominate the pod to a node, or with an empty name clear its nomination."""
-        before = self._view.nominations.node_of(pod.uid)
-        self._view.nominations.set(pod, node_name)
+        before = self.view.nominations.node_of(pod.uid)
+        self.view.nominations.set(pod, node_name)
         if before not in ("", node_name):
             # Pods of lower priority may have the capacity that was kept for it.
-            self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod), useless_to=(pod.uid,))
+            self.queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod), useless_to=(pod.uid,))
         if node_name:
             self._clear_nominations(pod, node_name)
 
     def _clear_nominations(self, pod: PodInfo, node_name: str) -> None:
         """Clear the nominations of pods of lower priority to this node, which would wait in vain: they look for another
         one."""
-        for other in list(self._view.nominations.on(node_name)):
+        for other in list(self.view.nominations.on(node_name)):
             if other.priority < pod.priority:
-                self._view.nominations.remove(other.uid)
+                self.view.nominations.remove(other.uid)
                 self._report_nomination(other, "")
-                self._queue.activate([other.uid])
+                self.queue.activate([other.uid])
 
     def _report_nomination(self, pod: PodInfo, node_name: str) -> None:
-        if pod.uid not in self._view.pseudo_pods:
-            self._reporter.nominate(pod.pod, node_name)
+        if pod.uid not in self.view.pseudo_pods:
+            self.reporter.nominate(pod.pod, node_name)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -136,54 +137,39 @@ _AFTER_ERROR: Final = 1.0
 """Seconds to wait after an unexpected error, which may recur at once."""
 
 
+@dataclass(eq=False, slots=True)
 class SchedulingLoop:
     """``run`` schedules until cancelled. ``engines`` by scheduler name; ``work`` is set when there may be something to
     do."""
 
-    def __init__(
-        self,
-        engines: Mapping[str, Engine],
-        queue: SchedulingQueue,
-        next_pod: NextPod,
-        decisions: DecisionLog,
-        event_handlers: EventHandlers,
-        binder: Binder,
-        failed: FailedAttempts,
-        reporter: FailureReporter,
-        monitor: SchedulerMonitor,
-        events: Events,
-        debug: DebugOutput,
-        metrics: SchedulerMetrics,
-        view: ClusterView,
-        errors: PluginErrors,
-        clock: Clock,
-        limit: AbstractContextManager[object],
-        work: asyncio.Event,
-    ) -> None:
-        self._engines = engines
-        self._queue = queue
-        self._next = next_pod
-        self._decisions = decisions
-        self._event_handlers = event_handlers
-        self._binder = binder
-        self._failed = failed
-        self._reporter = reporter
-        self._monitor = monitor
-        self._events = events
-        self._debug = debug
-        self._metrics = metrics
-        self._view = view
-        self._errors = errors
-        self._clock = clock
-        self._limit = limit
-        self._work = work
-        self._time_events = TimeEvents([each.profile for each in engines.values()], clock, queue.on_event, errors)
-        view.waiting.on_decided = work.set
-        binder.finished = self._finished
+    engines: Mapping[str, Engine]
+    queue: SchedulingQueue
+    next_pod: NextPod
+    decisions: DecisionLog
+    event_handlers: EventHandlers
+    binder: Binder
+    failed: FailedAttempts
+    reporter: FailureReporter
+    monitor: SchedulerMonitor
+    events: Events
+    debug: DebugOutput
+    metrics: SchedulerMetrics
+    view: ClusterView
+    errors: PluginErrors
+    clock: Clock
+    limit: AbstractContextManager[object]
+    work: asyncio.Event
+    time_events: TimeEvents = field(init=False)
+
+    def __post_init__(self) -> None:
+        profiles = [engine.profile for engine in self.engines.values()]
+        self.time_events = TimeEvents(profiles, self.clock, self.queue.on_event, self.errors)
+        self.view.waiting.on_decided = self.work.set
+        self.binder.finished = self._finished
 
     async def run(self) -> None:
         while True:
-            self._work.clear()
+            self.work.clear()
             try:
                 if self._slice():
                     await asyncio.sleep(0)
@@ -191,8 +177,8 @@ class SchedulingLoop:
                     await self._pause()
             except Exception as error:
                 # Whatever the error is: pending pods must not wait for ever.
-                self._errors.of_ours("taking the next pod", error)
-                await self._clock.sleep(_AFTER_ERROR)
+                self.errors.of_ours("taking the next pod", error)
+                await self.clock.sleep(_AFTER_ERROR)
 
     def _finished(self, binding: Binding, outcome: Outcome) -> None:
         """A binding has ended; called once for each."""
@@ -200,19 +186,19 @@ class SchedulingLoop:
             if outcome.result is Result.BOUND:
                 self._bound(binding)
             else:
-                self._failed.unreserved(binding, outcome)
+                self.failed.unreserved(binding, outcome)
         except Exception as error:
-            self._failed.unexpected(binding.entry, error)
-        if self._binder.has_capacity:
-            self._work.set()
+            self.failed.unexpected(binding.entry, error)
+        if self.binder.has_capacity:
+            self.work.set()
 
     def _slice(self) -> bool:
         """Decide about pods until the time slice is over; returns whether there are more."""
-        monotonic = self._clock.monotonic
+        monotonic = self.clock.monotonic
         end = monotonic() + _SLICE_SECONDS
-        if not self._view.waiting.is_empty:
-            self._view.waiting.expire(monotonic())
-        self._time_events.announce()
+        if not self.view.waiting.is_empty:
+            self.view.waiting.expire(monotonic())
+        self.time_events.announce()
         while self._step():
             if monotonic() >= end:
                 return True
@@ -220,72 +206,72 @@ class SchedulingLoop:
 
     def _step(self) -> bool:
         """Do one step: notifying decided waiting pods comes before new attempts."""
-        if self._event_handlers.deferred:
-            self._event_handlers.run_deferred()
-        if self._view.waiting.decided:
-            self._view.waiting.notify_decided()
+        if self.event_handlers.deferred:
+            self.event_handlers.run_deferred()
+        if self.view.waiting.decided:
+            self.view.waiting.notify_decided()
             return True
-        entry = self._next.pop() if self._binder.has_capacity else None
+        entry = self.next_pod.pop() if self.binder.has_capacity else None
         if entry is None:
             return False
         try:
             self._decide(entry)
         except Exception as error:
-            self._failed.unexpected(entry, error)
+            self.failed.unexpected(entry, error)
         return True
 
     async def _pause(self) -> None:
-        waiting = self._view.waiting
-        deadlines = [self._queue.next_deadline() if self._binder.has_capacity else None]
-        deadlines += [waiting.next_deadline() if not waiting.is_empty else None, self._time_events.next_deadline()]
-        now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
+        waiting = self.view.waiting
+        deadlines = [self.queue.next_deadline() if self.binder.has_capacity else None]
+        deadlines += [waiting.next_deadline() if not waiting.is_empty else None, self.time_events.next_deadline()]
+        now, seconds = self.clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
             if deadline is not None:
                 seconds = min(max(deadline - now, 0.001), seconds)
         try:
-            await within(self._clock, seconds, self._work.wait())
+            await within(self.clock, seconds, self.work.wait())
         except TimeoutError:
             return
 
     def _decide(self, entry: QueuedPod) -> None:
-        pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()
-        engine, debug = self._engines[pod.pod.spec.scheduler_name], self._debug.settings
+        pod, started, now = entry.pod, self.clock.monotonic(), self.clock.now()
+        engine, debug = self.engines[pod.pod.spec.scheduler_name], self.debug.settings
         waits: Mapping[str, float] | Rejection = {}
         try:
-            with self._limit:
+            with self.limit:
                 result = engine.decide(pod, now)
-                self._metrics.algorithm(self._clock.monotonic() - started)
+                self.metrics.algorithm(self.clock.monotonic() - started)
                 if debug.scores > 0 or debug.filters or debug.diagnosis:
-                    self._debug.decided(pod, engine.profile, result)
+                    self.debug.decided(pod, engine.profile, result)
                 if isinstance(result, Placement):
                     waits = engine.assume(result) or engine.permit(result)
         except PluginError as error:
-            self._errors.of_pod(pod.key, error)
-            self._failed.failed(entry, started, "SchedulerError", str(error))
+            self.errors.of_pod(pod.key, error)
+            self.failed.failed(entry, started, "SchedulerError", str(error))
             return
         if isinstance(result, Rejection):
-            self._failed.rejected(entry, started, result)
+            self.failed.rejected(entry, started, result)
             return
         if isinstance(waits, Rejection):
-            self._failed.rejected(entry, started, waits)
+            self.failed.rejected(entry, started, waits)
             return
-        self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
+        self.decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
         binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node.name))
-        self._binder.begin(binding, waits)
+        self.binder.begin(binding, waits)
 
     def _bound(self, binding: Binding) -> None:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
         binding.engine.post_bind(placement)
-        if self._queue.remove(pod.uid) is not None:
+        if self.queue.remove(pod.uid) is not None:
             # The watch has not shown it yet. When it does, that is no news any more, so unschedulable pods are notified
             # now.
-            self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
-        self._reporter.drop(pod.uid)
-        self._monitor.bound(entry, placement, binding.started)
+            self.queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
+        self.reporter.drop(pod.uid)
+        self.monitor.bound(entry, placement, binding.started)
         note = f"Successfully assigned {pod.key} to {placement.node.name}"
         if binding.on_bound is not None:
             binding.on_bound()
-        elif pod.uid not in self._view.pseudo_pods:
-            self._events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
+        elif pod.uid not in self.view.pseudo_pods:
+            self.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
