@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.waiting_pods import WaitingPods
 T = TypeVar("T", bound=Object)
 K = TypeVar("K")
 _Key = tuple[str, bool, frozenset[tuple[str, str]]]
+_REMEMBERED: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -115,6 +116,49 @@ class LabelGroups:
         _forget(self._by_namespace, group.namespace, group.number)
         for label in group.labels.items():
             _forget(self._by_label, (group.namespace, *label), group.number)
+
+
+class MatchingPods:
+    """The sum by row of what pods count, ``amount_of`` their group: 1 if it matches a selector, or the weights of the
+    terms that match it. ``candidates`` returns the groups that may count anything, each once."""
+
+    def __init__(
+        self,
+        labels: LabelGroups,
+        candidates: Callable[[], Iterable[LabelGroup]],
+        amount_of: Callable[[LabelGroup], int],
+    ) -> None:
+        self._labels = labels
+        self._candidates = candidates
+        self._amount_of = amount_of
+        self._known: dict[int, int] = {}
+        """Number of a group -> what each of its pods counts."""
+
+    def on_row(self, row: int) -> int:
+        """The amount of ``row``."""
+        total, known = 0, self._known
+        for number, pods in self._labels.on_row(row).items():
+            amount = known.get(number)
+            total += (self._of_group(number) if amount is None else amount) * pods
+        return total
+
+    def everywhere(self) -> dict[int, int]:
+        """Row -> amount, of all rows with pods that count."""
+        found: dict[int, int] = {}
+        for group in self._candidates():
+            amount = self._amount_of(group)
+            if amount == 1 and not found:
+                found.update(group.rows)
+            elif amount:
+                for row, pods in group.rows.items():
+                    found[row] = found.get(row, 0) + amount * pods
+        return found
+
+    def _of_group(self, number: int) -> int:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        amount = self._known[number] = self._amount_of(self._labels.group(number))
+        return amount
 
 
 def _take_one(counts: dict[int, int], key: int) -> None:

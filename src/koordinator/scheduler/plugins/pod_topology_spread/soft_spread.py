@@ -168,7 +168,7 @@ class SoftSpread:
         for index, constraint in enumerate(self._constraints):
             domain = self._spread.domain(index)
             if constraint.topology_key == HOSTNAME:
-                values.append(np.where(domain < 0, MISSING, self._spread.matching(index).on_row))
+                values.append(np.where(domain < 0, MISSING, self._spread.pods(index)))
             else:
                 values.append(domain)
         self._cells = Cells(values, apart)
@@ -182,7 +182,7 @@ class SoftSpread:
         for index, constraint in enumerate(self._constraints):
             value = spread.domain_of(index, row)
             if value >= 0 and constraint.topology_key == HOSTNAME:
-                value = spread.matching(index).on_row.item(row)
+                value = spread.pods(index).item(row)
             values.append(value)
         return tuple(values)
 

@@ -21,7 +21,7 @@ from koordinator.model.tolerations import untolerated
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import grown
-from koordinator.scheduler.engine.view import ClusterView, LabelGroups
+from koordinator.scheduler.engine.view import ClusterView, LabelGroup, LabelGroups, MatchingPods
 from koordinator.scheduler.plugins.node_labels import NAMELESS, NO_DOMAIN, Topologies, Topology
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 
@@ -52,66 +52,18 @@ def _both(left: Callable[[Node], bool], right: Callable[[Node], bool]) -> NodePr
     return lambda node: left(node) and right(node)
 
 
-_REMEMBERED: Final = 4096
-_WORTH_AN_ARRAY: Final = 16
+def _matching_pods(labels: LabelGroups, namespace: str, selector: CompiledSelector) -> MatchingPods:
+    """The pods of one namespace that match a selector and are not being deleted. As upstream, an empty selector counts
+    none, although it matches the pod itself."""
+    counts = not (selector.empty or selector.nothing)
 
+    def candidates() -> Iterable[LabelGroup]:
+        return labels.candidates((namespace,), selector.required) if counts else ()
 
-class MatchingPods:
-    """Counts, by node row, the pods of one namespace that match a selector and are not being deleted. As upstream, an
-    empty selector counts none, although it matches the pod itself."""
+    def matches(group: LabelGroup) -> bool:
+        return counts and group.namespace == namespace and not group.terminating and selector.matches(group.labels)
 
-    def __init__(self, labels: LabelGroups, namespace: str, selector: CompiledSelector) -> None:
-        self._labels = labels
-        self._namespace = namespace
-        self._selector = selector
-        self._none = selector.empty or selector.nothing
-        self._matches: dict[int, bool] = {}
-        self.on_row: Ints = np.zeros(0, dtype=np.int64)
-
-    def count_all(self, capacity: int) -> None:
-        """Count the pods on all rows; ``capacity``: the length of arrays by row."""
-        counts = self.on_row = np.zeros(capacity, dtype=np.int64)
-        if self._none:
-            return
-        for group in self._labels.candidates((self._namespace,), self._selector.required):
-            if not self._is_match(group.number):
-                continue
-            if len(group.rows) >= _WORTH_AN_ARRAY:
-                rows = np.fromiter(group.rows.keys(), dtype=np.intp, count=len(group.rows))
-                counts[rows] += np.fromiter(group.rows.values(), dtype=np.int64, count=len(group.rows))
-            else:
-                for row, number in group.rows.items():
-                    counts[row] += number
-
-    def count(self, rows: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Recount the pods on ``rows``. Return (row, count before, count now) for each row whose count has changed."""
-        changed: list[tuple[int, int, int]] = []
-        if self._none:
-            return changed
-        groups_on, known, counts = self._labels.on_row, self._matches, self.on_row
-        for row in rows:
-            now = 0
-            for group, pods in groups_on(row).items():
-                match = known.get(group)
-                if self._is_match(group) if match is None else match:
-                    now += pods
-            before = counts.item(row)
-            if now != before:
-                counts[row] = now
-                changed.append((row, before, now))
-        return changed
-
-    def widen(self, capacity: int) -> None:
-        """Extend the arrays by row to ``capacity``."""
-        self.on_row = grown(self.on_row, (capacity,))
-
-    def _is_match(self, number: int) -> bool:
-        group = self._labels.group(number)
-        match = group.namespace == self._namespace and not group.terminating and self._selector.matches(group.labels)
-        if len(self._matches) >= _REMEMBERED:
-            self._matches.clear()
-        self._matches[number] = match
-        return match
+    return MatchingPods(labels, candidates, matches)
 
 
 ABSENT: Final = 2**31 - 1
@@ -200,7 +152,7 @@ class _Part:
     constraint: SpreadConstraint
     topology: Topology
     matching: int
-    """Position in ``Spread.matching``."""
+    """Position of the selector in ``Spread._matching``."""
     predicate: NodePredicate | None
 
 
@@ -232,7 +184,9 @@ class Spread:
         inclusion = Inclusion(pod.pod)
         selectors = list(dict.fromkeys(constraint.selector for constraint in constraints))
         namespace = pod.pod.metadata.namespace
-        self._matching = [MatchingPods(view.labels, namespace, selector) for selector in selectors]
+        self._matching = [_matching_pods(view.labels, namespace, selector) for selector in selectors]
+        self._pods: list[Ints] = []
+        """By matched selector and row, how many pods match."""
         self._parts = [
             _Part(
                 constraint,
@@ -251,9 +205,9 @@ class Spread:
     def built(self) -> bool:
         return bool(self.counts)
 
-    def matching(self, index: int) -> MatchingPods:
-        """The counter of the pods that match the constraint of this index."""
-        return self._matching[self._parts[index].matching]
+    def pods(self, index: int) -> Ints:
+        """Row -> number of pods that match the constraint of this index."""
+        return self._pods[self._parts[index].matching]
 
     def domain(self, index: int) -> Rows:
         """The domain of each row for the constraint of this index; -1 without the key."""
@@ -271,8 +225,10 @@ class Spread:
         """Count all rows."""
         columns = self._view.columns
         capacity = columns.alive.shape[0]
-        for matching in self._matching:
-            matching.count_all(capacity)
+        self._pods = [np.zeros(capacity, dtype=np.int64) for _ in self._matching]
+        for pods, matching in zip(self._pods, self._matching, strict=True):
+            found = matching.everywhere()
+            pods[list(found)] = list(found.values())
         domains = [_fitted(part.topology.domain, capacity) for part in self._parts]
         self.keyed = np.logical_and.reduce([domain >= 0 for domain in domains])
         eligible = self.keyed if self._needs_all_keys else columns.alive.copy()
@@ -281,7 +237,7 @@ class Spread:
             DomainCounts(
                 domain if self._needs_all_keys else np.maximum(domain, NAMELESS),
                 self._included(part.predicate, eligible),
-                self._matching[part.matching].on_row,
+                self._pods[part.matching],
                 part.topology.size,
             )
             for part, domain in zip(self._parts, domains, strict=True)
@@ -297,8 +253,12 @@ class Spread:
         if capacity > self.keyed.shape[0]:
             self._widen(capacity)
         delta = AppliedDelta([set() for _ in self._parts], set(of_node))
-        for index, matching in enumerate(self._matching):
-            for row, before, now in matching.count(rows):
+        for index, (pods, matching) in enumerate(zip(self._pods, self._matching, strict=True)):
+            for row in rows:
+                before, now = pods.item(row), matching.on_row(row)
+                if now == before:
+                    continue
+                pods[row] = now
                 delta.rows.add(row)
                 for part, counts, numbers in zip(self._parts, self.counts, delta.domains, strict=True):
                     if part.matching == index and (number := counts.add(row, now - before)) is not None:
@@ -317,7 +277,7 @@ class Spread:
         for part, counts, domain, numbers in zip(self._parts, self.counts, domains, touched, strict=True):
             included = eligible and node is not None and (part.predicate is None or part.predicate(node))
             number = domain if self._needs_all_keys else max(domain, NAMELESS)
-            numbers.update(counts.move(row, number, included, self._matching[part.matching].on_row.item(row)))
+            numbers.update(counts.move(row, number, included, self._pods[part.matching].item(row)))
 
     def _included(self, predicate: NodePredicate | None, eligible: Mask) -> Mask:
         if predicate is None:
@@ -330,8 +290,7 @@ class Spread:
 
     def _widen(self, capacity: int) -> None:
         self.keyed = grown(self.keyed, (capacity,))
-        for matching in self._matching:
-            matching.widen(capacity)
+        self._pods = [grown(pods, (capacity,)) for pods in self._pods]
         for counts in self.counts:
             counts.widen(capacity)
 
