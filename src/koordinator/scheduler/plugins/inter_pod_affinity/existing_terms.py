@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 from weakref import WeakValueDictionary
@@ -151,17 +151,12 @@ _FEW: Final = 32
 _LabelsKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Matches:
-    """The terms of existing pods that match an incoming pod. Equal sets are the same object."""
-
-    blocking: frozenset[Term] = frozenset()
-    """Required anti-affinity terms, which reject nodes."""
-    preferring: frozenset[Term] = frozenset()
-    """The terms that count in scores."""
+NO_MATCHES: Final = frozenset[Term]()
 
 
-NO_MATCHES: Final = Matches()
+def blocking(matches: Iterable[Term]) -> frozenset[Term]:
+    """Those of the matches that reject nodes, the required anti-affinity terms; the others count in scores."""
+    return frozenset(term for term in matches if term.role is Role.ANTI_AFFINITY)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -172,8 +167,7 @@ class _Labels:
     labels: Mapping[str, str]
     preferences: bool
     """Whether terms that only count in scores are included."""
-    terms: set[Term] = field(default_factory=set)
-    matches: Matches = NO_MATCHES
+    terms: frozenset[Term] = NO_MATCHES
     terms_version: int = -1
     namespaces_version: int = -1
 
@@ -195,23 +189,20 @@ class Matcher:
         self._existing = existing
         self._namespaces = namespaces
         self._labels: WeakValueDictionary[_LabelsKey, _Labels] = WeakValueDictionary()
-        self._matches: WeakValueDictionary[frozenset[Term], Matches] = WeakValueDictionary()
 
     @property
     def has_terms(self) -> bool:
         """Whether there are any; ``view.concerns_version`` grows whenever that changes."""
         return bool(self._existing.live) or self._nominations.has_affinity
 
-    def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
+    def of(self, pod: PodInfo, *, preferences: bool) -> frozenset[Term]:
         """The terms that match the pod now; without ``preferences`` only those that can reject nodes."""
         nominated = not self._nominations.is_empty
         if not nominated and not self._existing.live:
             return NO_MATCHES
         labels = self._labels_of(pod, preferences)
         self._refresh(labels)
-        if nominated and (coming := self._nominated(pod, labels)):
-            return self._interned(labels.terms | coming)
-        return labels.matches
+        return labels.terms.union(self._nominated(pod, labels)) if nominated else labels.terms
 
     def repels(self, term: Term, pod: PodInfo) -> bool:
         """Whether the term of an existing or deleted pod is a required anti-affinity that matches ``pod``."""
@@ -249,8 +240,7 @@ class Matcher:
                     found.discard(term)
         labels.terms_version, labels.namespaces_version = existing.version, namespaces.version
         if found != labels.terms:
-            labels.terms = found
-            labels.matches = self._interned(found)
+            labels.terms = frozenset(found)
 
     def _nominated(self, pod: PodInfo, labels: _Labels) -> set[Term]:
         """The blocking terms of nominated pods, which count as if they were on their nominated nodes."""
@@ -266,13 +256,3 @@ class Matcher:
         if not labels.preferences and term.role is not Role.ANTI_AFFINITY:
             return False
         return self._namespaces.covers(term, labels.namespace) and term.selector.matches(labels.labels)
-
-    def _interned(self, terms: Iterable[Term]) -> Matches:
-        key = frozenset(terms)
-        if not key:
-            return NO_MATCHES
-        known = self._matches.get(key)
-        if known is None:
-            blocking = frozenset(term for term in key if term.role is Role.ANTI_AFFINITY)
-            known = self._matches[key] = Matches(blocking, key - blocking)
-        return known

@@ -46,7 +46,6 @@ from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     TOO_UNEVEN,
     ClassSpread,
     HardSpread,
-    lacks_of,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
@@ -228,7 +227,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         node = self.view.columns.nodes[row]
-        return lacks_of(state, node, row) if node is not None else ()
+        return state.lacks(row, node) if node is not None else ()
 
     def pre_score(self, pod: PodInfo) -> Any:
         constraints = self.constraints(pod)
