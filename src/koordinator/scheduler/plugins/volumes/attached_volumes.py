@@ -148,7 +148,6 @@ class PlacedPods:
 
 Handle = tuple[str, str]
 """(driver, handle): what makes a volume one."""
-_UNRESOLVED: Final = CsiVolume("", "")
 
 
 @dataclass(slots=True)
@@ -173,7 +172,6 @@ class AttachedVolumes:
         self._placed = placed
         self._csi_nodes = csi_nodes
         self._rows: dict[int, RowVolumes] = {}
-        self._of_claim: dict[str, CsiVolume | None] = {}
         self._claims_of_volume: dict[str, set[str]] = {}
         self._volumes_of_handle: Counter[Handle] = Counter()
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
@@ -210,7 +208,8 @@ class AttachedVolumes:
                     del self._claims_of_volume[before]
             if after:
                 self._claims_of_volume.setdefault(after, set()).add(key)
-        self._resolve_again(key)
+        if before != after or _resolved(self._view, old) != _resolved(self._view, new):
+            self._touch_users(key)
 
     def volume_changed(self, name: str, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         before, after = (csi_of_volume(each) if each is not None else None for each in (old, new))
@@ -223,11 +222,10 @@ class AttachedVolumes:
             if not handles[before.driver, before.handle]:
                 del handles[before.driver, before.handle]
         for key in self._claims_of_volume.get(name, ()):
-            self._resolve_again(key)
+            self._touch_users(key)
         self._touch_nodes(self._nodes_of_volume.get(name, {}).values())
 
     def class_changed(self) -> None:
-        self._of_claim.clear()
         for row in self._placed.rows():
             self._touch(row)
 
@@ -249,12 +247,9 @@ class AttachedVolumes:
                 del self._nodes_of_volume[volume]
             self._touch_nodes((node,))
 
-    def _resolve_again(self, key: str) -> None:
-        before = self._of_claim.pop(key, _UNRESOLVED)
-        users = self._placed.users(key)
-        if users and self._resolve(key) != before:
-            for row in set(users.values()):
-                self._touch(row)
+    def _touch_users(self, key: str) -> None:
+        for row in set(self._placed.users(key).values()):
+            self._touch(row)
 
     def _touch_nodes(self, names: Iterable[str]) -> None:
         for name in set(names):
@@ -287,17 +282,9 @@ class AttachedVolumes:
             claim = self._view.objects_of(PERSISTENT_VOLUME_CLAIMS).get(use.key)
             if claim is None or (use.ephemeral and not volumes.owns(claim)):
                 continue
-            volume = self._resolve(use.key)
+            volume = csi_of_claim(self._view, claim)
             if volume is not None:
                 yield volume
-
-    def _resolve(self, key: str) -> CsiVolume | None:
-        known = self._of_claim.get(key, _UNRESOLVED)
-        if known is _UNRESOLVED:
-            claim = self._view.objects_of(PERSISTENT_VOLUME_CLAIMS).get(key)
-            known = csi_of_claim(self._view, claim) if claim is not None else None
-            self._of_claim[key] = known
-        return known
 
     def _handle(self, attachment: VolumeAttachment) -> Handle | None:
         name = attachment.spec.source.persistent_volume_name
@@ -305,6 +292,10 @@ class AttachedVolumes:
         if not attachment.spec.attacher or volume is None or volume.spec.csi is None:
             return None
         return attachment.spec.attacher, volume.spec.csi.volume_handle
+
+
+def _resolved(view: ClusterView, claim: PersistentVolumeClaim | None) -> CsiVolume | None:
+    return csi_of_claim(view, claim) if claim is not None else None
 
 
 def _named(volumes: PodVolumes) -> Iterable[CsiVolume]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -86,21 +86,18 @@ def _capacity(index: VolumeIndex, storage_class: StorageClass, claim: Persistent
         return None
     name, size = storage_class.metadata.name, requested.value
     key = "capacity", name, index.class_version(name), size
-    return index.tests.get(key, _capacity_predicate(index.capacities(name).values(), size))
+    return index.tests.get(key, lambda: _capacity_predicate(index.capacities(name), size))
 
 
-def _capacity_predicate(capacities: Iterable[CSIStorageCapacity], size: int) -> Callable[[], NodePredicate]:
-    def compiled() -> NodePredicate:
-        selectors = [
-            selector
-            for capacity in capacities
-            if (limit := volume_limit(capacity)) is not None
-            and limit.value >= size
-            and (selector := _access(capacity)) is not None
-        ]
-        return _any_selector(selectors)
-
-    return compiled
+def _capacity_predicate(capacities: Iterable[CSIStorageCapacity], size: int) -> NodePredicate:
+    selectors = [
+        selector
+        for capacity in capacities
+        if (limit := volume_limit(capacity)) is not None
+        and limit.value >= size
+        and (selector := _access(capacity)) is not None
+    ]
+    return _any_selector(selectors)
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
@@ -112,7 +109,7 @@ def largest_volume(index: VolumeIndex, class_name: str, node: Node) -> int:
     """The size in bytes of the largest volume of a class that can be provisioned where the node can use it."""
     reachable = [
         limit.value
-        for capacity in index.capacities(class_name).values()
+        for capacity in index.capacities(class_name)
         if (limit := volume_limit(capacity)) is not None
         and (selector := _access(capacity)) is not None
         and selector.matches(node.metadata.labels)
