@@ -98,7 +98,7 @@ def _node(scheduler: Scheduler, row: int) -> NodeFacts:
     if (state := cpus._nodes.get(row)) is not None:
         found.cpus = Counter(state.counts)
     for (_, port), users in ports._used.items():
-        found.ports[port] += sum(users.get(row, Counter()).values())
+        found.ports[port] += sum(count for (there, _), count in users.items() if there == row)
     found.ports = +found.ports
     for group in _label_groups(scheduler, row):
         found.labels.update(group)

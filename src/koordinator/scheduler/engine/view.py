@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.reservation import Reservation
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.allocations import AllocationLedger
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.journal import Journal
@@ -23,7 +24,6 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 T = TypeVar("T", bound=Object)
-K = TypeVar("K")
 _Key = tuple[str, bool, frozenset[tuple[str, str]]]
 _REMEMBERED: Final = 4096
 
@@ -47,8 +47,8 @@ class LabelGroups:
     def __init__(self) -> None:
         self._by_key: dict[_Key, LabelGroup] = {}
         self._by_number: dict[int, LabelGroup] = {}
-        self._by_namespace: dict[str, dict[int, LabelGroup]] = {}
-        self._by_label: dict[tuple[str, str, str], dict[int, LabelGroup]] = {}
+        self._by_namespace = Groups[str, int, LabelGroup]()
+        self._by_label = Groups[tuple[str, str, str], int, LabelGroup]()
         self._of_pod: dict[str, LabelGroup] = {}
         self._on_row: dict[int, dict[int, int]] = {}
         self._next = 0
@@ -68,8 +68,8 @@ class LabelGroups:
         checks the other requirements of its selector."""
         found: list[LabelGroup] = []
         for namespace in self._by_namespace if namespaces is None else namespaces:
-            pools = [self._by_label.get((namespace, key, value), {}) for key, value in required.items()]
-            smallest = min(pools, key=len) if pools else self._by_namespace.get(namespace, {})
+            pools = [self._by_label.of((namespace, key, value)) for key, value in required.items()]
+            smallest = min(pools, key=len) if pools else self._by_namespace.of(namespace)
             found.extend(
                 group
                 for group in smallest.values()
@@ -105,17 +105,17 @@ class LabelGroups:
             self._next += 1
             group = LabelGroup(self._next, metadata.namespace, metadata.labels, terminating)
             self._by_key[key] = self._by_number[group.number] = group
-            self._by_namespace.setdefault(group.namespace, {})[group.number] = group
+            self._by_namespace.put(group.namespace, group.number, group)
             for label in metadata.labels.items():
-                self._by_label.setdefault((group.namespace, *label), {})[group.number] = group
+                self._by_label.put((group.namespace, *label), group.number, group)
         return group
 
     def _drop(self, group: LabelGroup) -> None:
         del self._by_key[(group.namespace, group.terminating, frozenset(group.labels.items()))]
         del self._by_number[group.number]
-        _forget(self._by_namespace, group.namespace, group.number)
+        self._by_namespace.take(group.namespace, group.number)
         for label in group.labels.items():
-            _forget(self._by_label, (group.namespace, *label), group.number)
+            self._by_label.take((group.namespace, *label), group.number)
 
 
 class MatchingPods:
@@ -166,12 +166,6 @@ def _take_one(counts: dict[int, int], key: int) -> None:
         del counts[key]
     else:
         counts[key] -= 1
-
-
-def _forget(index: dict[K, dict[int, LabelGroup]], key: K, number: int) -> None:
-    del index[key][number]
-    if not index[key]:
-        del index[key]
 
 
 class ReservationInfo(Protocol):

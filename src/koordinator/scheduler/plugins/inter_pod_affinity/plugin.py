@@ -87,7 +87,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             self.view.columns.touch(row, Aspect.PODS)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
-        self._existing.remove(pod.uid)
+        self._existing.remove(row, pod.uid)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind.name == NAMESPACES.name:

@@ -14,6 +14,7 @@ from koordinator.api.meta import Object, OwnerReference, controller_of
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, TopologySpreadConstraint
 from koordinator.api.workload import Service
+from koordinator.base.groups import Groups
 from koordinator.model.label_selector import EVERYTHING, CompiledSelector, SelectorError, compile_selector
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import ClusterEvent
@@ -71,7 +72,7 @@ class DefaultSelectors:
         self.changes = self._since = next(_VERSIONS)
         """Increases whenever any selector may have changed."""
         self._versions: dict[str, int] = {}
-        self._services: dict[tuple[str, str, str], dict[str, Service]] = {}
+        self._services = Groups[tuple[str, str, str], str, Service]()
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         """An object of any kind was added, updated or deleted."""
@@ -115,7 +116,7 @@ class DefaultSelectors:
     def _candidates(self, pod: Pod) -> Iterator[Service]:
         namespace = pod.metadata.namespace
         for key, value in pod.metadata.labels.items():
-            yield from self._services.get((namespace, key, value), {}).values()
+            yield from self._services.of((namespace, key, value)).values()
 
     def _of_controller(self, namespace: str, owner: OwnerReference, services: CompiledSelector) -> CompiledSelector:
         """``services`` joined with the controller's selector; unchanged if the controller is unknown or its selector
@@ -135,12 +136,9 @@ class DefaultSelectors:
         # Any label of the selector will do, since every pod that the service selects has all of them.
         place = service.metadata.namespace, *min(service.spec.selector.items())
         if present:
-            self._services.setdefault(place, {})[key] = service
-            return
-        services = self._services[place]
-        del services[key]
-        if not services:
-            del self._services[place]
+            self._services.put(place, key, service)
+        else:
+            self._services.take(place, key)
 
 
 def _selector_of(obj: Any) -> object:

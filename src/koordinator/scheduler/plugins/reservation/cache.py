@@ -20,6 +20,7 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.base.groups import Groups
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import RESERVED
@@ -99,9 +100,9 @@ class ReservationCache(EventHandler):
         self.selector_index.clear()
         self.bookings: dict[str, Booking] = {}
         """The Reservations that have a node, by their uid; while there are none, hardly any pod is concerned."""
-        self.on_node_named: dict[str, dict[str, Booking]] = {}
+        self.on_node_named = Groups[str, str, Booking]()
         """The same, by name of the node."""
-        self._index: dict[Hashable, dict[str, Booking]] = {}
+        self._index = Groups[Hashable, str, Booking]()
         self._users = Users(self._view)
         self.waiting: dict[str, PodInfo] = {}
         """The pods that the API has on no node, by uid, whichever scheduler handles them."""
@@ -164,7 +165,7 @@ class ReservationCache(EventHandler):
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._version += 1
-        for booking in list(self.on_node_named.get(name, {}).values()):
+        for booking in list(self.on_node_named.of(name).values()):
             # The row's columns are cleared with the node.
             booking.row = -1
             if is_operating(booking.pod):
@@ -224,7 +225,7 @@ class ReservationCache(EventHandler):
 
     def _counted_on(self, row: int) -> list[Booking]:
         """See ``ClusterView.reservations_on``. A pod in operating mode runs beside its owner: both count."""
-        there = self.on_node_named.get(self._view.columns.names[row], {}).values()
+        there = self.on_node_named.of(self._view.columns.names[row]).values()
         return [each for each in there if each.row == row and each.users and not is_operating(each.pod)]
 
     def _owned(self, pod: PodInfo) -> list[tuple[Booking, Unmatched | None]]:
@@ -302,11 +303,11 @@ class ReservationCache(EventHandler):
         self._version += 1
         self._view.concerns_version += not self.bookings
         self.bookings[uid] = booking
-        self.on_node_named.setdefault(booking.node_name, {})[uid] = booking
+        self.on_node_named.put(booking.node_name, uid, booking)
         if booking.owners is not None:
-            booking.index_keys = booking.owners.index_keys(lambda key: len(self._index.get(key, ())))
+            booking.index_keys = booking.owners.index_keys(lambda key: len(self._index.of(key)))
         for key in booking.index_keys:
-            self._index.setdefault(key, {})[uid] = booking
+            self._index.put(key, uid, booking)
         self._index_labels(booking, self._node_of(booking))
         self._set_credit(booking)
         self._touch(booking)
@@ -339,14 +340,9 @@ class ReservationCache(EventHandler):
         uid = booking.uid
         del self.bookings[uid]
         self._view.concerns_version += not self.bookings
-        there = self.on_node_named[booking.node_name]
-        del there[uid]
-        if not there:
-            del self.on_node_named[booking.node_name]
+        self.on_node_named.take(booking.node_name, uid)
         for key in booking.index_keys:
-            del self._index[key][uid]
-            if not self._index[key]:
-                del self._index[key]
+            self._index.take(key, uid)
         self.selector_index.remove(uid)
         self._version += 1
 

@@ -134,7 +134,7 @@ def _key(pod: PodInfo) -> str:
 
 def node_reservations(cache: ReservationCache, node_name: str) -> dict[str, Any]:
     """The original's document of the available Reservations on a node; empty members are omitted."""
-    there = cache.on_node_named.get(node_name, {})
+    there = cache.on_node_named.of(node_name)
     bookings = sorted((each for each in there.values() if is_available(each.reservation)), key=lambda each: each.name)
     return {"items": [_item(each) for each in bookings]} if bookings else {}
 

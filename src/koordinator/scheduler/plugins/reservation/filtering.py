@@ -219,7 +219,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
     def _conflicts(self, node_name: str, policy: str) -> bool:
         """Whether a Reservation of the policy cannot be on the node: Reservations of the default policy and of other
         policies do not share nodes."""
-        there = self._cache.on_node_named.get(node_name, {}).values()
+        there = self._cache.on_node_named.of(node_name).values()
         return any(each.is_open and (not each.reservation.spec.allocate_policy) != (not policy) for each in there)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
@@ -231,7 +231,7 @@ class ReservationFilter(PreFilterPlugin, Explainer, RowFilterPlugin, FilterTrans
         if not isinstance(state, Owner):
             return ()
         name, match = self.view.columns.names[row], state.match
-        there = self._cache.on_node_named.get(name, {})
+        there = self._cache.on_node_named.of(name)
         uids = [*match.uids, *(each.uid for each in match.unmatched)]
         refusals = [(there[uid].name, self._nominator.refusal(there[uid], pod)) for uid in uids if uid in there]
         return [Lack(f"reservation {reservation}: {why}") for reservation, why in refusals if why]

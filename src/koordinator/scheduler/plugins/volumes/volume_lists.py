@@ -16,13 +16,13 @@ import msgspec
 
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
 from koordinator.api.volume import PersistentVolume, class_of_volume
+from koordinator.base.groups import Groups
 from koordinator.model.node_selector import NodePredicate, term_predicate
 from koordinator.scheduler.plugins.node_labels import HOST_NAME
 
 STORAGE: Final = "storage"
 _AVAILABLE: Final = "Available"
 _NO_LISTS: Final[Mapping[bytes, Sequence[Candidate]]] = MappingProxyType({})
-_NONE: Final[Mapping[str, PersistentVolume]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,7 +76,7 @@ class VolumeLists:
         """By class and affinity."""
         self._on_hosts: dict[str, dict[str, list[Candidate]]] = {}
         """By class and host."""
-        self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
+        self._of_claim = Groups[str, str, PersistentVolume]()
         self._listed: dict[str, _Listed] = {}
 
     def set(self, volume: PersistentVolume) -> None:
@@ -86,7 +86,7 @@ class VolumeLists:
         listed = self._listed[name] = _Listed(volume)
         key = claim_key(volume)
         if key is not None:
-            self._of_claim.setdefault(key, {})[name] = volume
+            self._of_claim.put(key, name, volume)
         elif is_free(volume):
             listed.hosts = hosts_of_volume(volume)
             required = affinity_of(volume) if listed.hosts is not None else None
@@ -102,10 +102,7 @@ class VolumeLists:
             return
         key = claim_key(listed.volume)
         if key is not None:
-            volumes = self._of_claim[key]
-            del volumes[name]
-            if not volumes:
-                del self._of_claim[key]
+            self._of_claim.take(key, name)
         if listed.candidate is not None:
             for lists, place in self._places(listed):
                 candidates = lists[place]
@@ -132,7 +129,7 @@ class VolumeLists:
 
     def of_claim(self, key: str) -> Mapping[str, PersistentVolume]:
         """Volumes that are bound to a claim or kept for it, by name."""
-        return self._of_claim.get(key, _NONE)
+        return self._of_claim.of(key)
 
     def _places(self, listed: _Listed) -> list[tuple[dict[Any, list[Candidate]], str | bytes]]:
         """The lists that the volume belongs in."""
