@@ -45,7 +45,7 @@ def known_facts(scheduler: Scheduler) -> Facts:
     profile, rows = profile_of(scheduler), scheduler.state.view.columns.row_of
     facts = Facts(nodes={name: _node(scheduler, row) for name, row in rows.items()})
     view = scheduler.state.view
-    for uid, booking in view.shared["Reservation"]["cache"].bookings.items():
+    for uid, booking in view.shared["Reservation"].bookings.items():
         kept = {name: amount for name, amount in booking.remaining.items() if amount}
         facts.reservations[uid] = ReservationFacts(booking.node_name, Counter(kept), set(booking.users))
     quotas, gangs = profile.plugins["ElasticQuota"], profile.plugins["Coscheduling"]

@@ -24,6 +24,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 T = TypeVar("T", bound=Object)
+Shared = TypeVar("Shared")
 _Key = tuple[str, bool, frozenset[tuple[str, str]]]
 _REMEMBERED: Final = 4096
 
@@ -338,6 +339,13 @@ class ClusterView:
 
     def _on_affinity(self) -> None:
         self.concerns_version += 1
+
+    def share(self, key: str, make: Callable[[], Shared]) -> Shared:
+        """What is ``shared`` by this key; ``make`` is called for the first plugin that asks for it, and only then."""
+        if key not in self.shared:
+            self.shared[key] = make()
+        found: Shared = self.shared[key]
+        return found
 
     def objects_of(self, kind: Kind[T]) -> Mapping[str, T]:
         """All objects of a kind that some plugin ``watches``, by key."""

@@ -47,11 +47,7 @@ class LabelRows(EventHandler):
     @classmethod
     def of(cls, view: ClusterView) -> LabelRows:
         """Those of a view, for all profiles; created by the first caller."""
-        rows = view.shared.get(_NAME)
-        if rows is None:
-            rows = view.shared[_NAME] = cls(view.columns)
-        assert isinstance(rows, cls)
-        return rows
+        return view.share(_NAME, lambda: cls(view.columns))
 
     def on_reset(self) -> None:
         for row in list(self._known):

@@ -79,7 +79,7 @@ class History:
 
     @property
     def cache(self) -> ReservationCache:
-        cache: ReservationCache = self.cluster.view.shared[ReservationPlugin.name]["cache"]
+        cache: ReservationCache = self.cluster.view.shared[ReservationPlugin.name]
         return cache
 
     def taken(self, name: str) -> int:

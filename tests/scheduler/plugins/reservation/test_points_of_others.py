@@ -169,6 +169,17 @@ def test_pods_that_own_nothing_share_what_is_known_and_are_followed_row_by_row()
     assert tokens.calls["unmatched"] >= 1
 
 
+def test_the_plugin_of_another_profile_hides_no_reservation() -> None:
+    cluster = cluster_with()
+    ReservationPlugin(ReservationArgs(), cluster.view)
+    found = holding("r", red=3)
+    cluster.state.set_object(RESERVATIONS, "r", found)
+    cluster.bound(reserve_pod(found), "a")
+    assert placed(cluster, owner("o", 2)) == ("r", Counter(red=2))
+    # The two tokens of the owner are among the three that are reserved.
+    assert placed(cluster, other("p", 3)) == ("", Counter(blue=2, red=1))
+
+
 def test_profiles_without_such_a_plugin_ask_nothing_about_reservations() -> None:
     cluster = cluster_with(holding("r"), order=(ReservationPlugin,))
     plugin = cluster.profile.plugins["Reservation"]

@@ -82,6 +82,8 @@ class ReservationCache(EventHandler):
         self._aspect = view.columns.aspect(RESERVED)
         self.awaited: dict[str, Awaited] = {}
         """The Reservations that nominated pods are going to take from, by uid of the pod, while their victims leave."""
+        self.failures: dict[str, str] = {}
+        """The messages of failed attempts to place Reservations, by uid; each is removed once it is written."""
         self.changed: dict[str, None] = {}
         """The uids of Reservations whose users have changed since their status was last reconciled."""
         self._version = 0

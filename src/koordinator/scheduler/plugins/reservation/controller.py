@@ -171,7 +171,6 @@ class ReservationController:
     """Writes each Reservation by itself: one that is refused, or not answered, is tried again later, and the others do
     not wait for it.
 
-    ``failures``: the messages of failed attempts to place Reservations, by uid; each is removed once it is written.
     ``report`` is called once with each Reservation that its author has to fix, and its error.
     """
 
@@ -182,7 +181,6 @@ class ReservationController:
         cache: ReservationCache,
         view: ClusterView,
         writer: ControllerWriter,
-        failures: dict[str, str],
         report: Callable[[Reservation, str], None],
         *,
         kept: timedelta | None,
@@ -193,7 +191,6 @@ class ReservationController:
         self._cache = cache
         self._view = view
         self._writer = writer
-        self._failures = failures
         self._report = report
         self._kept = kept
         self._cleans_every = max(cleans_every, 1)
@@ -270,7 +267,7 @@ class ReservationController:
         self._cache.changed.pop(metadata.uid, None)
         if metadata.deletion_timestamp is not None:
             return
-        message = self._failures.get(metadata.uid)
+        message = self._cache.failures.get(metadata.uid)
         has_node = reservation.status.node_name in self._view.columns.row_of
         facts = Facts(self._owners(reservation), has_node, message or _unreported_problem(reservation))
         change = status_change(reservation, facts, now)
@@ -304,8 +301,8 @@ class ReservationController:
         metadata = reservation.metadata
         version = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
         await self._writer.patch(RESERVATIONS, metadata.name, "", {"metadata": version, "status": change}, "status")
-        if self._failures.get(metadata.uid) is message:
-            self._failures.pop(metadata.uid, None)
+        if self._cache.failures.get(metadata.uid) is message:
+            self._cache.failures.pop(metadata.uid, None)
 
     def _owners(self, reservation: Reservation) -> list[Pod]:
         """The pods that the API has on the node with a record of the Reservation."""

@@ -56,11 +56,9 @@ class ReservationPart(Plugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        shared = view.shared.setdefault(self.name, {})
-        self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
+        self._cache = view.share(self.name, lambda: ReservationCache(view))
         if args is not None:
             self._cache.index_selectors(args.reservation_selector_index)
-        self._failures: dict[str, str] = shared.setdefault("failures", {})
         config = args.pre_allocation_config if args is not None else None
         self._pre_allocator = PreAllocator(self._cache, view, config, lambda: self._points)
         ignored = (frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)) if args else _NONE

@@ -184,7 +184,7 @@ class ReservationPlugin(
     def before_failure(self, pod: PodInfo, message: str) -> bool:
         reservation = self._reservation(pod) if stands_for_a_reservation(pod.pod) else None
         if reservation is not None:
-            self._failures[reservation.metadata.uid] = message
+            self._cache.failures[reservation.metadata.uid] = message
             self.handle.object_event(RESERVATIONS, reservation, "Warning", "FailedScheduling", "Scheduling", message)
         return False
 
@@ -200,7 +200,6 @@ class ReservationPlugin(
             self._cache,
             self.view,
             writer,
-            self._failures,
             self._report,
             kept=kept,
             cleans_every=self.args.gc_interval_seconds,
@@ -246,7 +245,7 @@ class ReservationPlugin(
             self.handle.pod_event(pod, "Warning", "InvalidReservation", "Reconcile", fault)
 
     def _settled(self, uid: str) -> None:
-        self._failures.pop(uid, None)
+        self._cache.failures.pop(uid, None)
         self._pre_allocator.forget(uid)
 
 

@@ -267,7 +267,7 @@ class ReservePods(BindPlugin, EventHandler):
         super().__init__(args, view)
         self._settled = settled
         self._shown: dict[str, Pod] = {}
-        self._first: ReservePods = view.shared.setdefault("reserve pods", self)
+        self._first = view.share("reserve pods", lambda: self)
 
     @property
     def event_handler(self) -> EventHandler:

@@ -160,11 +160,7 @@ class VolumeIndex(EventHandler):
     @classmethod
     def of(cls, view: ClusterView) -> VolumeIndex:
         """The index of a view, created by the first caller."""
-        index = view.shared.get(_NAME)
-        if index is None:
-            index = view.shared[_NAME] = cls(view)
-        assert isinstance(index, cls)
-        return index
+        return view.share(_NAME, lambda: cls(view))
 
     def assumptions(self, kind: Kind[Any]) -> Assumptions[Any]:
         """What is assumed of claims, or of volumes."""
