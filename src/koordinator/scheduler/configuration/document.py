@@ -24,8 +24,8 @@ from koordinator.api.component_configuration import (
     complete_election,
 )
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import check_range
 from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, Catalogue
+from koordinator.scheduler.configuration.upstream_arguments import check_range
 from koordinator.scheduler.engine.profile import PluginOrder
 
 

@@ -109,26 +109,23 @@ class Share(msgspec.Struct, frozen=True, gc=False):
         prod = added(self.prod_usage, self.prod_delta) if any(self.prod_usage) else self.prod_delta
         msgspec.structs.force_setattr(self, "loads", (self.node_delta, prod, self.estimated))
 
+    @property
+    def parts(self) -> tuple[Vector, ...]:
+        """All that is given; ``loads`` follow from these."""
+        return self.prod_usage, self.node_delta, self.prod_delta, self.estimated
+
     def without(self, other: Share) -> Share:
         """How much more this is than ``other``."""
-        return Share(
-            _less(self.prod_usage, other.prod_usage),
-            _less(self.node_delta, other.node_delta),
-            _less(self.prod_delta, other.prod_delta),
-            _less(self.estimated, other.estimated),
-        )
+        prod_usage, node_delta, prod_delta, estimated = map(_less, self.parts, other.parts)
+        return Share(prod_usage, node_delta, prod_delta, estimated)
 
 
 def total(shares: Iterable[Share], width: int) -> Share:
     """The sum of ``shares``, for ``width`` resources."""
-    listed = list(shares)
     nothing = (0,) * width
-    return Share(
-        added(nothing, *[share.prod_usage for share in listed]),
-        added(nothing, *[share.node_delta for share in listed]),
-        added(nothing, *[share.prod_delta for share in listed]),
-        added(nothing, *[share.estimated for share in listed]),
-    )
+    vectors = zip((nothing,) * 4, *[share.parts for share in shares], strict=True)
+    prod_usage, node_delta, prod_delta, estimated = [added(*of_part) for of_part in vectors]
+    return Share(prod_usage, node_delta, prod_delta, estimated)
 
 
 def added(*vectors: Vector) -> Vector:
@@ -208,13 +205,8 @@ class Estimates:
         return assigned_at + after_scheduled if after_scheduled > 0 else _NEVER
 
     def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
-        custom = self._custom_factors(pod)
         factors: Mapping[str, int] = self._settings.factors
-        if custom:
+        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
+        if custom and self._settings.customizable:
             factors = {**factors, **scaling_factors(custom)}
         return self._settings.vector(estimate_pod(pod, factors, priority))
-
-    def _custom_factors(self, pod: Pod) -> str | None:
-        if not self._settings.customizable:
-            return None
-        return pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
