@@ -160,7 +160,8 @@ class HardSpread:
 
     def _apply_delta(self, rows: list[int], of_node: list[int]) -> None:
         """Update the counts and codes after changes on ``rows``."""
-        for limit, numbers in zip(self._limits, self._spread.apply_delta(rows, of_node).domains, strict=True):
+        domains, _ = self._spread.apply_delta(rows, of_node)
+        for limit, numbers in zip(self._limits, domains, strict=True):
             if numbers:
                 limit.apply_delta(numbers)
 

@@ -37,8 +37,8 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     SYSTEM_DEFAULTS,
     PodConstraints,
     constraints_key,
-    default_constraints,
     own_constraints,
+    pod_constraints,
     queueing_hint,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
@@ -252,12 +252,13 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         if known is not None and known[0] is selector:
             constraints: PodConstraints = known[1]
             return constraints
+        labels = pod.pod.metadata.labels
         if selector is None:
-            constraints = own_constraints(pod.pod)
+            constraints = pod_constraints(own_constraints(pod.pod), labels)
         elif selector.empty or not self._defaults:
             constraints = NO_CONSTRAINTS
         else:
-            labels = pod.pod.metadata.labels
-            constraints = default_constraints(self._defaults, selector, labels, needs_all_keys=not self._by_system)
+            given = [(each, selector) for each in self._defaults]
+            constraints = pod_constraints(given, labels, needs_all_keys=not self._by_system)
         pod.memo[_CONSTRAINTS_MEMO] = selector, constraints
         return constraints

@@ -141,12 +141,12 @@ class SoftSpread:
             self._build()
             return True
         of_node = self._columns.touched_in(Aspect.NODE, rows, self._version)
-        delta = self._spread.apply_delta(rows.tolist(), rows[of_node].tolist())
+        domains, moved = self._spread.apply_delta(rows.tolist(), rows[of_node].tolist())
         self._version = self._columns.version
         if self._cells.of_row.shape[0] < self._spread.keyed.shape[0]:
             self._cells.widen(self._spread.keyed.shape[0])
-        changed = any(delta.domains)
-        for row in sorted(delta.rows):
+        changed = any(domains)
+        for row in sorted(moved):
             changed |= self._cells.place(row, self._signature(row))
         return changed
 

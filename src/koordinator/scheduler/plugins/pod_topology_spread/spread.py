@@ -6,14 +6,12 @@ is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.node_selector import NodePredicate, required_predicate
@@ -26,30 +24,13 @@ from koordinator.scheduler.plugins.node_labels import NAMELESS, NO_DOMAIN, Topol
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 
 
-class Inclusion:
-    """Evaluates nodeAffinityPolicy and nodeTaintsPolicy for one pod."""
-
-    def __init__(self, pod: Pod) -> None:
-        self._pod = pod
-
-    def predicate(self, constraint: SpreadConstraint) -> NodePredicate | None:
-        """Returns whether a node counts for ``constraint``; None if every node does."""
-        affinity = self._affinity if constraint.honors_affinity else None
-        taints = self._tolerates if constraint.honors_taints else None
-        if affinity is None or taints is None:
-            return affinity or taints
-        return _both(affinity, taints)
-
-    @cached_property
-    def _affinity(self) -> NodePredicate | None:
-        return required_predicate(self._pod)
-
-    def _tolerates(self, node: Node) -> bool:
-        return not any(untolerated(self._pod.spec.tolerations, node.spec.taints))
-
-
-def _both(left: Callable[[Node], bool], right: Callable[[Node], bool]) -> NodePredicate:
-    return lambda node: left(node) and right(node)
+def _inclusion(constraint: SpreadConstraint, pod: Pod) -> NodePredicate | None:
+    """Whether a node counts, by nodeAffinityPolicy and nodeTaintsPolicy; None if every node does."""
+    affinity = required_predicate(pod) if constraint.honors_affinity else None
+    if not constraint.honors_taints:
+        return affinity
+    tolerations = pod.spec.tolerations
+    return lambda node: (affinity is None or affinity(node)) and not any(untolerated(tolerations, node.spec.taints))
 
 
 def _matching_pods(labels: LabelGroups, namespace: str, selector: CompiledSelector) -> MatchingPods:
@@ -130,10 +111,9 @@ class DomainCounts:
         self.present += (now > 0) - (had > 0)
 
     def _grow(self, domain: int) -> None:
-        more = np.zeros(domain + 16, dtype=np.int64)
-        self.nodes = np.concatenate([self.nodes, more])
-        self.pods = np.concatenate([self.pods, more])
-        self._or_absent = np.concatenate([self._or_absent, np.full_like(more, ABSENT)])
+        places = (self.nodes.shape[0] + domain + 16,)
+        self.nodes, self.pods = grown(self.nodes, places), grown(self.pods, places)
+        self._or_absent = grown(self._or_absent, places, fill=ABSENT)
 
     def widen(self, capacity: int) -> None:
         """Extend the arrays by row to ``capacity``."""
@@ -156,16 +136,6 @@ class _Part:
     predicate: NodePredicate | None
 
 
-@dataclass(slots=True)
-class AppliedDelta:
-    """The domains and rows that have changed."""
-
-    domains: list[set[int]]
-    """For each constraint the domains whose counts have changed."""
-    rows: set[int]
-    """The rows whose number of matching pods, or whose node, has changed."""
-
-
 class Spread:
     """The numbers of pods that match the ``constraints`` of ``pod``, by row and by domain. With ``needs_all_keys``,
     nodes that lack any topology key do not count; otherwise a missing key counts as an empty value."""
@@ -181,7 +151,6 @@ class Spread:
     ) -> None:
         self._view = view
         self._needs_all_keys = needs_all_keys
-        inclusion = Inclusion(pod.pod)
         selectors = list(dict.fromkeys(constraint.selector for constraint in constraints))
         namespace = pod.pod.metadata.namespace
         self._matching = [_matching_pods(view.labels, namespace, selector) for selector in selectors]
@@ -192,7 +161,7 @@ class Spread:
                 constraint,
                 topologies[constraint.topology_key],
                 selectors.index(constraint.selector),
-                inclusion.predicate(constraint),
+                _inclusion(constraint, pod.pod),
             )
             for constraint in constraints
         ]
@@ -247,25 +216,28 @@ class Spread:
         """Whether ``build`` is cheaper than ``apply_delta`` for this many rows."""
         return rows > 1 and rows * _MANY_ROWS > self._view.columns.size
 
-    def apply_delta(self, rows: list[int], of_node: list[int]) -> AppliedDelta:
-        """Update the counts after changes on ``rows``; those in ``of_node`` may have another node, or none."""
+    def apply_delta(self, rows: list[int], of_node: list[int]) -> tuple[list[set[int]], set[int]]:
+        """Update the counts after changes on ``rows``; those in ``of_node`` may have another node, or none. Return for
+        each constraint the domains whose counts have changed, and the rows whose number of matching pods, or whose
+        node, has."""
         capacity = self._view.columns.alive.shape[0]
         if capacity > self.keyed.shape[0]:
             self._widen(capacity)
-        delta = AppliedDelta([set() for _ in self._parts], set(of_node))
+        domains: list[set[int]] = [set() for _ in self._parts]
+        changed = set(of_node)
         for index, (pods, matching) in enumerate(zip(self._pods, self._matching, strict=True)):
             for row in rows:
                 before, now = pods.item(row), matching.on_row(row)
                 if now == before:
                     continue
                 pods[row] = now
-                delta.rows.add(row)
-                for part, counts, numbers in zip(self._parts, self.counts, delta.domains, strict=True):
+                changed.add(row)
+                for part, counts, numbers in zip(self._parts, self.counts, domains, strict=True):
                     if part.matching == index and (number := counts.add(row, now - before)) is not None:
                         numbers.add(number)
         for row in of_node:
-            self._place(row, delta.domains)
-        return delta
+            self._place(row, domains)
+        return domains, changed
 
     def _place(self, row: int, touched: list[set[int]]) -> None:
         """Update the domains of ``row``, whose node has changed or was deleted. Adds changed domains to ``touched``."""
