@@ -28,8 +28,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
-from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, reserve_pod
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile

@@ -1,9 +1,9 @@
 """Reservation: a Reservation is scheduled as a pod is, keeps its resources free, and gives them to the pods that own
 it.
 
-The cache counts what is reserved and taken; ``reserve_pod`` has a Reservation scheduled and bound, ``filtering`` and
-``binding`` have the extension points for pods, and ``nomination`` the choice of a pod's Reservation. This module has
-PostFilter, Score, and the rest.
+The cache counts what is reserved and taken; ``reserve_pod`` has a Reservation scheduled and bound, ``pod_points`` has
+the extension points that pods pass, and ``nomination`` the choice of a pod's Reservation. This module has PostFilter,
+Score, and the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
-from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import (
@@ -47,9 +46,9 @@ from koordinator.scheduler.plugins.reservation.documents import (
     node_reservations,
     reservation_gauges,
 )
-from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.nomination import Owned, event_note, score, summary
+from koordinator.scheduler.plugins.reservation.pod_points import Owner, PodPoints, ReservePod
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, is_operating, stands_for_a_reservation
 
@@ -58,10 +57,9 @@ _PREFERRED: Final = 1000
 
 
 class ReservationPlugin(
-    ReservationFilter,
+    PodPoints,
     PostFilterPlugin,
     ElementwiseScorePlugin,
-    ReservationBinding,
     FailureHandler,
     ControllerProvider,
     ServiceProvider,
