@@ -24,7 +24,7 @@ from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, owner_faults
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     current_owner,
@@ -251,11 +251,7 @@ _ANNOTATIONS: Final[tuple[tuple[str, type[WireStruct]], ...]] = (
 def faults(reservation: Reservation) -> list[str]:
     """All errors of a Reservation; empty if it is valid."""
     found = [text] if (text := problem(reservation)) else []
-    for index, owner in enumerate(reservation.spec.owners):
-        try:
-            Owners([owner])
-        except SelectorError as error:
-            found.append(f"spec.owners[{index}].labelSelector: {error}; no pod owns the reservation until it is mended")
+    found += owner_faults(reservation.spec.owners, "spec.owners", "the reservation")
     template = reservation.spec.template
     for index, container in enumerate(template.spec.containers if template is not None else ()):
         found += unusable(container.resources.requests, f"spec.template.spec.containers[{index}].resources.requests")
@@ -267,11 +263,7 @@ def faults(reservation: Reservation) -> list[str]:
                 decode(annotations[key].encode(), kind)
         except DecodeError as error:
             found.append(f"annotation {key}: {error}")
-    return [*found, *_order_fault(reservation)]
-
-
-def _order_fault(reservation: Reservation) -> list[str]:
-    text = reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, "")
-    if not text or whole_number(text) is not None:
-        return []
-    return [f"label {label_keys.RESERVATION_ORDER}: {text!r} is not a whole number of 64 bits"]
+    order = reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, "")
+    if order and whole_number(order) is None:
+        found.append(f"label {label_keys.RESERVATION_ORDER}: {order!r} is not a whole number of 64 bits")
+    return found

@@ -155,10 +155,7 @@ def _condition(reservation: Reservation, type_: str) -> ReservationCondition | N
 
 
 def _replaced(reservation: Reservation, new: ReservationCondition) -> list[ReservationCondition]:
-    old = reservation.status.conditions
-    if all(each.type != new.type for each in old):
-        return [*old, new]
-    return [new if each.type == new.type else each for each in old]
+    return [*{**{each.type: each for each in reservation.status.conditions}, new.type: new}.values()]
 
 
 _PERIOD: Final = 1.0
