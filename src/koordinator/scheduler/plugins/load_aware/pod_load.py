@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from koordinator.api import annotations as keys
 from koordinator.api.codec import decode_or
@@ -16,7 +18,9 @@ from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_limits, pod_requests
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.row_amounts import Floats
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
 
 _DEFAULT_CPU: Final = 250
@@ -140,9 +144,9 @@ def _less(one: Vector, other: Vector) -> Vector:
 _NEVER: Final = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incoming:
-    """A pod that is being scheduled."""
+    """A pod that is being scheduled, or a class of pods."""
 
     amounts: Vector
     """Its expected usage."""
@@ -154,6 +158,15 @@ class Incoming:
         nothing = (0,) * len(self.amounts)
         share = Share(nothing, self.amounts, self.amounts if self.prod else nothing, self.amounts)
         object.__setattr__(self, "share", share)
+
+    @cached_property
+    def hundredfold(self) -> Floats:
+        """A hundred times ``amounts``, in the shape (resources, 1)."""
+        return np.array(self.amounts, dtype=np.float64).reshape(-1, 1) * MAX_NODE_SCORE
+
+    def times(self, number: int) -> Incoming:
+        """So many of these pods."""
+        return Incoming(tuple([amount * number for amount in self.amounts]), self.prod)
 
 
 class AssignedPod(msgspec.Struct, frozen=True, gc=False):

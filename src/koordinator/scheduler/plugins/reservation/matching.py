@@ -46,7 +46,7 @@ class _ExactMatch(WireStruct):
 
 
 class Mismatch(Enum):
-    """Why a Reservation is not available to one of its owners; counted in the pod's message."""
+    """Why a Reservation is not available to one of its owners; counted in the pod's message, in this order."""
 
     NAME = "didn't match the requested reservation name"
     AFFINITY = "didn't match affinity rules"

@@ -127,7 +127,6 @@ _PREFIX: Final = "Reservation(s) "
 _OWNED: Final = "Reservation(s) matched owner total"
 _EXACTLY: Final = "Reservation(s) exactly matches the requested reservation name"
 _FOR_NODE: Final = "Reservation(s) for node reason that "
-_ORDER: Final = (Mismatch.NAME, Mismatch.AFFINITY, Mismatch.UNSCHEDULABLE, Mismatch.NOT_EXACT, Mismatch.TAINTS)
 
 
 class Owned(NamedTuple):
@@ -145,7 +144,7 @@ def summary(owned: Owned, statuses: Sequence[NodeStatus], names: Sequence[str]) 
     found: list[str] = []
     if owned.by_name and owned.matched:
         found.append(f"{len(owned.matched)} {_EXACTLY}")
-    for why in _ORDER:
+    for why in Mismatch:
         counts = Counter(each.detail for each in owned.unmatched if each.why is why)
         found += [
             f"{count} {_PREFIX}{why.value}{' ' + detail if detail else ''}" for detail, count in sorted(counts.items())

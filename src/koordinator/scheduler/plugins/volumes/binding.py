@@ -355,20 +355,13 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
             case CSINode() if isinstance(old, CSINode):
                 return migrated_plugins(old) != migrated_plugins(new)
             case CSIStorageCapacity() if isinstance(old, CSIStorageCapacity):
-                return _grew(old, new)
+                before, after = volume_limit(old), volume_limit(new)
+                return after is not None and (before is None or after.value > before.value)
             case CSIDriver() if isinstance(old, CSIDriver):
-                return _stopped_counting(old, new) and _relies_on(self.index, pod, volumes, new.metadata.name)
+                stops_counting = old.spec.storage_capacity and not new.spec.storage_capacity
+                return bool(stops_counting) and _relies_on(self.index, pod, volumes, new.metadata.name)
             case _:
                 return True
-
-
-def _grew(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    before, after = volume_limit(old), volume_limit(new)
-    return after is not None and (before is None or after.value > before.value)
-
-
-def _stopped_counting(old: CSIDriver, new: CSIDriver) -> bool:
-    return bool(old.spec.storage_capacity) and not new.spec.storage_capacity
 
 
 def _relies_on(index: VolumeIndex, pod: PodInfo, volumes: PodVolumes, driver: str) -> bool:

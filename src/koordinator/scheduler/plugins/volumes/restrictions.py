@@ -3,7 +3,7 @@ the access mode ReadWriteOncePod is used by one pod at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack, some
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.index import VolumeIndex, VolumePlugin
+from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes
 
 _DISK: Final = 1
@@ -75,7 +75,17 @@ class VolumeRestrictions(VolumePlugin):
 
     def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
         restrictions: _Restrictions = state
-        return [*disk_lacks(self.index, volumes, row), *sharing_lacks(self.index, volumes, restrictions.in_use)]
+        found, placed, pods_on = [], self.index.placed, self.view.pods_on
+        for disk in restrictions.disks:
+            there = placed.on_row(row).values()
+            if users := [f"{each.namespace}/{each.pod}" for each in there if conflict([disk], each.disks)]:
+                found.append(Lack(f"volume {disk.name}: its disk is in use there by {some(users)}"))
+        for key in restrictions.in_use:
+            claims = placed.users(key).items()
+            if users := [pods_on[where][uid].key for uid, where in claims if uid in pods_on.get(where, ())]:
+                name = key.removeprefix(f"{volumes.namespace}/")
+                found.append(Lack(f"claim {name} is for one pod at a time (ReadWriteOncePod), {some(users)} uses it"))
+        return found
 
     def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD, f"{PERSISTENT_VOLUME_CLAIMS.name}/Add"})
@@ -91,27 +101,3 @@ class VolumeRestrictions(VolumePlugin):
             return False
         shared = any(use.key in mine for use in theirs.named)
         return shared or conflict(volumes.disks, theirs.disks)
-
-
-def disk_lacks(index: VolumeIndex, volumes: PodVolumes, row: int) -> list[Lack]:
-    """The pods on ``row`` that use a disk in a way that does not allow sharing."""
-    found = []
-    for disk in volumes.disks:
-        users = [
-            f"{each.namespace}/{each.pod}" for each in index.placed.on_row(row).values() if conflict([disk], each.disks)
-        ]
-        if users:
-            found.append(Lack(f"volume {disk.name}: its disk is in use there by {some(users)}"))
-    return found
-
-
-def sharing_lacks(index: VolumeIndex, volumes: PodVolumes, in_use: Iterable[str]) -> list[Lack]:
-    """The pods that use claims that one pod may use at a time; ``in_use`` are the keys of such claims."""
-    found = []
-    for key in in_use:
-        pods_on = index.view.pods_on
-        users = [pods_on[row][uid].key for uid, row in index.placed.users(key).items() if uid in pods_on.get(row, ())]
-        if users:
-            name = key.removeprefix(f"{volumes.namespace}/")
-            found.append(Lack(f"claim {name} is for one pod at a time (ReadWriteOncePod), {some(users)} uses it"))
-    return found
