@@ -71,13 +71,9 @@ def _obstacle(plugin: str, reasons: tuple[str, ...], filter_results: FilterResul
     return Obstacle(plugin, reasons, tuple(details), alone)
 
 
-def advise_on_resources(reasons: Sequence[str], pod: PodInfo, view: ClusterView, rows: Rows) -> list[str]:
-    """A sentence for each of the reasons of NodeResourcesFit; ``rows`` are the nodes that have insufficient resources,
-    but that the pod could use otherwise; none when it could not use any node."""
-    return [_sentence(reason, pod, view, rows) for reason in reasons]
-
-
 def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
+    """Advice on one of the reasons of NodeResourcesFit; ``rows`` are the nodes that have insufficient resources, but
+    that the pod could use otherwise; none when it could not use any node."""
     if reason == "Too many pods":
         return "Nodes have no room for one more pod: add a node, or raise the kubelet's maxPods."
     resource = reason.removeprefix("Insufficient ")
@@ -130,14 +126,15 @@ def advise(
 def _on_resources(
     obstacle: Obstacle, pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
 ) -> list[str]:
-    if filter_results is None:
-        return advise_on_resources(obstacle.reasons, pod, view, np.array(sorted(view.columns.row_of.values())))
-    could_use = usable(filter_results, _FIT)
-    too_full = could_use & filter_results.against(_FIT)
-    if could_use.any() and not too_full.any():
-        # Only nodes that the pod could not use anyway have insufficient resources.
-        return []
-    return advise_on_resources(obstacle.reasons, pod, view, filter_results.rows[too_full])
+    rows: Rows = np.array(sorted(view.columns.row_of.values()))
+    if filter_results is not None:
+        could_use = usable(filter_results, _FIT)
+        too_full = could_use & filter_results.against(_FIT)
+        if could_use.any() and not too_full.any():
+            # Only nodes that the pod could not use anyway have insufficient resources.
+            return []
+        rows = filter_results.rows[too_full]
+    return [_sentence(reason, pod, view, rows) for reason in obstacle.reasons]
 
 
 def _effect(obstacle: Obstacle, view: ClusterView) -> str:

@@ -172,7 +172,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             pod.pod.metadata.namespace,
             self._context(pod, terms),
             blocking(self._matches(pod, terms)),
-            lambda other, term: term in self._reader.of(other).anti_affinity,
+            lambda term, other: term in self._reader.of(other).anti_affinity,
         )
 
     def _matches(self, pod: PodInfo, terms: PodTerms) -> frozenset[Term]:

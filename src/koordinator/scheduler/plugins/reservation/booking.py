@@ -19,11 +19,9 @@ from koordinator.api.pod import Pod
 from koordinator.api.reservation import RESTRICTED, Reservation
 from koordinator.api.resource_names import PODS
 from koordinator.api.usable_amounts import unusable
-from koordinator.base.groups import Groups
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
-from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, owner_faults
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
@@ -188,42 +186,6 @@ def whole_number(text: str | None) -> int | None:
     except ValueError:
         return None
     return number if -(2**63) <= number < 2**63 else None
-
-
-class Users:
-    """The pods on nodes that take from each Reservation, also from Reservations that are not known yet."""
-
-    def __init__(self, view: ClusterView) -> None:
-        self._view = view
-        self._rows = Groups[str, str, int]()
-        """The uid of a Reservation -> the rows of its users, by their uids."""
-        self.taken: dict[str, str] = {}
-        """The uid of a pod -> that of the Reservation that it takes from."""
-
-    def add(self, uid: str, pod: PodInfo, row: int) -> None:
-        self._rows.put(uid, pod.uid, row)
-        self.taken[pod.uid] = uid
-
-    def remove(self, uid: str, pod: PodInfo) -> bool:
-        """Whether the pod was a user of the Reservation."""
-        if self._rows.take(uid, pod.uid) is None:
-            return False
-        del self.taken[pod.uid]
-        return True
-
-    def taken_from(self, pod: PodInfo) -> str | None:
-        """The uid of the Reservation that the pod takes from."""
-        return self.taken.get(pod.uid)
-
-    def of(self, uid: str) -> dict[str, PodInfo]:
-        """The users of the Reservation, by uid, wherever they are."""
-        found = ((each, self._view.pods_on.get(row, {}).get(each)) for each, row in self._rows.of(uid).items())
-        return {each: pod for each, pod in found if pod is not None}
-
-    def on(self, uid: str, row: int | None) -> dict[str, PodInfo]:
-        """Those that are on the row. A pod elsewhere, whose record has been written by hand, holds nothing there."""
-        there = self._view.pods_on.get(row, {}) if row is not None else {}
-        return {each: there[each] for each, where in self._rows.of(uid).items() if where == row and each in there}
 
 
 def taken_of(booking: Booking, reserve_pod: PodInfo | None) -> tuple[Amounts, tuple[int, int]]:

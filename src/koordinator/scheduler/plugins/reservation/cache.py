@@ -35,7 +35,6 @@ from koordinator.scheduler.plugins.reservation.booking import (
     Booking,
     Match,
     Unmatched,
-    Users,
     booking_of,
     match_of,
     taken_of,
@@ -57,7 +56,8 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
 )
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
 
-_MEMO: Final = "Reservation"
+NAME: Final = "Reservation"
+_MEMO: Final = NAME
 
 
 @dataclass(slots=True)
@@ -105,7 +105,8 @@ class ReservationCache(EventHandler):
         self.on_node_named = Groups[str, str, Booking]()
         """The same, by name of the node."""
         self._index = Groups[Hashable, str, Booking]()
-        self._users = Users(self._view)
+        self._users = Groups[str, str, int]()
+        """The uid of a Reservation, known or not -> the rows of the pods that take from it, by their uids."""
         self.waiting: dict[str, PodInfo] = {}
         """The pods that the API has on no node, by uid, whichever scheduler handles them."""
         self.claimed: dict[str, str] = {}
@@ -133,7 +134,7 @@ class ReservationCache(EventHandler):
                 self._unbook(new.metadata.uid)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        if self._users.taken:
+        if self._users:
             self._changed_user(pod)
         old = booking = self.bookings.get(pod.uid)
         if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):
@@ -147,7 +148,7 @@ class ReservationCache(EventHandler):
             self.on_opened(booking.reservation)
 
     def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
-        uid = self._users.taken_from(after)
+        uid = self._taken_from(after)
         if uid is not None:
             self._changed_users(uid)
         self.on_pod_assigned(row, after, False)
@@ -192,12 +193,12 @@ class ReservationCache(EventHandler):
 
     def use(self, uid: str, pod: PodInfo, row: int) -> None:
         """Record that the pod, which is on ``row``, takes from the Reservation."""
-        self._users.add(uid, pod, row)
+        self._users.put(uid, pod.uid, row)
         self._changed_users(uid)
 
     def unuse(self, uid: str, pod: PodInfo) -> None:
         """Undo ``use``."""
-        if self._users.remove(uid, pod):
+        if self._users.take(uid, pod.uid) is not None:
             self._changed_users(uid)
 
     # Queries.
@@ -222,8 +223,14 @@ class ReservationCache(EventHandler):
         return [there[uid] for uid in match.uids if uid in there and there[uid].is_open] if there else []
 
     def users_of(self, uid: str) -> Mapping[str, PodInfo]:
-        """The pods that take from a Reservation, by uid."""
-        return self._users.of(uid)
+        """The pods that take from a Reservation, by uid, wherever they are."""
+        found = ((each, self._view.pods_on.get(row, {}).get(each)) for each, row in self._users.of(uid).items())
+        return {each: pod for each, pod in found if pod is not None}
+
+    def _taken_from(self, pod: PodInfo) -> str | None:
+        """The uid of the Reservation that the pod takes from; for a reserve pod that takes over pods, its own."""
+        allocation = self._view.allocations.of(NAME, pod.uid)
+        return allocation.uid if allocation is not None else None
 
     def _counted_on(self, row: int) -> list[Booking]:
         """See ``ClusterView.reservations_on``. A pod in operating mode runs beside its owner: both count."""
@@ -350,7 +357,7 @@ class ReservationCache(EventHandler):
 
     def _changed_user(self, pod: PodInfo) -> None:
         """Apply a change of a pod that may take from a Reservation."""
-        uid = self._users.taken_from(pod)
+        uid = self._taken_from(pod)
         booking = self.bookings.get(uid) if uid is not None else None
         if uid is not None and booking is not None and pod.uid in booking.users:
             self.changed[uid] = None
@@ -367,7 +374,11 @@ class ReservationCache(EventHandler):
             self._touch(booking)
 
     def _users_on_its_node(self, booking: Booking) -> dict[str, PodInfo]:
-        return self._users.on(booking.uid, self._view.columns.row_of.get(booking.node_name))
+        """A pod elsewhere, whose record has been written by hand, holds nothing there."""
+        row = self._view.columns.row_of.get(booking.node_name)
+        there = self._view.pods_on.get(row, {}) if row is not None else {}
+        users = self._users.of(booking.uid).items()
+        return {each: there[each] for each, where in users if where == row and each in there}
 
     def _set_credit(self, booking: Booking) -> None:
         """Subtract from the columns what owners take of the Reservation. A pod in operating mode, unlike a reserve pod,

@@ -72,7 +72,10 @@ class ReservationPlugin(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._preemption = _preemption(self.name, args, view) if args is not None and args.enable_preemption else None
+        self._preemption: PreemptionPlanner | None = None
+        if args is not None and args.enable_preemption:
+            percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+            self._preemption = PreemptionPlanner(self.name, view, PodPolicy(percentage, absolute, _is_preemptible))
         self.parts = (ReservePods(args, view, self._settled),)
         self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
@@ -212,8 +215,10 @@ class ReservationPlugin(
     def services(self) -> Mapping[str, Service]:
         return {
             "/reservations/:name/explanation": self._explanation,
-            "/nodeReservations/:nodeName": self._on_node,
-            "/reservationSelectorIndex": self._selector_index,
+            "/nodeReservations/:nodeName": lambda given: node_reservations(self._cache, given["nodeName"]),
+            "/reservationSelectorIndex": lambda given: self._cache.selector_index.document(
+                detail=given.get("detail") == "true"
+            ),
         }
 
     def collectors(self) -> Sequence[Collector]:
@@ -225,12 +230,6 @@ class ReservationPlugin(
         if found is None:
             raise ServiceError(404, f"cannot find reservation {parameters['name']}")
         return explain_reservation(self._cache, found, self._nominator.refusal)
-
-    def _on_node(self, parameters: Mapping[str, str]) -> Any:
-        return node_reservations(self._cache, parameters["nodeName"])
-
-    def _selector_index(self, parameters: Mapping[str, str]) -> Any:
-        return self._cache.selector_index.document(detail=parameters.get("detail") == "true")
 
     def _announce(self, reservation: Reservation) -> None:
         """Report that owners may use the Reservation of an operating-mode pod."""
@@ -245,11 +244,6 @@ class ReservationPlugin(
     def _settled(self, uid: str) -> None:
         self._cache.failures.pop(uid, None)
         self._pre_allocator.forget(uid)
-
-
-def _preemption(name: str, args: Any, view: ClusterView) -> PreemptionPlanner:
-    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    return PreemptionPlanner(name, view, PodPolicy(percentage, absolute, _is_preemptible))
 
 
 def _is_preemptible(pod: PodInfo) -> bool:

@@ -47,7 +47,7 @@ from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.booking import Booking, Match
-from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.cache import NAME, ReservationCache
 from koordinator.scheduler.plugins.reservation.matching import (
     ReservationRequirements,
     is_required,
@@ -111,7 +111,7 @@ class PodPoints(
     PreBindPlugin,
     ReservationPreBindPlugin,
 ):
-    name = "Reservation"
+    name = NAME
     handle: Handle
     reads: ClassVar = (Aspect.NODE, Aspect.PODS, RESERVED)
     allocates_as_filtered: ClassVar = False
