@@ -190,16 +190,11 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
     def _new_context(self, pod: PodInfo, terms: PodTerms) -> OwnTerms:
         """The context of the pod, shared with all pods of equal terms, such as its replicas."""
         namespaces = self._namespaces
-        itself = bool(terms.affinity) and all(
-            OwnTerm(term, namespaces.of(term)).matches(pod.pod.metadata.namespace, pod.pod.metadata.labels)
-            for term in terms.affinity
+        affinity, anti_affinity, preferred = (
+            tuple([OwnTerm(term, namespaces.of(term)) for term in each])
+            for each in (terms.affinity, terms.anti_affinity, terms.preferred)
         )
+        metadata = pod.pod.metadata
+        itself = bool(affinity) and all(own.matches(metadata.namespace, metadata.labels) for own in affinity)
         key = terms, itself, tuple([namespaces.of(term) for term in terms.selective])
-        context = self._contexts.get(key)
-        if context is None:
-            affinity, anti_affinity, preferred = (
-                tuple(OwnTerm(term, namespaces.of(term)) for term in each)
-                for each in (terms.affinity, terms.anti_affinity, terms.preferred)
-            )
-            context = self._contexts[key] = OwnTerms(affinity, anti_affinity, preferred, itself)
-        return context
+        return self._contexts.setdefault(key, OwnTerms(affinity, anti_affinity, preferred, itself))

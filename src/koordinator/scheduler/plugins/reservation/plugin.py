@@ -117,24 +117,16 @@ class ReservationPlugin(
     def _summary(self, pod: PodInfo, attempt: FailedAttempt) -> str:
         """How many of the Reservations that the pod owns, or of the pods that a Reservation may take over, are
         unavailable for which reasons."""
-        owned = self._to_take_over(pod) if stands_for_a_reservation(pod.pod) else self._owned(pod)
-        return summary(owned, attempt.statuses, self.view.columns.names) if owned is not None else ""
-
-    def _owned(self, pod: PodInfo) -> Owned | None:
-        match, requirements = self._cache.match(pod), requirements_of(pod)
-        if requirements.problem or (match.is_empty and requirements.affinity is None):
-            return None
-        nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
-        return Owned(
-            nodes, match.unmatched, by_name=requirements.affinity is not None and bool(requirements.affinity.name)
-        )
-
-    def _to_take_over(self, pod: PodInfo) -> Owned | None:
-        booking = self._taking_over(pod)
-        if booking is None:
-            return None
-        matched, unmatched = self._pre_allocator.sorted_out(booking)
-        return Owned(matched, unmatched) if matched or unmatched else None
+        if stands_for_a_reservation(pod.pod):
+            booking = self._taking_over(pod)
+            owned = Owned(*self._pre_allocator.sorted_out(booking)) if booking is not None else Owned((), ())
+            is_asked = bool(owned.matched or owned.unmatched)
+        else:
+            match, affinity = self._cache.match(pod), requirements_of(pod).affinity
+            nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
+            owned = Owned(nodes, match.unmatched, by_name=affinity is not None and bool(affinity.name))
+            is_asked = not requirements_of(pod).problem and (not match.is_empty or affinity is not None)
+        return summary(owned, attempt.statuses, self.view.columns.names) if is_asked else ""
 
     def result_key(self, pod: PodInfo) -> Hashable:
         by_preemption = (pod.priority, pod.pod.spec.preemption_policy) if self._preemption is not None else None
