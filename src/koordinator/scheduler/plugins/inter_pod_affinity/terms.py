@@ -6,10 +6,9 @@ as any pod that carries it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from types import MappingProxyType
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -150,7 +149,6 @@ class TermReader:
 
 Namespaces = frozenset[str] | None
 """Names; None for all namespaces."""
-_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class NamespaceSelection:
@@ -185,8 +183,5 @@ class NamespaceSelection:
         if namespace in term.namespaces:
             return True
         selector = term.namespace_selector
-        return not selector.nothing and selector.matches(self._labels(namespace))
-
-    def _labels(self, name: str) -> Mapping[str, str]:
-        found: Object | None = self._view.objects_of(NAMESPACES).get(name)
-        return found.metadata.labels if found is not None else _NO_LABELS
+        found: Object | None = self._view.objects_of(NAMESPACES).get(namespace)
+        return not selector.nothing and selector.matches(found.metadata.labels if found is not None else {})

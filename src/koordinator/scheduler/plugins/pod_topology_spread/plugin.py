@@ -5,7 +5,7 @@ their Services and their controller (upstream: DefaultSelector), and the extensi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
@@ -83,9 +83,14 @@ class DefaultSelectors:
         self._versions[known.metadata.namespace] = self.changes = next(_VERSIONS)
         self._view.concerns_version += 1
         if kind is SERVICES:
-            for service, present in ((old, False), (new, True)):
+            for service in (old, new):
                 if isinstance(service, Service) and service.spec.selector:
-                    self._index(key, service, present=present)
+                    # Any label of the selector will do, since every pod that the service selects has all of them.
+                    place = service.metadata.namespace, *min(service.spec.selector.items())
+                    if service is new:
+                        self._services.put(place, key, service)
+                    else:
+                        self._services.take(place, key)
 
     def version(self, namespace: str) -> int:
         """Increases whenever selectors of pods in ``namespace`` may have changed."""
@@ -106,17 +111,13 @@ class DefaultSelectors:
         return selector
 
     def _of_services(self, pod: Pod) -> CompiledSelector:
-        labels: dict[str, str] = {}
-        for service in self._candidates(pod):
-            wanted = service.spec.selector
-            if wanted.items() <= pod.metadata.labels.items():
-                labels.update(wanted)
+        own, labels = pod.metadata.labels.items(), dict[str, str]()
+        for label in own:
+            for service in self._services.of((pod.metadata.namespace, *label)).values():
+                wanted = service.spec.selector
+                if wanted.items() <= own:
+                    labels.update(wanted)
         return EVERYTHING.with_labels(labels)
-
-    def _candidates(self, pod: Pod) -> Iterator[Service]:
-        namespace = pod.metadata.namespace
-        for key, value in pod.metadata.labels.items():
-            yield from self._services.of((namespace, key, value)).values()
 
     def _of_controller(self, namespace: str, owner: OwnerReference, services: CompiledSelector) -> CompiledSelector:
         """``services`` joined with the controller's selector; unchanged if the controller is unknown or its selector
@@ -131,14 +132,6 @@ class DefaultSelectors:
             return services.also(compile_selector(controller.spec.selector))
         except SelectorError:
             return services
-
-    def _index(self, key: str, service: Service, *, present: bool) -> None:
-        # Any label of the selector will do, since every pod that the service selects has all of them.
-        place = service.metadata.namespace, *min(service.spec.selector.items())
-        if present:
-            self._services.put(place, key, service)
-        else:
-            self._services.take(place, key)
 
 
 def _selector_of(obj: Any) -> object:

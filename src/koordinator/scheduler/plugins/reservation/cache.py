@@ -307,7 +307,9 @@ class ReservationCache(EventHandler):
                 self._discount(old, NO_CREDIT)
             self._take_out(old)
         booking = booking_of(reservation, pod)
-        booking.row = self._row_of(booking)
+        # Where the reserve pod counts; -1 where it does not.
+        row = self._view.columns.row_of.get(booking.node_name, -1)
+        booking.row = row if uid in self._view.pods_on.get(row, {}) else -1
         booking.users = self._users_on_its_node(booking)
         self._version += 1
         self._view.concerns_version += not self.bookings
@@ -331,11 +333,6 @@ class ReservationCache(EventHandler):
         row = self._view.columns.row_of.get(booking.node_name)
         if row is not None:
             self._view.columns.touch(row, self._aspect)
-
-    def _row_of(self, booking: Booking) -> int:
-        """The row where the reserve pod counts; -1 where it does not."""
-        row = self._view.columns.row_of.get(booking.node_name, -1)
-        return row if booking.uid in self._view.pods_on.get(row, {}) else -1
 
     def _unbook(self, uid: str) -> None:
         booking = self.bookings.get(uid)

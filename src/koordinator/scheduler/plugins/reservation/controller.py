@@ -306,7 +306,8 @@ class ReservationController:
         uid, row = reservation.metadata.uid, self._view.columns.row_of.get(reservation.status.node_name, -1)
         there = self._view.pods_on.get(row, {})
         found = [there[each].pod for each in self._cache.users_of(uid) if each in there]
-        return [pod for pod in found if pod.spec.node_name and _is_recorded(pod, uid)]
+        records = [(pod, allocated_record(pod)) for pod in found if pod.spec.node_name]
+        return [pod for pod, record in records if record is not None and record.uid == uid]
 
 
 def _unreported_problem(reservation: Reservation) -> str | None:
@@ -314,8 +315,3 @@ def _unreported_problem(reservation: Reservation) -> str | None:
     text, conditions = problem(reservation), reservation.status.conditions
     reported = any(each.type == SCHEDULED_CONDITION and each.message == text for each in conditions)
     return text if text and not reported else None
-
-
-def _is_recorded(pod: Pod, uid: str) -> bool:
-    record = allocated_record(pod)
-    return record is not None and record.uid == uid
