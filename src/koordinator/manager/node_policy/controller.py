@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import NODE_SLOS, NODES, Kind
@@ -131,7 +131,8 @@ class NodePolicyController(Generic[T]):
         await self._client.create(kind, document)
 
     async def _patch(self, stored: T, spec: dict[str, Any]) -> None:
-        patch = {"spec": merge_difference(to_document(stored).get("spec", {}), spec)}
+        stored_spec = to_document(cast("Any", stored).spec)
+        patch = {"spec": merge_difference(stored_spec, spec)}
         await self._client.patch(self.kind, stored.metadata.name, patch, PatchType.MERGE)
 
     async def _delete(self, metadata: ObjectMeta) -> None:
