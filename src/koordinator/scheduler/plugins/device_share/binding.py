@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
@@ -15,9 +14,8 @@ from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.allocations import Nothing, Unknown, unusable_annotation
+from koordinator.scheduler.engine.allocations import Unknown, unusable_annotation
 from koordinator.scheduler.engine.binding_points import (
-    AllocatorPlugin,
     ClusterWriter,
     CycleState,
     PodChanges,
@@ -56,6 +54,7 @@ from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
+from koordinator.scheduler.plugins.device_share.requests import requested_types
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     reserve_pod,
@@ -74,13 +73,8 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
         return Restored(by_uid, total([minus(each.held, each.left) for each in others]))
 
     def _reserved(self, reservation: ReservationInfo) -> ReservedDevices | None:
-        held = self.held(reservation.uid)
-        return reserved_devices(reservation, held, map(self.held, reservation.users)) if held else None
-
-    def held(self, uid: str) -> DeviceAllocations:
-        """What the pod, or the Reservation, holds by the ledger."""
-        found: DeviceAllocations | None = self.view.allocations.of(self.name, uid)
-        return found or ()
+        held, users = self.held(reservation.uid), [self.held(uid) for uid in reservation.users]
+        return reserved_devices(reservation, held, [each for each in users if each]) if held else None
 
     def restore_pre_allocatable(
         self, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int
@@ -141,7 +135,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
 _ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
 
 
-class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, DeviceReservations):
+class DeviceBinding(PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, DeviceReservations):
     """Reserve and PreBind."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -156,38 +150,14 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         found = self.found(pod, demand, row, assumed=True)
         return found if isinstance(found, Reason) else self.nodes[row].with_ids(found)
 
-    def restore(self, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Nothing | Unknown | None:
+    def recorded(self, pod: PodInfo) -> DeviceAllocations | Unknown | None:
         text = pod.pod.metadata.annotations.get(annotation_keys.DEVICE_ALLOCATED)
         try:
-            found = (read_allocations(text) or None) if text else None
+            return (read_allocations(text) or None) if text else None
         except DecodeError as error:
-            if not self.requested_types(pod):
+            if not requested_types(pod):
                 return None
-            fault = unusable_annotation(annotation_keys.DEVICE_ALLOCATED, text or "", str(error), _ALLOWED)
-            self.unreadable.tell(pod, fault)
-            return Unknown(fault)
-        if node.index in self.nodes and self.nodes[node.index].closed:
-            return self.unreadable.restored(pod, found, self.nodes[node.index].closed)
-        return found
-
-    def on_allocated(self, row: int, pod: PodInfo, allocation: DeviceAllocations | Unknown) -> None:
-        node, types = self.nodes.setdefault(row, NodeDevices()), partial(self.requested_types, pod)
-        if isinstance(allocation, Unknown):
-            node.hold_unknown(pod.uid, pod.key, types(), allocation.fault)
-        else:
-            node.hold(pod.uid, pod.key, allocation, types)
-        if node.closed:
-            self.unreadable.tell_of(node.closed, row)
-        self.touch(row)
-
-    def on_released(self, row: int, pod: PodInfo, allocation: DeviceAllocations | Unknown) -> None:
-        node = self.nodes.get(row)
-        if node is None:
-            return
-        node.release(pod.uid)
-        if node.is_empty:
-            del self.nodes[row]
-        self.touch(row)
+            return Unknown(unusable_annotation(annotation_keys.DEVICE_ALLOCATED, text or "", str(error), _ALLOWED))
 
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
         """With the gate ResizePod, a Reservation holds on the node the devices that it is allocated, in all the units
@@ -217,7 +187,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
         """Write the record of the pod's devices; one of an earlier attempt is removed."""
-        held = self.held(pod.uid)
+        held = self.held(pod.uid) or ()
         devices = self._record(held, node, changes)
         if devices is None or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
             return
@@ -238,7 +208,7 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         writer: ClusterWriter,
     ) -> None:
         metadata = reservation.metadata
-        held = self.held(metadata.uid)
+        held = self.held(metadata.uid) or ()
         if not held and annotation_keys.DEVICE_ALLOCATED not in metadata.annotations:
             return
         self._record(held, node, changes)

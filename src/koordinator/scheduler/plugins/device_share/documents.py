@@ -29,9 +29,9 @@ def node_device_summary(node: NodeDevices) -> dict[str, Any]:
         for device_type, minors in total.items()
     }
     holders: dict[str, dict[str, Any]] = {device_type: {} for device_type in used}
-    for key, allocations in node.holders.values():
+    for uid, allocations in node.held.items():
         for device_type, minors in amounts_held(allocations).items():
-            holders.setdefault(device_type, {})[key] = _texts(minors)
+            holders.setdefault(device_type, {})[node.holders[uid].key] = _texts(minors)
     return {
         "deviceTotal": _sums(total),
         "deviceFree": _sums(free),

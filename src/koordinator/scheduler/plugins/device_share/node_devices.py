@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,8 @@ from koordinator.api.device import GPU, Device, DeviceInfo
 from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
 from koordinator.api.usable_amounts import bounded
-from koordinator.scheduler.engine.allocations import Closure, Closures
+from koordinator.scheduler.engine.allocations import NodeAllocations
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, Minors, Share, amounts_held
 from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (
@@ -25,6 +26,7 @@ from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     gpu_scopes,
     partition_table,
 )
+from koordinator.scheduler.plugins.device_share.requests import requested_types
 
 _LABELS: Final = (label_keys.SECONDARY_DEVICE_WELL_PLANNED, label_keys.GPU_PARTITION_POLICY)
 _NOTHING: Final[Mapping[int, Mapping[str, int]]] = {}
@@ -42,22 +44,17 @@ class Candidates:
     """The minors of which pods hold something, whether they are candidates or not."""
 
 
-class NodeDevices:
+class NodeDevices(NodeAllocations[DeviceAllocations]):
     """Counted by type, minor number and resource. A device that is not healthy, or that pods hold although the Device
     object does not name it any more, has a total of 0."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.infos: dict[str, list[DeviceInfo]] = {}
         self.total: dict[str, dict[int, dict[str, int]]] = {}
         self.used: dict[str, dict[int, Counter[str]]] = {}
         self.functions_used: dict[str, dict[int, Counter[str]]] = {}
         """PCI addresses of virtual functions by type and minor."""
-        self.holders: dict[str, tuple[str, DeviceAllocations]] = {}
-        """By uid of the pod: its key and allocations."""
-        self.closed = Closures()
-        """By type of device, and uid of the pod."""
-        self._requested: dict[str, Callable[[], Collection[str]]] = {}
-        """The types of devices that each holder requests, by uid."""
         self.scopes: GPUScope | None = None
         self.partitions: PartitionTable | None = None
         """From the Device object; None if that has none."""
@@ -76,7 +73,7 @@ class NodeDevices:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known. A Device object without devices says that there are none."""
-        return self.device is None and not self.infos and not self.holders and not self.closed
+        return self.device is None and not self.infos and not self.held and not self.closed
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -98,9 +95,9 @@ class NodeDevices:
         keep what they hold."""
         self.device, self._likeness = device, None
         self._shape += b"gone"
-        for uid in self.holders if self.closed else ():
-            self.closed.open(uid)
         if device is None:
+            for uid in self.held if self.closed else ():
+                self.closed.open(uid)
             self.total = {device_type: {minor: {} for minor in minors} for device_type, minors in self.total.items()}
             self.is_badly_planned = False
             return
@@ -119,8 +116,7 @@ class NodeDevices:
         self.scopes = gpu_scopes(self.infos.get(GPU, ()))
         self.partitions, self.fault = _partitions(device)
         self.honors_partitions = device.metadata.labels.get(label_keys.GPU_PARTITION_POLICY) == HONOR
-        for uid, (key, allocations) in self.holders.items():
-            self._close_missing(uid, key, allocations)
+        self.check()
 
     def has(self, device_type: str) -> bool:
         """Whether there is any device of the type, healthy or not."""
@@ -171,61 +167,36 @@ class NodeDevices:
 
     # Usage.
 
-    def hold(
-        self, uid: str, key: str, allocations: DeviceAllocations, requested: Callable[[], Collection[str]]
-    ) -> None:
-        """Set the pod's allocations, in place of earlier ones; may be called again with the same ones. ``requested``
-        are the types of devices that it requests: of others it holds none, whatever its record says."""
-        if uid in self.holders or self.closed:
-            self.release(uid)
-        self.holders[uid], self._requested[uid] = (key, allocations), requested
-        if self._count(allocations, 1):
-            self._close_missing(uid, key, allocations)
+    def subjects(self, pod: PodInfo) -> Collection[str]:
+        """The types of devices that the pod requests: of others it holds none, whatever its record says."""
+        self._likeness = None
+        return requested_types(pod)
 
-    def hold_unknown(self, uid: str, key: str, types: Iterable[str], fault: str) -> None:
-        """The pod holds devices of these types, and nobody knows which."""
-        self.release(uid)
-        for device_type in types:
-            self.closed.close(device_type, uid, Closure(key, fault))
+    def missing(self, pod: PodInfo, allocation: DeviceAllocations) -> Sequence[tuple[str, str]]:
+        """The types of which the pod holds a device, by its record, that the node does not have."""
+        gone = [
+            (device_type, device.minor)
+            for device_type, devices in (allocation if self.device is not None else ())
+            for device in devices
+            if device.minor not in self.total.get(device_type, _NOTHING)
+        ]
+        types = self.subjects(pod) if gone else ()
+        return [(each, _missing(each, minor, self.total.get(each, _NOTHING))) for each, minor in gone if each in types]
 
-    def release(self, uid: str) -> None:
-        """Remove the pod's allocations; does nothing if it has none."""
-        _, allocations = self.holders.pop(uid, ("", ()))
-        self._requested.pop(uid, None)
-        self._count(allocations, -1)
-        if self.closed:
-            self.closed.open(uid)
-
-    def _close_missing(self, uid: str, key: str, allocations: DeviceAllocations) -> None:
-        """Close the types of which the pod holds a device, by its record, that the node does not have: it is on another
-        one, and nobody knows on which."""
-        if self.device is None:
-            return
-        for device_type, devices in allocations:
-            total = self.total.get(device_type, _NOTHING)
-            for device in devices:
-                if device.minor not in total and device_type in self._requested[uid]():
-                    fault = _missing(device_type, device.minor, total)
-                    self.closed.close(device_type, uid, Closure(key, fault))
-                    self._likeness = None
-
-    def _count(self, allocations: DeviceAllocations, sign: int) -> bool:
-        """Returns whether some of the devices are not known of this node."""
-        self._likeness, is_known = None, True
-        for device_type, minors in amounts_held(allocations).items():
+    def count(self, allocation: DeviceAllocations, sign: int) -> None:
+        self._likeness = None
+        for device_type, minors in amounts_held(allocation).items():
             used = self.used.setdefault(device_type, {})
             for minor, amounts in minors.items():
                 _add(used, minor, amounts, sign)
             if not used:
                 del self.used[device_type]
-        for device_type, devices in allocations:
-            functions, total = self.functions_used.setdefault(device_type, {}), self.total.get(device_type, _NOTHING)
+        for device_type, devices in allocation:
+            functions = self.functions_used.setdefault(device_type, {})
             for device in devices:
-                is_known &= device.minor in total
                 _add(functions, device.minor, Counter(bus_id for _, bus_id in device.vfs), sign)
             if not functions:
                 del self.functions_used[device_type]
-        return not is_known
 
     # What may be allocated.
 

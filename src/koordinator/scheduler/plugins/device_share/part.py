@@ -47,11 +47,11 @@ from koordinator.scheduler.plugins.device_share.demand import (
 )
 from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, with_both_memories
+from koordinator.scheduler.plugins.device_share.requests import RequestError, requested_devices, with_both_memories
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
-from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
+from koordinator.scheduler.plugins.unreadable import RecordedAllocator
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)
@@ -60,7 +60,11 @@ ISOLATION_MISSING: Final = Reason("GPUIsolationProviderHAMICore not found on the
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
+class DeviceSharePart(
+    ReservationRestorePlugin,
+    ReservationPreAllocationRestorePlugin,
+    RecordedAllocator[DeviceAllocations, NodeDevices],
+):
     """One part of the plugin; all have the same state."""
 
     name = NAME
@@ -68,9 +72,6 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self.nodes: dict[int, NodeDevices] = {}
-        """By row; only nodes with known devices."""
-        self.unreadable = UnreadableAllocations(self)
         self._changed = view.columns.aspect(CHANGED), view.columns.aspect(TOPOLOGY_HINTS)
         self._scorer = DeviceScorer(args.scoring_strategy)
         self._aligns = not args.disable_device_numa_topology_alignment
@@ -80,23 +81,17 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         """The ConfigMap, and its decoded contents."""
         self._memo = f"{self.name}/demand"
 
-    def touch(self, row: int) -> None:
-        """The devices of the row, or the pods that hold them, have changed."""
+    def known_node(self, row: int) -> NodeDevices:
+        return self.nodes.setdefault(row, NodeDevices())
+
+    def changed(self, row: int) -> None:
+        super().changed(row)
+        if self.nodes[row].is_empty:
+            del self.nodes[row]
         for aspect in self._changed:
             self.view.columns.touch(row, aspect)
 
     # Demands.
-
-    def requested(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
-        """The device resources that the pod requests, by name."""
-        # Few pods request any.
-        if TYPE_OF.keys().isdisjoint(pod.request.amounts):
-            return ()
-        return tuple(sorted([(name, amount) for name, amount in pod.request.amounts.items() if name in TYPE_OF]))
-
-    def requested_types(self, pod: PodInfo) -> frozenset[str]:
-        """The types of the devices that the pod requests."""
-        return frozenset([TYPE_OF[name] for name, _ in self.requested(pod)])
 
     def demand_of(self, pod: PodInfo) -> DeviceDemand | str | None:
         """The pod's demand for devices; None for none, a text if it cannot be met on any node. Computed once for each
@@ -107,7 +102,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return found
 
     def _read(self, pod: PodInfo) -> DeviceDemand | str | None:
-        requested = self.requested(pod)
+        requested = requested_devices(pod)
         if not requested:
             return None
         try:
@@ -122,7 +117,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
 
     def own_key(self, pod: PodInfo) -> Hashable:
         """All of the pod that matters to this plugin; None if it requests no device."""
-        requested = self.requested(pod)
+        requested = requested_devices(pod)
         if not requested:
             return None
         own = demand_key(pod.pod, requested, is_designated=self._is_designated(pod))

@@ -43,9 +43,8 @@ from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE, in
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import CHANGED
-from koordinator.scheduler.plugins.device_share.requests import fits
+from koordinator.scheduler.plugins.device_share.requests import fits, requested_devices
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
 """Labels of nodes that matter."""
@@ -83,11 +82,8 @@ class DeviceShare(
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != DEVICES.name or (obj is None and row not in self.nodes):
             return
-        node = self.nodes.setdefault(row, NodeDevices())
-        node.set_device(obj if isinstance(obj, Device) else None)
-        if node.closed:
-            self.unreadable.tell_of(node.closed, row)
-        self.touch(row)
+        self.known_node(row).set_device(obj if isinstance(obj, Device) else None)
+        self.changed(row)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self.nodes.pop(row, None)
@@ -161,7 +157,7 @@ class DeviceShare(
         if event.kind != EventKind.POD_DELETE or not isinstance(event.old, PodInfo):
             return True
         held = DEVICE_ALLOCATED in event.old.pod.metadata.annotations
-        return held or bool(self.requested(event.old))
+        return held or bool(requested_devices(event.old))
 
     # Score.
 

@@ -29,6 +29,7 @@ from koordinator.api.resource_names import FPGA as FPGA_RESOURCE
 from koordinator.api.resource_names import GPU as GPU_PERCENT
 from koordinator.api.resource_names import RDMA as RDMA_RESOURCE
 from koordinator.base.errors import KoordinatorError
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 Amounts = Mapping[str, int]
 """Resource -> amount."""
@@ -54,6 +55,19 @@ _IN_PERCENT: Final = (GPU_PERCENT, FPGA_RESOURCE, RDMA_RESOURCE)
 
 class RequestError(KoordinatorError, ValueError):
     """Device requests that cannot be met on any node; the text is shown to the pod's owner."""
+
+
+def requested_devices(pod: PodInfo) -> tuple[tuple[str, int], ...]:
+    """The device resources that the pod requests, by name."""
+    # Few pods request any.
+    if TYPE_OF.keys().isdisjoint(pod.request.amounts):
+        return ()
+    return tuple(sorted([(name, amount) for name, amount in pod.request.amounts.items() if name in TYPE_OF]))
+
+
+def requested_types(pod: PodInfo) -> frozenset[str]:
+    """The types of the devices that the pod requests."""
+    return frozenset([TYPE_OF[name] for name, _ in requested_devices(pod)])
 
 
 @dataclass(frozen=True, slots=True)

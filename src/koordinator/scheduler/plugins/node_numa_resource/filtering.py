@@ -113,7 +113,7 @@ class NUMAFilter(
         return self._codes.reasons(code)
 
     def _code(self, pod: PodInfo, requirements: PodRequirements, row: int) -> int:
-        node = self._nodes.get(row, UNKNOWN_NODE)
+        node = self.nodes.get(row, UNKNOWN_NODE)
         if requirements.is_plain and node.is_plain:
             return FEASIBLE
         return self._codes.of(*self._refusal(pod, requirements, row, node))
@@ -169,7 +169,7 @@ class NUMAFilter(
     # The NUMA topology manager.
 
     def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment | Reason | None:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason) or policy is NUMATopologyPolicy.NONE or not requirements.amounts:
             return policy if isinstance(policy, Reason) else None
@@ -179,7 +179,7 @@ class NUMAFilter(
         return NUMAAlignment(policy, node.rules.zones.numa_nodes, states)
 
     def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
@@ -209,7 +209,7 @@ class NUMAFilter(
         uid = pod.uid if taking_over else reservation.uid
         if taking_over:
             pod = make_pod_info(reserve_pod(reservation.reservation))
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
@@ -228,7 +228,7 @@ class NUMAFilter(
     # Explanations.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         if CLOSED in self._codes.reasons(code):
             closures = node.closed.on(CPUS).values()
             return [Lack(f"CPUs: what {each.pod} holds cannot be known: {each.fault}") for each in closures]
@@ -241,7 +241,7 @@ class NUMAFilter(
         return (Lack(text, max(0.0, (wanted - free) / wanted)),)
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
-        node = self._nodes.get(row)
+        node = self.nodes.get(row)
         if node is None or node.topology is None:
             return None
         facts: dict[str, Any] = {

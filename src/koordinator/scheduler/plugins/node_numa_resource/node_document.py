@@ -34,7 +34,7 @@ def node_document(name: str, node: NodeState, pods: Mapping[str, PodInfo]) -> di
         "allocatedNUMANodeResources": _zones(taken, node) or None,
         "availableCPUs": _cpus(node.usable_cpus & ~node.taken.cpus),
         "allocatedCPUs": _details(_allocated(node)),
-        "allocatedPods": [_pod(uid, held, pods.get(uid)) for uid, held in sorted(node.pods.items())] or None,
+        "allocatedPods": [_pod(uid, held, pods.get(uid)) for uid, held in sorted(node.held.items())] or None,
     }
     if node.topology is not None:
         document["policy"] = to_document(node.topology.kubelet)
@@ -56,7 +56,7 @@ def _topology(topology: CPUTopology) -> dict[str, Any]:
 
 def _allocated(node: NodeState) -> Iterable[tuple[CPU, int, str]]:
     for number, count in sorted(node.counts.items()):
-        policies = [held.exclusive.value for held in node.pods.values() if held.exclusive and held.cpus >> number & 1]
+        policies = [held.exclusive.value for held in node.held.values() if held.exclusive and held.cpus >> number & 1]
         yield node.cpus.cpus.get(number, CPU(number, 0, 0, 0)), count, policies[-1] if policies else ""
 
 

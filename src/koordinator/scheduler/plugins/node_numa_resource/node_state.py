@@ -4,7 +4,7 @@ nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -16,8 +16,9 @@ from koordinator.api.node import Node
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
 from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
 from koordinator.model.numa_topology.hints import NUMANodeState
-from koordinator.scheduler.engine.allocations import Closure, Closures
+from koordinator.scheduler.engine.allocations import NodeAllocations
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.plugins.node_labels import widened
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
@@ -29,23 +30,18 @@ CPUS: Final = "cpu"
 _CPUSET: Final = f"metadata.annotations[{RESOURCE_STATUS}].cpuset"
 
 
-class NodeState:
+class NodeState(NodeAllocations[PodAllocation]):
     """``rules`` and ``cpus`` may be read at any time; allocations change by ``hold`` and ``release`` alone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.topology: NodeTopology | None = None
         self.rules = NodeRules()
         self.cpus = _NO_CPUS
         self.reserved = 0
         """The CPUs that no pod is bound to."""
-        self.pods: dict[str, PodAllocation] = {}
-        """By uid."""
-        self._keys: dict[str, str] = {}
-        """The keys of these pods, by uid."""
         self.counts: dict[int, int] = {}
         """How many pods hold each CPU, including Reservations."""
-        self.closed = Closures()
-        """Of the one subject CPUS, by uid of the pod."""
         self._node: Node | None = None
         self._amounts: dict[int, dict[str, int]] = {}
         self._taken: Taken | None = None
@@ -64,10 +60,7 @@ class NodeState:
         self.topology = topology
         self.cpus = topology.cpus if topology is not None else _NO_CPUS
         self.reserved = topology.reserved if topology is not None else 0
-        for uid in self.pods:
-            if self.closed:
-                self.closed.open(uid)
-            self._close_missing(uid)
+        self.check()
         self._refresh_rules()
         self._forget_derived()
 
@@ -76,38 +69,20 @@ class NodeState:
         self.rules = rules_of(self._node, self.topology)
         return self.rules != before
 
-    def hold(self, uid: str, key: str, allocation: PodAllocation) -> None:
-        """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
-        self.release(uid)
-        self.pods[uid], self._keys[uid] = allocation, key
-        self._count(allocation, 1)
-        if allocation.cpus & ~self.cpus.all:
-            self._close_missing(uid)
+    def subjects(self, pod: PodInfo) -> tuple[str, ...]:
+        """One: the CPUs, and the amounts of NUMA nodes."""
+        return (CPUS,)
 
-    def hold_unknown(self, uid: str, key: str, fault: str) -> None:
-        """The pod holds CPUs, or amounts of NUMA nodes, and nobody knows which."""
-        self.release(uid)
-        self.closed.close(CPUS, uid, Closure(key, fault))
+    def missing(self, pod: PodInfo, allocation: PodAllocation) -> Sequence[tuple[str, str]]:
+        """The CPUs that the pod is bound to by its record."""
+        there = self.cpus.all
+        missing = allocation.cpus & ~there
+        if not there or not missing:
+            return ()
+        texts = [format_cpu_list(cpus_of(each)) for each in (missing, there)]
+        return ((CPUS, f"{_CPUSET}: {texts[0]!r} is not usable: the node has no such CPU; allowed are {texts[1]}"),)
 
-    def release(self, uid: str) -> None:
-        """Remove the pod's allocation."""
-        allocation = self.pods.pop(uid, None)
-        if allocation is not None:
-            del self._keys[uid]
-            self._count(allocation, -1)
-        if self.closed:
-            self.closed.open(uid)
-
-    def _close_missing(self, uid: str) -> None:
-        """If the pod is bound to a CPU, by its record, that the node does not have, it is on another one, and nobody
-        knows on which."""
-        there, bound = self.cpus.all, self.pods[uid].cpus
-        if there and bound & ~there:
-            texts = [format_cpu_list(cpus_of(each)) for each in (bound & ~there, there)]
-            fault = f"{_CPUSET}: {texts[0]!r} is not usable: the node has no such CPU; allowed are {texts[1]}"
-            self.closed.close(CPUS, uid, Closure(self._keys[uid], fault))
-
-    def _count(self, allocation: PodAllocation, sign: int) -> None:
+    def count(self, allocation: PodAllocation, sign: int) -> None:
         for cpu in cpus_of(allocation.cpus):
             count = self.counts.pop(cpu, 0) + sign
             if count:
@@ -133,7 +108,7 @@ class NodeState:
         """What all pods hold. To be read only."""
         if self._taken is None:
             exclusive: dict[ExclusivePolicy, int] = {}
-            for each in self.pods.values():
+            for each in self.held.values():
                 if each.exclusive:
                     exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
             self._taken = Taken(sum([1 << cpu for cpu in self.counts]), self._amounts, exclusive)
@@ -171,7 +146,7 @@ class NodeState:
         that is not bound to CPUs is where its amounts are."""
         if self._states is None:
             found: dict[int, NUMANodeState] = {}
-            for each in self.pods.values():
+            for each in self.held.values():
                 numa_nodes = self._numa_nodes(each)
                 for numa_node in numa_nodes:
                     if len(numa_nodes) > 1:

@@ -45,6 +45,7 @@ from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     RequirementsCache,
 )
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
+from koordinator.scheduler.plugins.unreadable import RecordedAllocator
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,9 @@ UNKNOWN_NODE: Final = NodeState()
 _MOST_ALLOCATED: Final = "MostAllocated"
 
 
-class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
+class NUMAPart(
+    ReservationRestorePlugin, ReservationPreAllocationRestorePlugin, RecordedAllocator[PodAllocation, NodeState]
+):
     """The state of the plugin."""
 
     name: ClassVar[str] = NAME
@@ -217,8 +220,6 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._requirements = RequirementsCache(self.name, args.default_cpu_bind_policy)
-        self._nodes: dict[int, NodeState] = {}
-        """By row; rows without relevant state are omitted."""
         self._packs = args.numa_scoring_strategy.type == _MOST_ALLOCATED
 
     def _merged_policy(self, requirements: PodRequirements, node: NodeState) -> NUMATopologyPolicy | Reason:
@@ -229,7 +230,7 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
 
     def _choice(self, pod: PodInfo, requirements: PodRequirements, row: int) -> Choice:
         """The possible allocations of the pod on the row in its present, possibly adjusted, state."""
-        node = self._nodes.get(row, UNKNOWN_NODE)
+        node = self.nodes.get(row, UNKNOWN_NODE)
         request = node.request(requirements, self._packs)
         capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
         return Choice(capacity, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))
@@ -241,7 +242,7 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
     ) -> Restored:
         found: dict[str, Reserved] = {}
         for each in matched:
-            held = self._held(each.uid)
+            held = self.held(each.uid)
             if held is not None:
                 policy = each.reservation.spec.allocate_policy
                 found[each.uid] = held_by(each.uid, held, self._owners(each, row), policy)
@@ -252,21 +253,18 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
         found = {
             pod.uid: held_by(pod.uid, held, (), policy, is_running_pod=True)
             for pod in pods
-            if (held := self._held(pod.uid)) is not None
+            if (held := self.held(pod.uid)) is not None
         }
         return Restored(found, self._counted_twice(self.view.reservations_on(row), row))
 
     def _counted_twice(self, reservations: Sequence[ReservationInfo], row: int) -> dict[int, dict[str, int]]:
-        held = [(each, self._held(each.uid)) for each in reservations]
+        held = [(each, self.held(each.uid)) for each in reservations]
         return added(*[counted_twice(all_, self._owners(each, row)) for each, all_ in held if all_ is not None])
-
-    def _held(self, uid: str) -> PodAllocation | None:
-        return self.view.allocations.of(self.name, uid)
 
     def _owners(self, reservation: ReservationInfo, row: int) -> list[PodAllocation]:
         """The allocations of the pods that take from it and count on the row at present."""
         there = self.view.pods_on[row]
-        held = [self._held(uid) for uid in reservation.users if uid in there]
+        held = [self.held(uid) for uid in reservation.users if uid in there]
         return [each for each in held if each is not None]
 
     def _restored(self, row: int) -> Restored:
