@@ -24,8 +24,7 @@ from koordinator.scheduler.plugins.preemption import (
     SUCCESS,
     Found,
     Placements,
-    PreemptionPolicy,
-    Question,
+    Preemption,
     potential_victims,
 )
 
@@ -60,13 +59,14 @@ PlaceInNetwork = Callable[[Simulation, Mapping[int, int]], Placements | str]
 the potential victims there, the lower. Returns the placements, or as a text why there are none."""
 
 
-class JobPolicy(PreemptionPolicy):
+class JobPreemption(Preemption):
     """Nodes for all pending pods of a job. ``refusal`` returns why a pod can be placed on no node in the state of a
     simulation, such as exceeded quota; None if it can. ``simulate`` is that of the plugin's handle."""
 
     leaving: ClassVar = "not eligible due to terminating pod on the nominated node."
 
-    def __init__(self, job: Job, refusal: Refusal, simulate: Simulate) -> None:
+    def __init__(self, name: str, view: ClusterView, job: Job, refusal: Refusal, simulate: Simulate) -> None:
+        super().__init__(name, view)
         self._job = job
         self._refusal = refusal
         self._simulate = simulate
@@ -81,10 +81,10 @@ class JobPolicy(PreemptionPolicy):
     def is_awaited(self, pod: PodInfo, other: PodInfo) -> bool:
         return is_preempted(other) and self._may_be_victim(other)
 
-    def unchanged(self, view: ClusterView, pod: PodInfo) -> str | None:
+    def nomination(self, pod: PodInfo) -> str | None:
         """The pod keeps its nomination, and the result ends PostFilter: another plugin that finds no node would clear
         the nomination."""
-        return view.nominations.node_of(pod.uid) or None
+        return self.view.nominations.node_of(pod.uid) or None
 
     def success(self, pod: PodInfo) -> str:
         waiting = len(self.waiting)
@@ -94,16 +94,16 @@ class JobPolicy(PreemptionPolicy):
         preemptor = f"preemptor: {self._job.name}, triggerPod: {pod.key}"
         return f"preempting to accommodate higher priority pods, {preemptor}"
 
-    def search(self, question: Question) -> Found | Mapping[str, int] | str:
-        potential = {row: victims for row in question.rows if (victims := self._potential(question, row))}
+    def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int] | str:
+        potential = {row: victims for row in rows if (victims := self._potential(row))}
         if not potential:
-            return {_NO_VICTIMS: len(question.rows)}
-        rows = _by_cost(question.view.columns.names, question.rows, potential)
-        with self._simulate(question.attempt) as simulation:
+            return {_NO_VICTIMS: len(rows)}
+        costs = _by_cost(self.view.columns.names, rows, potential)
+        with self._simulate(attempt) as simulation:
             simulation.require(lambda pod, row: self._refusal(pod))
             start = simulation.mark
-            _remove(simulation, [pod for row in rows for pod in potential.get(row, ())])
-            placements = self._placed(simulation, rows)
+            _remove(simulation, [pod for row in costs for pod in potential.get(row, ())])
+            placements = self._placed(simulation, costs)
             if isinstance(placements, str | Counter):
                 return placements
             simulation.undo(start)
@@ -120,9 +120,9 @@ class JobPolicy(PreemptionPolicy):
         spared = labels.get(DISABLE_PREEMPTIBLE) == "true" or labels.get(QUOTA_PREEMPTIBLE) == "false"
         return not spared and pod.uid not in self.waiting
 
-    def _potential(self, question: Question, row: int) -> list[PodInfo]:
+    def _potential(self, row: int) -> list[PodInfo]:
         """The potential victims on a node row, in the order in which they are considered for reprieve."""
-        victims = potential_victims(question.view, self._job.trigger.priority, self._may_be_victim, row)
+        victims = potential_victims(self.view, self._job.trigger.priority, self._may_be_victim, row)
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
 
     def _placed(self, simulation: Simulation, rows: Mapping[int, int]) -> Placements | Counter[str] | str:

@@ -53,14 +53,14 @@ from koordinator.scheduler.plugins.coscheduling.documents import GangServices, p
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
-from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPolicy
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import (
     ClusterTopology,
     TopologyStatusController,
 )
 from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
 from koordinator.scheduler.plugins.coscheduling.network_topology.scoring import NetworkScore
-from koordinator.scheduler.plugins.preemption import SUCCESS, Plan, PreemptionPlanner
+from koordinator.scheduler.plugins.preemption import SUCCESS, Plan
 
 _ALREADY_TRIED: Final = "preemption already attempted"
 
@@ -139,20 +139,20 @@ class GangCycle(
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
-            return pod.key, self._planner(Job(pod, (pod,), {}, pod.key)).explained(pod, attempt)
+            return pod.key, self._preemption(Job(pod, (pod,), {}, pod.key)).plan(pod, attempt)
         if wave.preemption:
-            again = self._planner(Job(pod, (pod,), {}, group.id))
+            again = self._preemption(Job(pod, (pod,), {}, group.id))
             return "", again.unchanged(pod, _ALREADY_TRIED, wave.preemption)
         job = self._job(pod, group)
         if self._placement is not None:
             job = self._placement.job(job, wave)
-        plan = self._planner(job).explained(pod, attempt)
+        plan = self._preemption(job).plan(pod, attempt)
         wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
         wave.regain = plan.message if plan.outcome == SUCCESS else ""
         return group.id, plan
 
-    def _planner(self, job: Job) -> PreemptionPlanner:
-        return PreemptionPlanner(self.name, self.view, JobPolicy(job, self._refusal, self.handle.simulate))
+    def _preemption(self, job: Job) -> JobPreemption:
+        return JobPreemption(self.name, self.view, job, self._refusal, self.handle.simulate)
 
     def _refusal(self, pod: PodInfo) -> Reason | None:
         """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""

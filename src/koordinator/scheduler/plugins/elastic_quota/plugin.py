@@ -47,9 +47,8 @@ from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     request_of,
 )
 from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
-from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy, RevokeController
+from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption, RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import QuotaGauges, StatusController, document_of
-from koordinator.scheduler.plugins.preemption import PreemptionPlanner
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of the event that quotas may admit more, for another reason than the deletion of an assigned pod."""
@@ -81,8 +80,9 @@ class ElasticQuota(
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
         spares_default = args.disable_default_quota_preemption
-        policy = QuotaPolicy(view, self.accounts, self.refusal_if_tried, spares_default=spares_default)
-        self._preemption = PreemptionPlanner(self.name, view, policy)
+        self._preemption = QuotaPreemption(
+            self.name, view, self.accounts, self.refusal_if_tried, spares_default=spares_default
+        )
 
     @property
     def event_handler(self) -> EventHandler:
@@ -161,7 +161,7 @@ class ElasticQuota(
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         # For a pseudo pod, which represents a Reservation, the Reservation plugin preempts, if enabled.
-        return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt)
+        return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt).result
 
     def waits_as(self, pod: PodInfo) -> Hashable:
         if self._hooks:

@@ -16,7 +16,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
-from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePolicy, importance
+from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePreemption, importance
 
 _NAMED_NODES: Final = 20
 """Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
@@ -25,13 +25,15 @@ Refusal = Callable[[PodInfo], Reason | None]
 """Returns why the pod's quota does not admit it, also in the state of a simulation; None if it does."""
 
 
-class QuotaPolicy(NodePolicy):
+class QuotaPreemption(NodePreemption):
     """``spares_default``: pods of the default quota are no victims, since many of them do not use quotas on purpose."""
 
     is_local: ClassVar = False  # What a quota admits depends on its pods on all nodes.
 
-    def __init__(self, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool) -> None:
-        self._view = view
+    def __init__(
+        self, name: str, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool
+    ) -> None:
+        super().__init__(name, view)
         self._accounts = accounts
         self.require = lambda pod, row: refusal(pod)
         self._spares_default = spares_default
@@ -56,7 +58,7 @@ class QuotaPolicy(NodePolicy):
         name = pod.pod.metadata.name
         if len(rows) > _NAMED_NODES:
             return {f"No victims found on these nodes for preemptor pod {name}": len(rows)}
-        names = self._view.columns.names
+        names = self.view.columns.names
         return {f"No victims found on node {names[row]} for preemptor pod {name}": 1 for row in rows}
 
 

@@ -38,7 +38,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, So
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
+from koordinator.scheduler.plugins.preemption import PodPreemption
 from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
@@ -90,7 +90,7 @@ class ReservationPlugin(
     # PostFilter.
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        plan = self._preemption.plan(pod, attempt) if self._preemption is not None else NO_PLAN
+        plan = self._preemption.plan(pod, attempt).result if self._preemption is not None else NO_PLAN
         if plan.found:
             self._await(pod, plan, attempt)
             return plan
@@ -250,9 +250,9 @@ class ReservationPlugin(
         self._pre_allocator.forget(uid)
 
 
-def _preemption(name: str, args: Any, view: ClusterView) -> PreemptionPlanner:
+def _preemption(name: str, args: Any, view: ClusterView) -> PodPreemption:
     percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    return PreemptionPlanner(name, view, PodPolicy(percentage, absolute, _is_preemptible))
+    return PodPreemption(name, view, percentage, absolute, _is_preemptible)
 
 
 def _is_preemptible(pod: PodInfo) -> bool:
