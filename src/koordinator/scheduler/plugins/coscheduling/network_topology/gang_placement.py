@@ -28,6 +28,7 @@ from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
+    Demand,
     Distribution,
     NodeSlots,
     TopologyPlan,
@@ -60,100 +61,73 @@ def index_of(pod: PodInfo) -> int:
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
 
 
-class Planner:
-    """Plans for one gang in one network."""
-
-    def __init__(self, view: ClusterView, tree: Tree, spec: TopologySpec, pods: Sequence[PodInfo]) -> None:
-        """``pods``: the members to place, in the order of ``in_turn``."""
-        self._view = view
-        self._tree = tree
-        self._pods = pods
-        self._demand = demand_of(spec, len(pods), tree)
-
-    def plan(self, slots: Slots, scores: Mapping[int, int] | None = None) -> TopologyPlan:
-        """Plan the nodes of all members. ``slots``: how many fit on each node; ``scores``: node row -> score."""
-        by_row = slots.by_row
-        existing = self._existing(by_row)
-        nodes = NodeSlots(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
-        found = distribute(self._tree, self._demand, nodes)
-        if found.domain is None:
-            return self._failed(found, slots)
-        return TopologyPlan(
-            len(self._pods),
-            self._demand,
-            nodes=self._assigned(found.by_node),
-            domain=self._tree.text(found.domain, found.depth),
-            domain_slots=self._domain_slots(found),
-            domains=found.gathered.shape[0],
-            layers=self._tree.layers,
-            left_out=self._left_out(),
-        )
-
-    def _by_leaf(self, of_rows: Mapping[int, int]) -> dict[int, int]:
-        """The amounts by the domain number of the node instead of its row, without nodes that are in no domain."""
-        names, leaf_of = self._view.columns.names, self._tree.leaf_of
-        return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
-
-    def _existing(self, rows: Iterable[int]) -> dict[int, int]:
-        """Node row -> how many pods with the members' topology selector are on it."""
-        kind = self._pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
-        return existing_pods(self._view, kind, rows) if kind else {}
-
-    def _assigned(self, by_node: Sequence[tuple[int, int]]) -> dict[str, str]:
-        """Uid -> node. Members that are nominated to a node get that one, if members are to be placed there."""
-        tree, nominations = self._tree, self._view.nominations
-        left = {tree.names[leaf]: count for leaf, count in by_node}
-        found: dict[str, str] = {}
-        for pod in self._pods:
-            node = nominations.node_of(pod.uid)
-            if left.get(node):
-                left[node] -= 1
-                found[pod.uid] = node
-        free = (node for node, count in left.items() for _ in range(count))
-        for pod in self._pods:
-            if pod.uid not in found:
-                found[pod.uid] = next(free)
-        return found
-
-    def _failed(self, found: Distribution, slots: Slots) -> TopologyPlan:
-        tree, demand = self._tree, self._demand
-        domains = sorted(
-            f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
-            for domain in found.gathered.tolist()
-        )
-        reasons: Counter[str] = Counter()
-        for status in slots.statuses:
-            for reason in status.reasons:
-                reasons[reason.text] += status.rows.shape[0]
-        text = (
-            f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(domains)}, "
-            f"{fit_error(slots.rows.shape[0], reasons)}"
-        )
-        if demand.multiples:
-            multiples = sorted(f"{layer}={multiple}" for layer, multiple in demand.multiples.items())
-            text += f"; podCountMultiple constraints: {', '.join(multiples)}"
-        return TopologyPlan(
-            len(self._pods),
-            demand,
-            refusal=text,
-            domain_slots=self._domain_slots(found),
-            domains=found.gathered.shape[0],
-            layers=tree.layers,
-            left_out=self._left_out(),
-            slots={self._view.columns.names[row]: count for row, count in slots.by_row.items()},
-            statuses=slots.statuses,
-        )
-
-    def _domain_slots(self, found: Distribution) -> tuple[DomainSlots, ...]:
-        # A stable sort keeps domains with equally many slots in the order of their names.
-        fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
-        return tuple(
-            DomainSlots(domain=self._tree.text(domain, found.gather_depth), slots=int(found.slots[domain]))
+def topology_plan(
+    view: ClusterView,
+    tree: Tree,
+    spec: TopologySpec,
+    pods: Sequence[PodInfo],
+    slots: Slots,
+    scores: Mapping[int, int] | None = None,
+) -> TopologyPlan:
+    """Plan the nodes of all members, ``pods``, which are in the order of ``in_turn``. ``slots``: how many fit on each
+    node; ``scores``: node row -> score."""
+    demand, by_row, names = demand_of(spec, len(pods), tree), slots.by_row, view.columns.names
+    kind = pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
+    existing = existing_pods(view, kind, by_row) if kind else {}
+    by_leaf = [tree.by_leaf(names, each) for each in (by_row, scores or {}, existing)]
+    found = distribute(tree, demand, NodeSlots(*by_leaf))
+    # A stable sort keeps domains with equally many slots in the order of their names.
+    fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
+    plan = TopologyPlan(
+        len(pods),
+        demand,
+        domain_slots=tuple(
+            DomainSlots(domain=tree.text(domain, found.gather_depth), slots=int(found.slots[domain]))
             for domain in fullest.tolist()
-        )
+        ),
+        domains=found.gathered.shape[0],
+        layers=tree.layers,
+        left_out=tuple(tree.left_out.values())[:_DOMAINS_KEPT],
+    )
+    if found.domain is None:
+        refusal, by_name = _refusal(tree, found, demand, slots), {names[row]: count for row, count in by_row.items()}
+        return replace(plan, refusal=refusal, slots=by_name, statuses=slots.statuses)
+    left = {tree.names[leaf]: count for leaf, count in found.by_node}
+    return replace(plan, nodes=_assigned(view, pods, left), domain=tree.text(found.domain, found.depth))
 
-    def _left_out(self) -> tuple[str, ...]:
-        return tuple(self._tree.left_out.values())[:_DOMAINS_KEPT]
+
+def _assigned(view: ClusterView, pods: Sequence[PodInfo], left: dict[str, int]) -> dict[str, str]:
+    """Uid -> node. ``left``: how many members each node gets. Members that are nominated to one of them get that."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        node = view.nominations.node_of(pod.uid)
+        if left.get(node):
+            left[node] -= 1
+            found[pod.uid] = node
+    free = (node for node, count in left.items() for _ in range(count))
+    for pod in pods:
+        if pod.uid not in found:
+            found[pod.uid] = next(free)
+    return found
+
+
+def _refusal(tree: Tree, found: Distribution, demand: Demand, slots: Slots) -> str:
+    domains = sorted(
+        f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
+        for domain in found.gathered.tolist()
+    )
+    reasons: Counter[str] = Counter()
+    for status in slots.statuses:
+        for reason in status.reasons:
+            reasons[reason.text] += status.rows.shape[0]
+    text = (
+        f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(domains)}, "
+        f"{fit_error(slots.rows.shape[0], reasons)}"
+    )
+    if demand.multiples:
+        multiples = sorted(f"{layer}={multiple}" for layer, multiple in demand.multiples.items())
+        text += f"; podCountMultiple constraints: {', '.join(multiples)}"
+    return text
 
 
 def existing_pods(view: ClusterView, kind: str, rows: Iterable[int]) -> dict[int, int]:
@@ -222,7 +196,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
             if tree is None or len(wave.attempted) > 1:
                 return INVALID_PLAN
             found = self._slots_in(simulation, pods, sorted(scores), job.uids)
-            plan = Planner(self.view, tree, spec, pods).plan(found, scores)
+            plan = topology_plan(self.view, tree, spec, pods, found, scores)
             row_of = self.view.columns.row_of
             return plan.refusal or [(pod, row_of[plan.nodes[pod.uid]]) for pod in pods]
 
@@ -261,7 +235,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         if not pods:
             raise PluginError(NO_PENDING_PODS)
         found = self.handle.slots(pods)
-        return Planner(self.view, tree, spec, pods).plan(found) if found is not None else None
+        return topology_plan(self.view, tree, spec, pods, found) if found is not None else None
 
     def _to_place(self, pod: PodInfo, wave: Wave) -> list[PodInfo]:
         """The pending members, without those that were tried already."""

@@ -80,7 +80,7 @@ def _in_order(tree: Tree, names: list[str], rows: Rows, existing: dict[int, int]
     """The indices of ``rows``, the best first: by pods of the kind, the most first, then by feasible nodes, the fewest
     first, each compared in the node's domain, the one around it and so on. Nodes that are in no domain come last."""
     leaves = np.array([tree.leaf_of.get(names[row], -1) for row in rows.tolist()], dtype=np.intp)
-    pods = tree.sums(_by_leaf(tree, names, existing))
+    pods = tree.sums(tree.by_leaf(names, existing))
     slots = tree.sums({leaf: 1 for leaf in leaves.tolist() if leaf >= 0})
     keys: list[NDArray[Any]] = [np.array([names[row] for row in rows.tolist()])]
     chains: list[NDArray[np.intp]] = [leaves]
@@ -91,7 +91,3 @@ def _in_order(tree: Tree, names: list[str], rows: Rows, existing: dict[int, int]
     keys += [np.where(chain >= 0, -pods[chain], 0) for chain in reversed(chains)]
     keys.append(leaves < 0)
     return np.lexsort(keys)
-
-
-def _by_leaf(tree: Tree, names: list[str], existing: dict[int, int]) -> dict[int, int]:
-    return {tree.leaf_of[names[row]]: count for row, count in existing.items() if names[row] in tree.leaf_of}
