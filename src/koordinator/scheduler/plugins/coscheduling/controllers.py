@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,7 +25,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.plugins.coscheduling.documents import what_it_waits_for
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState
-from koordinator.scheduler.plugins.coscheduling.gangs import NOBODY, Gangs
+from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 
 _GATHERING: Final = 0.5
 """Seconds for which changes are batched before they are written: most come in bursts, and each write is a request."""
@@ -74,7 +75,7 @@ class PodGroupController:
         pod_group, gang = gangs.pod_groups.get(gang_id), gangs.cache.gangs.get(gang_id)
         if pod_group is None or gang is None or now is None:
             return
-        status = observed_status(pod_group, gang, now, gangs.finished.of(gang_id))
+        status = observed_status(pod_group, gang, now, gangs.finished(gang_id))
         patch = {
             field.wire_name: to_document(getattr(status, field.name))
             for field in struct_fields(PodGroupStatus)
@@ -85,9 +86,7 @@ class PodGroupController:
             await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
 
 
-def observed_status(
-    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = NOBODY
-) -> PodGroupStatus:
+def observed_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod]) -> PodGroupStatus:
     """The final status that repeated ``next_status`` reaches: a phase that would be left at once is not written."""
     seen = [pod_group.status]
     while (status := next_status(msgspec.structs.replace(pod_group, status=seen[-1]), gang, now, finished)) not in seen:
@@ -95,7 +94,7 @@ def observed_status(
     return seen[-1]
 
 
-def next_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = NOBODY) -> PodGroupStatus:
+def next_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod]) -> PodGroupStatus:
     """The next status, from the current one, the gang's members and its ``finished`` pods by uid; Koordinator 1.8,
     pkg/scheduler/plugins/coscheduling/controller."""
     status, minimum = pod_group.status, pod_group.spec.min_member
@@ -158,6 +157,20 @@ PATIENCE: Final = 30.0
 """Seconds for which the same must be missing before it is reported: a group's pods and gangs are created one by one."""
 
 
+@dataclass(slots=True)
+class _KnownFaults:
+    """The faults of one gang."""
+
+    problems: tuple[str, ...] = ()
+    """The problems of its declaration that were reported."""
+    missing: str = ""
+    """What it lacks."""
+    since: float = 0.0
+    """Since when, in seconds of the monotonic clock."""
+    reported: set[tuple[str, str]] = field(default_factory=set)
+    """What it lacked when that was reported, with the uid of each pod."""
+
+
 class GangFaultController:
     """Checks all gangs every few seconds, and reports each fault once as long as it lasts."""
 
@@ -166,12 +179,8 @@ class GangFaultController:
     def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
         self._writer = writer
         self._gangs = gangs
-        self._problems: dict[str, tuple[str, ...]] = {}
-        """Gang -> the problems of its declaration that were reported."""
-        self._missing: dict[str, tuple[str, float]] = {}
-        """Gang -> what it lacks, and since when, in seconds of the monotonic clock."""
-        self._reported: dict[str, tuple[str, set[str]]] = {}
-        """Gang -> what it lacks, and the uids of the pods on which that was reported."""
+        self._known: dict[str, _KnownFaults] = {}
+        """By id of the gang."""
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
@@ -181,44 +190,36 @@ class GangFaultController:
 
     def look(self) -> None:
         """Report new faults."""
-        gangs, now = self._gangs.cache.gangs, self._writer.monotonic()
-        for known in (self._problems, self._missing, self._reported):
-            for gang_id in known.keys() - gangs.keys():
-                del known[gang_id]
-        for gang in gangs.values():
-            self._report_problems(gang)
-            self._report_missing(gang, now)
+        gangs = self._gangs.cache.gangs
+        self._known = {gang_id: self._known.get(gang_id) or _KnownFaults() for gang_id in gangs}
+        for gang_id, known in self._known.items():
+            self._report_problems(gangs[gang_id], known)
+            self._report_missing(gangs[gang_id], known, self._writer.monotonic())
 
-    def _report_problems(self, gang: Gang) -> None:
+    def _report_problems(self, gang: Gang, known: _KnownFaults) -> None:
         problems = gang.declaration.problems if gang.declaration is not None else ()
-        reported = self._problems.get(gang.id, ())
         for problem in problems:
-            if problem not in reported:
+            if problem not in known.problems:
                 about = next((member.pod for member in gang.members.values()), None)
                 if (
                     not self._gangs.event(gang, "Warning", "InvalidPodGroup", "Reconcile", problem)
                     and about is not None
                 ):
                     self._gangs.pod_event(about, "InvalidGang", "Reconcile", problem)
-        self._problems[gang.id] = problems
+        known.problems = problems
 
-    def _report_missing(self, gang: Gang, now: float) -> None:
+    def _report_missing(self, gang: Gang, known: _KnownFaults, now: float) -> None:
         pending = [] if gang.is_admitted else [*gang.by_state[MemberState.PENDING].values()]
         text = " ".join(what_it_waits_for(self._gangs.cache, gang)) if pending else ""
-        missing, since = self._missing.get(gang.id, ("", now))
-        if text != missing:
-            since = now
-        self._missing[gang.id] = text, since
+        if text != known.missing:
+            known.missing, known.since = text, now
         if not text:
-            self._reported.pop(gang.id, None)
-            return
-        if now - since < PATIENCE:
-            return
-        known_text, uids = self._reported.get(gang.id, ("", set()))
-        new = [member.pod for member in pending if text != known_text or member.uid not in uids]
-        if new:
-            self._report_on(gang, new, f"the gang {gang.id} is not tried: {text}")
-            self._reported[gang.id] = text, {member.uid for member in pending}
+            known.reported.clear()
+        elif now - known.since >= PATIENCE:
+            new = [member.pod for member in pending if (text, member.uid) not in known.reported]
+            if new:
+                self._report_on(gang, new, f"the gang {gang.id} is not tried: {text}")
+                known.reported = {(text, member.uid) for member in pending}
 
     def _report_on(self, gang: Gang, pods: Iterable[Pod], note: str) -> None:
         """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""

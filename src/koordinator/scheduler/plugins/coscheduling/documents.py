@@ -342,7 +342,7 @@ class GangServices(GangPart, ServiceProvider):
         if gang.declaration is not None and gang.declaration.network_topology is not None:
             plan = gang.group.plan if gang.group is not None else None
             network = explain_network(self.gangs.topology, plan, heeded=self.args.aware_network_topology)
-        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values(), network)
+        return explain_gang(self.cache, gang, node_of, self.gangs.finished(gang.id).values(), network)
 
     def _gang(self, parameters: Mapping[str, str]) -> Gang:
         gang_id = f"{parameters['namespace']}/{parameters['name']}"

@@ -213,6 +213,8 @@ class Wave:
     group: Group
     todo: deque[str]
     """The uids of the members that are still to be tried."""
+    began: datetime | None = None
+    """When its first member was tried."""
     attempted: set[str] = field(default_factory=set)
     permitted: set[str] = field(default_factory=set)
     """The uids of the members that were allowed to be bound; once there are any, the others are tried one by one."""

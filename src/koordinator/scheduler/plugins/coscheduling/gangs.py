@@ -5,8 +5,6 @@ and the metrics of gangs observed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from prometheus_client import Metric
@@ -93,7 +91,6 @@ def job_size(members: int) -> str:
     return f"{first}-{first + _STEP - 1}"
 
 
-NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
 REJECTED_BY: Final = "JobRejectPlugin"
 """The plugin name with which waiting members are rejected, as in the original."""
 _LONGEST_NOTE: Final = 1024
@@ -107,28 +104,6 @@ def _shortened(note: str) -> str:
     return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
 
 
-class FinishedMembers:
-    """Finished pods of gangs: they are no longer members, but count in the status of the PodGroup."""
-
-    def __init__(self) -> None:
-        self._by_gang: dict[str, dict[str, Pod]] = {}
-
-    def set(self, pod: Pod) -> None:
-        """The pod has finished."""
-        if gang_id := gang_id_of(pod):
-            self._by_gang.setdefault(gang_id, {})[pod.metadata.uid] = pod
-
-    def remove(self, pod: Pod) -> None:
-        """The finished pod was deleted."""
-        found = self._by_gang.get(gang_id_of(pod), {})
-        if found.pop(pod.metadata.uid, None) is not None and not found:
-            del self._by_gang[gang_id_of(pod)]
-
-    def of(self, gang_id: str) -> Mapping[str, Pod]:
-        """The finished pods of a gang, by uid."""
-        return self._by_gang.get(gang_id, NOBODY)
-
-
 class Gangs(EventHandler):
     """The gangs of the cluster. All profiles share them, since the members of a gang may use different profiles."""
 
@@ -139,15 +114,14 @@ class Gangs(EventHandler):
         """Members that are not bound, by uid; some of them are assumed on a node."""
         self.queueing: list[GangPart] = []
         """The part of each profile that implements PreEnqueue."""
-        self.finished = FinishedMembers()
+        self._finished: dict[str, dict[str, Pod]] = {}
+        """Id of a gang -> its finished pods by uid: they are no longer members, but count in the PodGroup's status."""
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
         clears it on an instance that waits to lead."""
         self.metrics = GangMetrics(lambda: self.cache.groups.values())
         self.topology: ClusterTopology | None = None
         """The network topology; None if the scheduler does not watch it."""
-        self._began: tuple[Wave, datetime] | None = None
-        """The current attempt, and when it began."""
         self._plugin = plugin
 
     def on_reset(self) -> None:
@@ -200,13 +174,19 @@ class Gangs(EventHandler):
 
     def on_finished(self, pod: Pod) -> None:
         """A pod of a gang has finished."""
-        self.finished.set(pod)
+        self._finished.setdefault(gang_id_of(pod), {})[pod.metadata.uid] = pod
         self._note(pod)
 
     def on_finished_gone(self, pod: Pod) -> None:
         """A pod that had finished is gone."""
-        self.finished.remove(pod)
+        found = self.finished(gang_id_of(pod))
+        if found.pop(pod.metadata.uid, None) is not None and not found:
+            del self._finished[gang_id_of(pod)]
         self._note(pod)
+
+    def finished(self, gang_id: str) -> dict[str, Pod]:
+        """The finished pods of a gang, by uid."""
+        return self._finished.get(gang_id, {})
 
     @property
     def view(self) -> ClusterView:
@@ -286,18 +266,16 @@ class Gangs(EventHandler):
 
     def attempt_begun(self) -> None:
         """Note the time if a new attempt has begun."""
-        wave, now = self.cache.wave, self.view.now
-        if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
-            self._began = wave, now
+        if self.cache.wave is not None and self.cache.wave.began is None:
+            self.cache.wave.began = self.view.now
 
     def _ended(self, wave: Wave) -> None:
         """Observe the attempt's metrics, and record one event on each PodGroup, beside those of the pods."""
         now = self.view.now
-        if self._began is not None and self._began[0] is wave and now is not None:
-            seconds = max((now - self._began[1]).total_seconds(), 0.0)
+        if wave.began is not None and now is not None:
+            seconds = max((now - wave.began).total_seconds(), 0.0)
             reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
             self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
-        self._began = None
         failed = self.cache.by_uid.get(wave.group.failed_member)
         about = f"no node for {failed.key if failed is not None else 'a member'}"
         for gang in [each for each in wave.group.gangs.values() if each.id in self.pod_groups]:
