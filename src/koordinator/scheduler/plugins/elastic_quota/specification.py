@@ -20,6 +20,20 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wi
 
 
 @dataclass(frozen=True, slots=True)
+class AccountSettings:
+    """The plugin arguments and feature gates on which the amounts depend, beside quotas, pods and nodes."""
+
+    default_max: Mapping[str, int] = field(default_factory=dict)
+    system_max: Mapping[str, int] = field(default_factory=dict)
+    scales_min: bool = True
+    guarantees_usage: bool = False
+    by_tree: bool = False
+    """Every tree id has a tree of its own (gate MultiQuotaTree)."""
+    has_default: bool = True
+    """A pod whose quota does not exist counts against the default quota (not with gate DisableDefaultQuota)."""
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaSpecification:
     """The amounts in effect: none is negative, and min is not above max."""
 
