@@ -8,106 +8,22 @@ and costs nothing while there are none.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from koordinator.api.annotations import RESERVATION_NAME
-from koordinator.api.kinds import PODS, RESERVATIONS, Kind
 from koordinator.scheduler.engine.allocations import (
-    NOTHING,
     Closure,
     Closures,
-    NodeAllocations,
-    Nothing,
-    ToldFaults,
-    Unknown,
     closed_by,
 )
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin
-from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NamedAspect, NodeReference, Rows
-from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NamedAspect, Rows
+from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
-from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-
-UNREADABLE_ALLOCATION: Final = "UnreadableAllocation"
-
-
-A = TypeVar("A")
-N = TypeVar("N", bound=NodeAllocations[Any])
-
-
-class RecordedAllocator(AllocatorPlugin, Generic[A, N]):
-    """An allocator whose allocations are recorded in an annotation of the pods, and counted by ``NodeAllocations``. The
-    author of a record that cannot be used is told once, whichever profile reads it."""
-
-    handle: Handle
-
-    def __init__(self, args: Any, view: ClusterView) -> None:
-        super().__init__(args, view)
-        self.nodes: dict[int, N] = {}
-        """By row; only nodes of which something is known."""
-        self._told: ToldFaults = view.shared.setdefault(f"{self.name}/{UNREADABLE_ALLOCATION}", ToldFaults())
-
-    @abstractmethod
-    def recorded(self, pod: PodInfo) -> A | Unknown | None:
-        """What the pod holds by its annotation; None for nothing."""
-
-    @abstractmethod
-    def known_node(self, row: int) -> N:
-        """The node of ``nodes``, which is added if it is not there."""
-
-    def changed(self, row: int) -> None:
-        """What the node has, or pods hold of it, has changed: tell the authors of the records because of which anything
-        is closed there. Plugins touch the row, too."""
-        pods = self.view.pods_on.get(row, {})
-        for uid, closure in self.nodes[row].closed.of_holders.items() if self.nodes[row].closed else ():
-            if uid in pods:
-                self._tell(pods[uid], closure.fault)
-
-    def held(self, uid: str) -> A | None:
-        """What the pod, or the Reservation, holds by the ledger."""
-        found: A | None = self.view.allocations.of(self.name, uid)
-        return found
-
-    def restore(self, pod: PodInfo, node: NodeReference) -> A | Nothing | Unknown | None:
-        found, there = self.recorded(pod), self.nodes.get(node.index)
-        if isinstance(found, Unknown):
-            self._tell(pod, found.fault)
-        elif there is not None and there.closed and pod.uid in there.closed.of_holders:
-            if self.view.allocations.entry(self.name, pod.uid) != found:
-                # Whoever waits for what the pod has closed is tried again.
-                self._told.forget(pod.uid)
-                self.handle.announce(ClusterEvent(EventKind.POD_READABLE, pod, pod))
-            return NOTHING if found is None else found
-        return found
-
-    def on_allocated(self, row: int, pod: PodInfo, allocation: A | Unknown) -> None:
-        self.known_node(row).hold(pod, allocation)
-        self.changed(row)
-
-    def on_released(self, row: int, pod: PodInfo, allocation: A | Unknown) -> None:
-        if row in self.nodes:
-            self.nodes[row].release(pod.uid)
-            self.changed(row)
-
-    def _tell(self, pod: PodInfo, fault: str) -> None:
-        """Record an event about the pod, or about the Reservation that it stands for."""
-        if not self._told.is_news(pod.uid, fault):
-            return
-        kind: Kind[Any] = PODS
-        obj: Any = pod.pod
-        if pod.uid in self.view.pseudo_pods:
-            name = pod.pod.metadata.annotations.get(RESERVATION_NAME, "")
-            kind, obj = RESERVATIONS, self.view.objects_of(RESERVATIONS).get(name)
-        if obj is not None:
-            self.handle.object_event(kind, obj, "Warning", UNREADABLE_ALLOCATION, "Scheduling", fault)
-
 
 NAME: Final = "UnreadablePods"
 _CHANGED: Final = NamedAspect(NAME, is_static=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from koordinator.api.device import GPU
 from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, mask_of, masks_of, numa_nodes_of
@@ -12,9 +11,7 @@ from koordinator.scheduler.engine.numa_topology import NUMATopologyHintProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.device_share.allocation import (
     DeviceAllocations,
-    Restored,
     of_reservation,
-    share_of_reservation,
 )
 from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
@@ -77,24 +74,15 @@ class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
         self, pod: PodInfo, demand: DeviceDemand, row: int, numa_nodes: frozenset[int] | None
     ) -> DeviceAllocations | Reason:
         """The pod's devices from one of its Reservations, or, if it need not use one, from the node."""
-        restored: Restored | None = self.restored(row)
-        refusals: list[Reason] = []
-        for uid in sorted(restored.matched) if restored is not None else ():
-            assert restored is not None, "there are some"
-            share = replace(share_of_reservation(restored, uid), numa_nodes=numa_nodes)
-            found = self.allocate_of(demand, row, share, leaves_secondary=True)
-            if not isinstance(found, Reason):
-                return found
-            refusals.append(of_reservation(found))
-        for uid in sorted(self.restored_pre_allocatable(row) or {}):
-            found = self.taking_over(demand, row, frozenset({uid}), numa_nodes, leaves_secondary=True)
+        seen, refusals = self.seen(row), list[Reason]()
+        for uid in sorted(seen.matched) if seen is not None else ():
+            found = self.found_in(pod, demand, row, (uid,), numa_nodes, leaves_secondary=True)
             if not isinstance(found, Reason):
                 return found
             refusals.append(of_reservation(found))
         if refusals and needs_reservation(pod.pod):
             return refusals[0]
-        share = replace(self.share_without_reservation(pod, demand, row), numa_nodes=numa_nodes)
-        return self.allocate_of(demand, row, share, leaves_secondary=True)
+        return self.found_in(pod, demand, row, (), numa_nodes, leaves_secondary=True)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
         demand = self.demand_of(pod)

@@ -3,7 +3,7 @@ plugins; and the points about Reservations, with the score, which is that of a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     ReservationScorePlugin,
     ResizePodPlugin,
 )
-from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.features import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
@@ -37,15 +37,13 @@ from koordinator.scheduler.plugins.device_share.allocation import (
     ByType,
     DeviceAllocations,
     ReservedDevices,
-    Restored,
     Share,
     allocation_annotation,
     amounts_held,
     minus,
     of_reservation,
     read_allocations,
-    reserved_devices,
-    share_of_reservation,
+    share_of_reserved,
     summed,
     total,
 )
@@ -57,7 +55,6 @@ from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
 from koordinator.scheduler.plugins.device_share.requests import requested_types
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
-    reserve_pod,
     stands_for_a_reservation,
 )
 
@@ -65,58 +62,29 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
 class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, DeviceSharePart):
     """Restores, filters and scores Reservations."""
 
-    def restore_reservations(
-        self, matched: Sequence[ReservationInfo], unmatched: Sequence[ReservationInfo], row: int
-    ) -> Restored:
-        by_uid = {each.uid: found for each in matched if (found := self._reserved(each)) is not None}
-        others = [found for each in unmatched if (found := self._reserved(each)) is not None]
-        return Restored(by_uid, total([minus(each.held, each.left) for each in others]))
+    def reserved(
+        self, uid: str, held: DeviceAllocations, owners: Sequence[DeviceAllocations], policy: str
+    ) -> ReservedDevices:
+        whole = amounts_held(held)
+        return ReservedDevices(whole, minus(whole, total([amounts_held(each) for each in owners])), policy)
 
-    def _reserved(self, reservation: ReservationInfo) -> ReservedDevices | None:
-        held, users = self.held(reservation.uid), [self.held(uid) for uid in reservation.users]
-        return reserved_devices(reservation, held, [each for each in users if each]) if held else None
-
-    def restore_pre_allocatable(
-        self, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int
-    ) -> Mapping[str, ByType]:
-        return {pod.uid: amounts_held(held) for pod in pods if (held := self.held(pod.uid))}
+    def counted_twice(self, reservations: Sequence[tuple[DeviceAllocations, Sequence[DeviceAllocations]]]) -> ByType:
+        found = [self.reserved("", held, owners, "") for held, owners in reservations]
+        return total([minus(each.held, each.left) for each in found])
 
     def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
-        if row not in self.nodes:
+        pod, uid = self.taker(pod, reservation, row)
+        demand, seen = self.demand_of(pod), self.seen(row)
+        if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return None
-        if self.restored_pre_allocatable(row) is not None:
-            found = self._takes_over(pod, reservation, row)
-        else:
-            found = self._takes_from(pod, reservation, row)
+        found = self.found_in(pod, demand, row, (uid,), self.numa_nodes(pod, row), leaves_secondary=True)
         return of_reservation(found) if isinstance(found, Reason) else None
 
-    def _takes_from(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
-        """The pod's devices if it takes from the Reservation; None if devices do not matter for that."""
-        restored: Restored | None = self.restored(row)
-        demand = self.demand_of(pod)
-        if restored is None or reservation.uid not in restored.matched or not isinstance(demand, DeviceDemand):
-            return None
-        share = share_of_reservation(restored, reservation.uid)
-        share = replace(share, numa_nodes=self.numa_nodes(pod, row))
-        return self.allocate_of(demand, row, share, leaves_secondary=True)
-
-    def _takes_over(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
-        """The Reservation's devices if it takes over the pod; None if devices do not matter for that."""
-        stand_in = make_pod_info(reserve_pod(reservation.reservation))
-        demand = self.demand_of(stand_in)
-        if pod.uid not in (self.restored_pre_allocatable(row) or {}) or not isinstance(demand, DeviceDemand):
-            return None
-        numa_nodes = self.numa_nodes(stand_in, row)
-        return self.taking_over(demand, row, frozenset({pod.uid}), numa_nodes, leaves_secondary=True)
-
     def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
-        restored: Restored | None = self.restored(row)
-        demand = self.demand_of(pod)
-        if restored is None or reservation.uid not in restored.matched or not isinstance(demand, DeviceDemand):
+        demand, seen, uid = self.demand_of(pod), self.seen(row), reservation.uid
+        if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return 0
-        if row not in self.nodes:
-            return 0
-        return self.score_of(pod, demand, row, share_of_reservation(restored, reservation.uid))
+        return self.score_of(pod, demand, row, share_of_reserved(seen, (uid,)))
 
     def score_of(self, pod: PodInfo, demand: DeviceDemand, row: int, share: Share) -> int:
         """The sum over the types of devices, each scored by all of them together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,11 +15,6 @@ from koordinator.api.labels import (
 from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.framework_hooks import (
-    ReservationNominator,
-    ReservationPreAllocationRestorePlugin,
-    ReservationRestorePlugin,
-)
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -27,13 +22,12 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.device_share.allocation import (
     ByType,
     DeviceAllocations,
-    Restored,
+    ReservedDevices,
     Share,
     amounts_held,
     includes,
     share_of_node,
-    share_of_reservation,
-    share_of_taking_over,
+    share_of_reserved,
     total,
 )
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
@@ -48,10 +42,10 @@ from koordinator.scheduler.plugins.device_share.demand import (
 from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.requests import RequestError, requested_devices, with_both_memories
+from koordinator.scheduler.plugins.recorded_allocator import RecordedAllocator
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
-from koordinator.scheduler.plugins.unreadable import RecordedAllocator
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)
@@ -60,11 +54,7 @@ ISOLATION_MISSING: Final = Reason("GPUIsolationProviderHAMICore not found on the
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-class DeviceSharePart(
-    ReservationRestorePlugin,
-    ReservationPreAllocationRestorePlugin,
-    RecordedAllocator[DeviceAllocations, NodeDevices],
-):
+class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, ReservedDevices, ByType]):
     """One part of the plugin; all have the same state."""
 
     name = NAME
@@ -165,12 +155,33 @@ class DeviceSharePart(
     ) -> DeviceAllocations | Reason:
         """The pod's devices on a row with known devices. ``assumed``: the pod counts there already, so this is the
         final allocation."""
-        numa_nodes = self.numa_nodes(pod, row, reserving=assumed)
-        chosen = self._taken_over(pod, row)
-        if chosen:
-            return self.taking_over(demand, row, chosen, numa_nodes, leaves_secondary=not assumed)
-        share = replace(self.share(pod, demand, row, assumed=assumed), numa_nodes=numa_nodes)
-        return self.allocate_of(demand, row, share, leaves_secondary=not assumed)
+        uids, numa_nodes = self.taken_from(pod, row, assumed=assumed), self.numa_nodes(pod, row, reserving=assumed)
+        return self.found_in(pod, demand, row, uids, numa_nodes, leaves_secondary=not assumed)
+
+    def taken_from(self, pod: PodInfo, row: int, *, assumed: bool = False) -> list[str]:
+        """Those of ``nominated`` that hold devices."""
+        seen = self.seen(row)
+        if seen is None or not seen.matched:
+            return []
+        return [uid for uid in self.nominated(pod, row, assumed=assumed) if uid in seen.matched]
+
+    def found_in(
+        self,
+        pod: PodInfo,
+        demand: DeviceDemand,
+        row: int,
+        uids: Collection[str],
+        numa_nodes: frozenset[int] | None,
+        *,
+        leaves_secondary: bool,
+    ) -> DeviceAllocations | Reason:
+        """The pod's devices if it takes from these of ``seen``, or, if these are none, from the node. A Reservation
+        that takes over pods gets all of their devices, and maybe more."""
+        share = replace(self.share(pod, demand, row, uids), numa_nodes=numa_nodes)
+        found, seen = self.allocate_of(demand, row, share, leaves_secondary=leaves_secondary), self.seen(row)
+        if isinstance(found, Reason) or seen is None or not seen.takes_over:
+            return found
+        return found if includes(found, total([seen.matched[uid].held for uid in uids])) else NO_GPUS
 
     def allocate_of(
         self, demand: DeviceDemand, row: int, share: Share, *, leaves_secondary: bool
@@ -194,25 +205,14 @@ class DeviceSharePart(
             return None
         return of_affinity(self.handle.numa_topology.affinity(pod, row, reserving=reserving))
 
-    def share(self, pod: PodInfo, demand: DeviceDemand, row: int, *, assumed: bool = False) -> Share:
-        """What the pod may have of the row's devices, beside what is free: by its Reservation, or by none."""
-        restored: Restored | None = self.restored(row)
-        if restored is not None:
-            nominator = self.handle.plugin(ReservationNominator)
-            nominated = nominator.nominated_reservation(pod, row, assumed=assumed) if nominator is not None else None
-            if nominated is not None and nominated.uid in restored.matched:
-                return share_of_reservation(restored, nominated.uid)
-        return self.share_without_reservation(pod, demand, row)
-
-    def share_without_reservation(self, pod: PodInfo, demand: DeviceDemand, row: int) -> Share:
-        """The share of a pod that takes from no Reservation, or of a Reservation that takes over no pod."""
-        restored: Restored | None = self.restored(row)
-        held = self.restored_pre_allocatable(row)
-        if held is not None:
-            # No pod is taken over: all candidates stay.
-            share = share_of_taking_over(restored, held, ())
-        else:
-            share = share_of_node(restored, ignores_reservations=ignores_reservations(pod.pod))
+    def share(self, pod: PodInfo, demand: DeviceDemand, row: int, uids: Collection[str]) -> Share:
+        """What the pod may have of the row's devices, beside what is free, if it takes from these of ``seen``."""
+        seen = self.seen(row)
+        if seen is not None and uids:
+            return share_of_reserved(seen, uids)
+        # Where no pod is taken over, all candidates stay.
+        ignoring = ignores_reservations(pod.pod) and not (seen is not None and seen.takes_over)
+        share = share_of_node(seen, ignores_reservations=ignoring)
         return replace(share, required=self._designated(demand, row)) if demand.designated else share
 
     def _designated(self, demand: DeviceDemand, row: int) -> ByType:
@@ -225,32 +225,6 @@ class DeviceSharePart(
             }
             for device_type, minors in amounts_held(demand.designated).items()
         }
-
-    def _taken_over(self, pod: PodInfo, row: int) -> frozenset[str]:
-        """The uids of the pods that the Reservation of the reserve pod ``pod`` takes over on the row."""
-        if not stands_for_a_reservation(pod.pod):
-            return frozenset()
-        nominator = self.handle.plugin(ReservationNominator)
-        taken = nominator.nominated_pods(pod, row) if nominator is not None else ()
-        return frozenset(each.uid for each in taken)
-
-    def taking_over(
-        self,
-        demand: DeviceDemand,
-        row: int,
-        chosen: frozenset[str],
-        numa_nodes: frozenset[int] | None,
-        *,
-        leaves_secondary: bool,
-    ) -> DeviceAllocations | Reason:
-        """The devices of a Reservation that takes over the pods ``chosen``: all of their devices, and maybe more."""
-        held: Mapping[str, ByType] = self.restored_pre_allocatable(row) or {}
-        share = replace(share_of_taking_over(self.restored(row), held, chosen), numa_nodes=numa_nodes)
-        found = self.allocate_of(demand, row, share, leaves_secondary=leaves_secondary)
-        if isinstance(found, Reason):
-            return found
-        own = total([held[uid] for uid in chosen if uid in held])
-        return found if includes(found, own) else NO_GPUS
 
 
 def of_affinity(affinity: NUMATopologyHint | None) -> frozenset[int] | None:

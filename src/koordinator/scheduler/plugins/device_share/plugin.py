@@ -45,6 +45,7 @@ from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
 from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
 from koordinator.scheduler.plugins.device_share.part import CHANGED
 from koordinator.scheduler.plugins.device_share.requests import fits, requested_devices
+from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
 """Labels of nodes that matter."""
@@ -118,7 +119,7 @@ class DeviceShare(
 
     def _likeness(self, pod: PodInfo, row: int) -> Hashable:
         """Equal for rows that are alike for the pod; None where more than devices and labels matters."""
-        if self.restored(row) is not None or self.restored_pre_allocatable(row) is not None:
+        if self.seen(row) is not None:
             return None
         admission = self.handle.numa_topology.admit(pod, row)
         if admission.reasons or admission.affinity is not None:
@@ -172,7 +173,8 @@ class DeviceShare(
         demand: DeviceDemand = state
         if row not in self.nodes:
             return 0
-        return self.score_of(pod, demand, row, self.share(pod, demand, row))
+        uids = self.taken_from(pod, row) if not stands_for_a_reservation(pod.pod) else ()
+        return self.score_of(pod, demand, row, self.share(pod, demand, row, uids))
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
@@ -187,7 +189,7 @@ class DeviceShare(
         wanted = instances(demand, node)
         if isinstance(wanted, Reason):
             return ()
-        share, found = self.share(pod, demand, row), list[Lack]()
+        share, found = self.share(pod, demand, row, self.taken_from(pod, row)), list[Lack]()
         for device_type, each in wanted.items():
             for closure in node.closed.on(device_type).values():
                 found.append(Lack(f"{device_type}: what {closure.pod} holds cannot be known: {closure.fault}"))

@@ -25,7 +25,7 @@ from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
 from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ReasonCodes, SomeRows, each_row
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import CPU
 from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -43,7 +43,6 @@ from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, UNK
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
 from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations
-from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 
 INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
 _INVALID_RATIO: Final = Reason("node(s) invalid CPU amplification ratio", unresolvable=True)
@@ -159,9 +158,9 @@ class NUMAFilter(
         self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState
     ) -> Sequence[Reason]:
         """The reason if the node has too few CPUs to bind the pod to."""
-        if self._restored(row).matched:
-            ignoring = ignores_reservations(pod.pod)
-            found = self._choice(pod, requirements, row).from_any(None, ignoring=ignoring)
+        choice = self._choice(pod, requirements, row)
+        if choice.restored.matched:
+            found = choice.from_any(None, ignoring=ignores_reservations(pod.pod))
             return () if isinstance(found, PodAllocation) else found
         required = requirements.required or node.rules.bind
         return (_NOT_ENOUGH,) if node.free_cpus(required) < requirements.cpu // MILLI else ()
@@ -205,10 +204,7 @@ class NUMAFilter(
     # Reservations.
 
     def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
-        taking_over = self.restored_pre_allocatable(row) is not None
-        uid = pod.uid if taking_over else reservation.uid
-        if taking_over:
-            pod = make_pod_info(reserve_pod(reservation.reservation))
+        pod, uid = self.taker(pod, reservation, row)
         requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
