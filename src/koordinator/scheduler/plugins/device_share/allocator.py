@@ -35,7 +35,8 @@ def instances(
     """By type. ``leaves_secondary``: where the node is planned so that secondary devices fit whenever the primary one
     does, these are omitted."""
     found: dict[str, Instances] = {}
-    leaves_secondary = leaves_secondary and node.is_well_planned and demand.gpu is not None and not demand.shares_gpu
+    if node.planned != "true" or demand.gpu is None or demand.shares_gpu:
+        leaves_secondary = False
     for device_type in demand.requests:
         if leaves_secondary and demand.joint and device_type != demand.joint[0]:
             continue

@@ -105,7 +105,7 @@ def read_demand(pod: Pod, requested: Amounts, *, is_designated: bool) -> DeviceD
     if not requests:
         return None
     annotations = pod.metadata.annotations
-    hints = _hints(annotations.get(annotation_keys.DEVICE_ALLOCATE_HINT, ""))
+    hints = _read(annotations, annotation_keys.DEVICE_ALLOCATE_HINT, dict[str, DeviceHint], "DeviceAllocateHint") or {}
     joint = _read(annotations, annotation_keys.DEVICE_JOINT_ALLOCATE, DeviceJointAllocate, "DeviceJointAllocate")
     together = joint.device_types if joint is not None else []
     compiled = {device_type: _compiled(device_type, hint) for device_type, hint in hints.items()}
@@ -143,21 +143,12 @@ _READ: Final = (
 
 def _read(annotations: Mapping[str, str], key: str, kind: type[T], name: str) -> T | None:
     text = annotations.get(key)
-    if text is None:
+    if text is None or (not text and key == annotation_keys.DEVICE_ALLOCATE_HINT):
         return None
     try:
         return decode(text, kind)
     except DecodeError as error:
         raise RequestError(f"invalid {name} annotation, err: {error}") from error
-
-
-def _hints(text: str) -> dict[str, DeviceHint]:
-    if not text:
-        return {}
-    try:
-        return decode(text, dict[str, DeviceHint])
-    except DecodeError as error:
-        raise RequestError(f"invalid DeviceAllocateHint annotation, err: {error}") from error
 
 
 def _compiled(device_type: str, hint: DeviceHint) -> Hint:
@@ -211,18 +202,6 @@ Templates = dict[str, dict[str, Mapping[str, int]]]
 """``vendor-model`` -> name of the template -> amounts of a GPU by resource."""
 
 
-def read_templates(config_map: ConfigMap) -> Templates:
-    """Decode the ConfigMap. Raises DecodeError or ConfigurationError."""
-    documents = load_documents(config_map.data.get(_KEY, ""), f"ConfigMap {config_map.metadata.key}: {_KEY}")
-    if len(documents) > 1:
-        raise ConfigurationError(f"ConfigMap {config_map.metadata.key}: {_KEY}", f"{len(documents)} documents", "one")
-    found = convert(documents[0] if documents else {}, dict[str, dict[str, ResourceList]])
-    return {
-        model: {name: {key: each.value for key, each in amounts.items() if each} for name, amounts in templates.items()}
-        for model, templates in found.items()
-    }
-
-
 def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """``vendor-model`` -> the names of the templates that equal these amounts of a GPU; models without any are
     omitted."""
@@ -238,7 +217,15 @@ def templates_of(config_map: ConfigMap | None) -> tuple[Templates, str]:
     """The templates, and the error in the ConfigMap, which may be missing."""
     if config_map is None:
         return {}, ""
+    name = f"ConfigMap {config_map.metadata.key}: {_KEY}"
     try:
-        return read_templates(config_map), ""
+        documents = load_documents(config_map.data.get(_KEY, ""), name)
+        if len(documents) > 1:
+            return {}, str(ConfigurationError(name, f"{len(documents)} documents", "one"))
+        found = convert(documents[0] if documents else {}, dict[str, dict[str, ResourceList]])
     except (DecodeError, ConfigurationError) as error:
         return {}, str(error)
+    return {
+        model: {name: {key: each.value for key, each in amounts.items() if each} for name, amounts in templates.items()}
+        for model, templates in found.items()
+    }, ""

@@ -73,11 +73,11 @@ class GPUAllocator:
         self._amounts = demand.amounts
         self._scopes = node.scopes
         self._table: PartitionTable | None = node.partitions
-        honored = node.honors_partitions
-        if self._table is None:
+        if self._table is not None:
+            labels = node.labels
+        else:
             self._table = built_in_table(labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
-            honored = labels.get(GPU_PARTITION_POLICY) == HONOR
-        self._needs_partition = demand.is_partition or honored
+        self._needs_partition = demand.is_partition or labels.get(GPU_PARTITION_POLICY) == HONOR
 
     def by_partition(self) -> tuple[int, ...] | Reason | None:
         """The minors of a partition; None if none fits and none is required."""

@@ -13,7 +13,7 @@ from koordinator.api import labels as label_keys
 from koordinator.api.annotations import DEVICE_ALLOCATED, GPU_PARTITIONS
 from koordinator.api.codec import DecodeError, encode, to_document
 from koordinator.api.device import GPU, Device, DeviceInfo
-from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
+from koordinator.api.device_share import PCIE_LEVEL, read_partition_table
 from koordinator.api.resource_names import with_current_names
 from koordinator.api.usable_amounts import bounded
 from koordinator.scheduler.engine.allocations import NodeAllocations
@@ -58,10 +58,6 @@ class NodeDevices(NodeAllocations[DeviceAllocations]):
         self.scopes: GPUScope | None = None
         self.partitions: PartitionTable | None = None
         """From the Device object; None if that has none."""
-        self.honors_partitions = False
-        self.is_well_planned = False
-        """Whether secondary devices fit wherever the primary one does."""
-        self.is_badly_planned = False
         self.fault = ""
         """The error in the Device object, if it cannot be decoded."""
         self.device: Device | None = None
@@ -81,6 +77,11 @@ class NodeDevices(NodeAllocations[DeviceAllocations]):
         return self.device.metadata.labels if self.device is not None else {}
 
     @property
+    def planned(self) -> str:
+        """Whether secondary devices fit wherever the primary one does: "true", "false" or empty, unknown."""
+        return self.labels.get(label_keys.SECONDARY_DEVICE_WELL_PLANNED, "")
+
+    @property
     def likeness(self) -> Hashable:
         """Equal for nodes on which pods of equal requests get equal devices. Most nodes of a cluster are alike."""
         if self._likeness is None:
@@ -94,13 +95,14 @@ class NodeDevices(NodeAllocations[DeviceAllocations]):
         """Apply a new or changed Device object; None if it is deleted: then its devices count as unhealthy, and pods
         keep what they hold."""
         self.device, self._likeness = device, None
-        self._shape += b"gone"
         if device is None:
-            for uid in self.held if self.closed else ():
-                self.closed.open(uid)
+            self._shape += b"gone"
             self.total = {device_type: {minor: {} for minor in minors} for device_type, minors in self.total.items()}
-            self.is_badly_planned = False
-            return
+        else:
+            self._read(device)
+        self.check()
+
+    def _read(self, device: Device) -> None:
         self._shape = _shape(device)
         self.infos, self.total = {}, {}
         for info in device.spec.devices:
@@ -111,12 +113,8 @@ class NodeDevices(NodeAllocations[DeviceAllocations]):
             self.total.setdefault(info.type, {})[info.minor] = {
                 name: bounded(each.value) for name, each in amounts.items() if each.value > 0
             }
-        planned = device.metadata.labels.get(label_keys.SECONDARY_DEVICE_WELL_PLANNED)
-        self.is_well_planned, self.is_badly_planned = planned == "true", planned == "false"
         self.scopes = gpu_scopes(self.infos.get(GPU, ()))
         self.partitions, self.fault = _partitions(device)
-        self.honors_partitions = device.metadata.labels.get(label_keys.GPU_PARTITION_POLICY) == HONOR
-        self.check()
 
     def has(self, device_type: str) -> bool:
         """Whether there is any device of the type, healthy or not."""

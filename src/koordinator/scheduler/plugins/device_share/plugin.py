@@ -225,7 +225,7 @@ class DeviceShare(
                 "[ALPHA] Whether the secondary devices of the node are not well planned",
                 ("node_name",),
                 lambda: [
-                    ((self.view.columns.names[row],), 1) for row, node in self.nodes.items() if node.is_badly_planned
+                    ((self.view.columns.names[row],), 1) for row, node in self.nodes.items() if node.planned == "false"
                 ],
             ),
         )
