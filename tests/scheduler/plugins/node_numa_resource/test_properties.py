@@ -25,9 +25,9 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     Taken,
     Zones,
 )
+from koordinator.scheduler.plugins.node_numa_resource.filtering import hints_of
 from koordinator.scheduler.plugins.node_numa_resource.reserved import NOTHING_RESTORED, Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from tests.examples import examples
 from tests.model.cpu_allocation.machines import machine
 from tests.scheduler.fakes import describe

@@ -58,8 +58,7 @@ from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topolog
     ClusterTopology,
     TopologyStatusController,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
-from koordinator.scheduler.plugins.coscheduling.network_topology.scoring import NetworkScore
+from koordinator.scheduler.plugins.coscheduling.network_topology.placement import GangPlacement, NetworkScore
 from koordinator.scheduler.plugins.preemption import SUCCESS, Plan
 
 _ALREADY_TRIED: Final = "preemption already attempted"

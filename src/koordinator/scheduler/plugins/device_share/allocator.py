@@ -10,10 +10,16 @@ from koordinator.api.device import GPU
 from koordinator.api.device_share import APPLY_FOR_ALL, DEVICE_LEVEL, REQUESTS_AS_COUNT
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, HeldDevice, Share, allocations_of
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, Hint
+from koordinator.scheduler.plugins.device_share.demand import (
+    RESOURCE_OF,
+    WHOLE,
+    DeviceDemand,
+    Hint,
+    fits,
+    with_both_memories,
+)
 from koordinator.scheduler.plugins.device_share.gpu_allocator import DeviceScorer, GPUAllocator
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import RESOURCE_OF, WHOLE, fits, with_both_memories
 
 
 @dataclass(frozen=True, slots=True)

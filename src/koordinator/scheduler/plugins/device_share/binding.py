@@ -48,11 +48,10 @@ from koordinator.scheduler.plugins.device_share.allocation import (
     total,
 )
 from koordinator.scheduler.plugins.device_share.allocator import instances
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, requested_types
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
-from koordinator.scheduler.plugins.device_share.requests import requested_types
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     stands_for_a_reservation,

@@ -10,7 +10,7 @@ from typing import Any
 from koordinator.api.device_share import HONOR
 from koordinator.api.labels import GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.plugins.device_share.demand import SCOPE_LEVELS, GPUDemand
+from koordinator.scheduler.plugins.device_share.demand import SCOPE_LEVELS, GPUDemand, fits, with_both_memories
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     GPUScope,
     PartitionTable,
@@ -19,7 +19,6 @@ from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     fitting_partitions,
 )
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import fits, with_both_memories
 from koordinator.scheduler.plugins.node_resources.allocation import least_of_one, most_of_one
 
 MOST_ALLOCATED = "MostAllocated"

@@ -1,4 +1,5 @@
-"""The state that all parts of the plugin share: the devices of the nodes, the demands of pods, and allocations."""
+"""The state that all parts of the plugin share: the devices of the nodes, the demands of pods, and allocations; and the
+templates that shares of some models of GPUs have to equal, fixed sizes that a ConfigMap defines."""
 
 from __future__ import annotations
 
@@ -6,12 +7,17 @@ from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from koordinator.api.codec import DecodeError, convert
+from koordinator.api.core import ConfigMap
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.api.labels import (
     GPU_ISOLATION_PROVIDER,
     GPU_MODEL,
     GPU_VENDOR,
 )
+from koordinator.api.pod import ResourceList
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.strict_yaml import load_documents
 from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import Reason
@@ -33,15 +39,14 @@ from koordinator.scheduler.plugins.device_share.allocation import (
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
 from koordinator.scheduler.plugins.device_share.demand import (
     DeviceDemand,
-    Templates,
+    RequestError,
     demand_key,
-    matching_templates,
     read_demand,
-    templates_of,
+    requested_devices,
+    with_both_memories,
 )
 from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import RequestError, requested_devices, with_both_memories
 from koordinator.scheduler.plugins.recorded_allocator import RecordedAllocator
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
@@ -230,3 +235,37 @@ class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, Reserved
 def of_affinity(affinity: NUMATopologyHint | None) -> frozenset[int] | None:
     """The NUMA nodes of an affinity; None for any."""
     return None if affinity is None or affinity.mask is None else frozenset(numa_nodes_of(affinity.mask))
+
+
+_KEY: Final = "data.yaml"
+Templates = dict[str, dict[str, Mapping[str, int]]]
+"""``vendor-model`` -> name of the template -> amounts of a GPU by resource."""
+
+
+def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """``vendor-model`` -> the names of the templates that equal these amounts of a GPU; models without any are
+    omitted."""
+    wanted = {name: amount for name, amount in amounts.items() if amount}
+    found = {
+        model: tuple([name for name, each in sorted(of_model.items()) if each == wanted])
+        for model, of_model in templates.items()
+    }
+    return {model: names for model, names in found.items() if names}
+
+
+def templates_of(config_map: ConfigMap | None) -> tuple[Templates, str]:
+    """The templates, and the error in the ConfigMap, which may be missing."""
+    if config_map is None:
+        return {}, ""
+    name = f"ConfigMap {config_map.metadata.key}: {_KEY}"
+    try:
+        documents = load_documents(config_map.data.get(_KEY, ""), name)
+        if len(documents) > 1:
+            return {}, str(ConfigurationError(name, f"{len(documents)} documents", "one"))
+        found = convert(documents[0] if documents else {}, dict[str, dict[str, ResourceList]])
+    except (DecodeError, ConfigurationError) as error:
+        return {}, str(error)
+    return {
+        model: {name: {key: each.value for key, each in amounts.items() if each} for name, amounts in templates.items()}
+        for model, templates in found.items()
+    }, ""

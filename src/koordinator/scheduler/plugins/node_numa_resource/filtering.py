@@ -14,9 +14,18 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from koordinator.api.resource_names import CPU
 from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH
 from koordinator.model.cpu_allocation.topology import BindPolicy
-from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMATopologyPolicy
+from koordinator.model.numa_topology.hints import (
+    Hints,
+    NUMATopologyHint,
+    NUMATopologyPolicy,
+    mask_of,
+    masks_of_size,
+    numa_nodes_of,
+    sizes_to_try,
+)
 from koordinator.scheduler.engine.allocations import closed_by
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
@@ -26,11 +35,12 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
 from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ReasonCodes, SomeRows, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.row_amounts import CPU
+from koordinator.scheduler.engine.row_amounts import CPU as CPU_INDEX
 from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     MILLI,
+    Amounts,
     PodAllocation,
     amplified,
 )
@@ -39,10 +49,96 @@ from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
 )
-from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, UNKNOWN_NODE, NUMAPart
+from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, UNKNOWN_NODE, Choice, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations
+
+FEW: Final = 4
+"""So many NUMA nodes have 15 sets; eight have 255."""
+
+
+def hints_of(
+    choice: Choice, policy: NUMATopologyPolicy, scorer: NUMAScorer, *, ignoring: bool, narrow: bool = False
+) -> Hints:
+    """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any. ``narrow``: the smallest sets
+    that suffice for all resources are enough, since no other plugin has hints and no pods have to be kept apart."""
+    found = _Found(choice, scorer, ignoring=ignoring)
+    count = len(found.numa_nodes)
+    is_single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    # If no single NUMA node suffices, the reasons require larger sets; the set of all of them is enough for that.
+    for size in (1, count) if narrow and is_single and count > 1 else sizes_to_try(count):
+        for mask in masks_of_size(found.numa_nodes, size):
+            found.add(mask)
+        if narrow and found.is_settled(size):
+            break
+    return {name: _hints(masks, policy) for name, masks in found.masks.items()}
+
+
+class _Found:
+    """The sets of NUMA nodes that suffice, with their scores, by resource."""
+
+    def __init__(self, choice: Choice, scorer: NUMAScorer, *, ignoring: bool) -> None:
+        self._choice = choice
+        self._scorer = scorer
+        self._ignoring = ignoring
+        self._zones = zones = choice.capacity.zones.amounts
+        self._available = available = choice.unreserved.available
+        self._requested = amplified_requests(choice)
+        self.numa_nodes = choice.capacity.zones.numa_nodes
+        names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
+        self.masks: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+        self._lacking = {
+            name: mask_of(node for node in zones if not available.get(node, {}).get(name)) for name in names
+        }
+        """By resource the NUMA nodes that have nothing of it."""
+
+    def add(self, mask: int) -> None:
+        """Add the set if it suffices."""
+        if not self._choice.fits(mask, ignoring=self._ignoring):
+            return
+        nodes = numa_nodes_of(mask)
+        total, left = _sum(self._zones, nodes), _sum(self._available, nodes)
+        score = self._scorer.score(_used(total, left), total, self._requested)
+        for name, masks in self.masks.items():
+            if not mask & self._lacking[name]:
+                masks.append((mask, score))
+
+    def is_settled(self, size: int) -> bool:
+        """Whether some set of this size suffices for all resources."""
+        sets = [{mask for mask, _ in masks if mask.bit_count() == size} for masks in self.masks.values()]
+        return bool(sets) and bool(set.intersection(*sets))
+
+
+def amplified_requests(choice: Choice) -> Mapping[str, int]:
+    """The requests as the node counts them."""
+    amounts, ratio = choice.request.amounts, choice.capacity.zones.cpu_ratio
+    if not choice.request.cpus or ratio <= 1:
+        return amounts
+    return {**amounts, CPU: amplified(amounts[CPU], ratio)}
+
+
+def _sum(amounts: Amounts, nodes: Sequence[int]) -> Mapping[str, int]:
+    if len(nodes) == 1:
+        return amounts.get(nodes[0], {})
+    total: dict[str, int] = {}
+    for node in nodes:
+        for name, amount in amounts.get(node, {}).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _used(total: Mapping[str, int], available: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(0, amount - available.get(name, 0)) for name, amount in total.items()}
+
+
+def _hints(found: list[tuple[int, int]], policy: NUMATopologyPolicy) -> tuple[NUMATopologyHint, ...]:
+    """Under Restricted every set is preferred, as long as it is the same for all resources; otherwise the smallest."""
+    smallest = min([mask.bit_count() for mask, _ in found], default=0)
+    any_size = policy is NUMATopologyPolicy.RESTRICTED
+    return tuple(
+        [NUMATopologyHint(mask, any_size or mask.bit_count() == smallest, score=score) for mask, score in found]
+    )
+
 
 INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
 _INVALID_RATIO: Final = Reason("node(s) invalid CPU amplification ratio", unresolvable=True)
@@ -151,7 +247,8 @@ class NUMAFilter(
             return INVALID_TOPOLOGY
         wanted = amplified(requirements.cpu, ratio) if binds else requirements.cpu
         numbers, bound = self.view.columns.numbers[row], node.bound_cpus * MILLI
-        is_short = short_of_cpu(wanted, numbers.allocatable[CPU], numbers.requested[CPU], bound, node.added_cpu)
+        allocatable, requested = numbers.allocatable[CPU_INDEX], numbers.requested[CPU_INDEX]
+        is_short = short_of_cpu(wanted, allocatable, requested, bound, node.added_cpu)
         return _SHORT_OF_AMPLIFIED if is_short else None
 
     def _short_of_cpus(

@@ -1,6 +1,6 @@
 """NodeNUMAResource: exclusive CPUs for pods, and alignment of all that a pod requests on the same NUMA nodes.
 
-This module has events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``part``.
+This module has events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``reserved``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,13 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, So
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
-from koordinator.scheduler.plugins.node_numa_resource.filtering import CLOSED, INVALID_TOPOLOGY, NUMAFilter
-from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
-from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+from koordinator.scheduler.plugins.node_numa_resource.filtering import (
+    CLOSED,
+    INVALID_TOPOLOGY,
+    NUMAFilter,
+    amplified_requests,
+)
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState, node_document
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     PodRequirements,
@@ -48,7 +52,6 @@ from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
 )
 from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, TOPOLOGY, Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
 from koordinator.scheduler.plugins.node_resources.allocation import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
