@@ -16,13 +16,21 @@ from typing import Any, Final, Generic, TypeVar
 
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.kinds import PODS, RESERVATIONS, Kind
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import NOTHING, NodeAllocations, Nothing, ToldFaults, Unknown
-from koordinator.scheduler.engine.binding_points import AllocatorPlugin
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    ClusterWriter,
+    CycleState,
+    PodChanges,
+    PreBindPlugin,
+)
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationNominator,
     ReservationPreAllocationRestorePlugin,
+    ReservationPreBindPlugin,
     ReservationRestorePlugin,
 )
 from koordinator.scheduler.engine.handle import Handle
@@ -53,7 +61,12 @@ class Restored(Generic[R, T]):
 
 
 class RecordedAllocator(
-    ReservationRestorePlugin, ReservationPreAllocationRestorePlugin, AllocatorPlugin, Generic[A, N, R, T]
+    AllocatorPlugin,
+    PreBindPlugin,
+    ReservationRestorePlugin,
+    ReservationPreAllocationRestorePlugin,
+    ReservationPreBindPlugin,
+    Generic[A, N, R, T],
 ):
     """An allocator whose allocations are recorded in an annotation of the pods, and counted by ``NodeAllocations``. The
     author of a record that cannot be used is told once, whichever profile reads it."""
@@ -69,6 +82,11 @@ class RecordedAllocator(
     @abstractmethod
     def recorded(self, pod: PodInfo) -> A | Unknown | None:
         """What the pod holds by its annotation; None for nothing."""
+
+    @abstractmethod
+    def record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+        """Add what the pod holds to ``changes``. ``annotations`` are the pod's, or those of the Reservation that it
+        stands for."""
 
     @abstractmethod
     def known_node(self, row: int) -> N:
@@ -120,7 +138,23 @@ class RecordedAllocator(
         if obj is not None:
             self.handle.object_event(kind, obj, "Warning", UNREADABLE_ALLOCATION, "Scheduling", fault)
 
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        self.record(pod, pod.pod.metadata.annotations, node, changes)
+
     # Reservations.
+
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        pod = make_pod_info(reserve_pod(reservation))
+        self.record(pod, reservation.metadata.annotations, node, changes)
 
     @abstractmethod
     def reserved(self, uid: str, held: A, owners: Sequence[A], policy: str) -> R:

@@ -3,7 +3,7 @@ plugins; and the points about Reservations, with the score, which is that of a p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,19 +13,16 @@ from koordinator.api.device import GPU
 from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
-from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.allocations import Unknown, unusable_annotation
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     CycleState,
     PodChanges,
-    PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
-    ReservationPreBindPlugin,
     ReservationScorePlugin,
     ResizePodPlugin,
 )
@@ -50,7 +47,6 @@ from koordinator.scheduler.plugins.device_share.allocation import (
 from koordinator.scheduler.plugins.device_share.allocator import instances
 from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, requested_types
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
@@ -102,7 +98,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
 _ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
 
 
-class DeviceBinding(PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, DeviceReservations):
+class DeviceBinding(ResizePodPlugin, DeviceReservations):
     """Reserve and PreBind."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -150,49 +146,35 @@ class DeviceBinding(PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, De
             annotation_keys.DEVICE_ALLOCATED in pod.pod.metadata.annotations or bool(self.held(pod.uid))
         )
 
+    def record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+        """A record of an earlier attempt is removed."""
+        held = self.held(pod.uid)
+        if not held:
+            if annotation_keys.DEVICE_ALLOCATED in annotations:
+                changes.annotations[annotation_keys.DEVICE_ALLOCATED] = None
+            return
+        devices = self.nodes.get(node.index) if self.view.columns.is_current(node) else None
+        if devices is None or devices.device is None:
+            raise PluginError(f'{DEVICES.plural}.{DEVICES.group} "{node.name}" not found')
+        changes.annotations[annotation_keys.DEVICE_ALLOCATED] = allocation_annotation(held)
+        if stands_for_a_reservation(pod.pod) and RESIZE_POD in self.view.gates:
+            key = annotation_keys.RESERVATION_RESIZE_ALLOCATABLE
+            changes.annotations[key] = _resized(annotations.get(key, ""), held)
+
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        """Write the record of the pod's devices; one of an earlier attempt is removed."""
-        held = self.held(pod.uid) or ()
-        devices = self._record(held, node, changes)
-        if devices is None or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
+        await super().pre_bind(state, pod, node, changes, writer)
+        held = self.held(pod.uid)
+        if not held or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
             return
-        gpus, labels = dict(held).get(GPU, ()), devices.labels
-        vendor_and_model = labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, "")
+        labels = self.nodes[node.index].labels
+        gpus, vendor_and_model = dict(held).get(GPU, ()), (labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
         found = for_device_plugins(gpus, vendor_and_model, pod.pod.metadata.labels, node.name, writer.now())
         changes.annotations.update(found.annotations)
         changes.labels.update(found.labels)
         if found.lock:
             await self._lock(found.lock, vendor_and_model[0], pod, node, writer)
-
-    async def pre_bind_reservation(
-        self,
-        state: CycleState,
-        reservation: Reservation,
-        node: NodeReference,
-        changes: PodChanges,
-        writer: ClusterWriter,
-    ) -> None:
-        metadata = reservation.metadata
-        held = self.held(metadata.uid) or ()
-        if not held and annotation_keys.DEVICE_ALLOCATED not in metadata.annotations:
-            return
-        self._record(held, node, changes)
-        if held and RESIZE_POD in self.view.gates:
-            key = annotation_keys.RESERVATION_RESIZE_ALLOCATABLE
-            changes.annotations[key] = _resized(metadata.annotations.get(key, ""), held)
-
-    def _record(self, held: DeviceAllocations, node: NodeReference, changes: PodChanges) -> NodeDevices | None:
-        """Add the record to ``changes``; returns the devices of the node if the pod holds some."""
-        if not held:
-            changes.annotations[annotation_keys.DEVICE_ALLOCATED] = None
-            return None
-        devices = self.nodes.get(node.index) if self.view.columns.is_current(node) else None
-        if devices is None or devices.device is None:
-            raise PluginError(f'{DEVICES.plural}.{DEVICES.group} "{node.name}" not found')
-        changes.annotations[annotation_keys.DEVICE_ALLOCATED] = allocation_annotation(held)
-        return devices
 
     async def _lock(
         self, annotation: str, vendor: str, pod: PodInfo, node: NodeReference, writer: ClusterWriter

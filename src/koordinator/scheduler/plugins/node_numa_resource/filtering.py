@@ -8,7 +8,6 @@ skipped. Nodes whose only policy is CPU amplification are evaluated together; th
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -359,22 +358,15 @@ def _unsuited(requirements: PodRequirements, node: NodeState) -> Reason | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    pod: PodInfo
-    requirements: PodRequirements
-
-
 class _BatchFilter(BatchKernel):
     """Pods with requirements, and nodes with a policy, are few: each is evaluated by itself."""
 
     def __init__(self, plugin: NUMAFilter) -> None:
         self._plugin = plugin
-        self._kinds: list[_Kind] = []
+        self._kinds: list[tuple[PodInfo, PodRequirements]] = []
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
-        self._kinds.append(_Kind(pod, state))
+        self._kinds.append((pod, state))
 
     def evaluate(self, rows: Rows) -> Ints:
-        codes = [self._plugin.filter(kind.pod, kind.requirements, rows) for kind in self._kinds]
-        return np.stack(codes, axis=1)
+        return np.stack([self._plugin.filter(*kind, rows) for kind in self._kinds], axis=1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from koordinator.model.numa_topology.hints import NUMANodeState
 from koordinator.scheduler.engine.allocations import NodeAllocations
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.node_labels import widened
+from koordinator.scheduler.engine.row_amounts import CPU, grown
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     MILLI,
     Amounts,
@@ -177,9 +176,8 @@ class NodeState(NodeAllocations[PodAllocation]):
         """The pod's request on this node. ``packs`` is the setting of the plugin's arguments. CPUs are bound if the pod
         or the node requires it."""
         rules = self.rules
-        request = Request(
-            requirements.amounts, requirements.formats, packs=packs if rules.packs is None else rules.packs
-        )
+        packs = packs if rules.packs is None else rules.packs
+        request = Request(requirements.amounts, requirements.formats, packs=packs)
         if not requirements.binds and not (rules.bind and requirements.cpu):
             return request
         required = requirements.required or rules.bind
@@ -198,42 +196,33 @@ def short_of_cpu(wanted: Any, allocatable: Any, requested: Any, bound: Any, adde
     return wanted > allocatable - requested - added * (requested >= bound)
 
 
-_FIRST = 64
-
-
 class SpecialRows(set[int]):
     """The rows, with what arrays say of them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
-        """The rows that have to be evaluated one by one."""
-        self._amplified: Mask = np.zeros(_FIRST, dtype=np.bool_)
-        """Those of the other rows whose CPU is amplified."""
-        self._bound: Ints = np.zeros(_FIRST, dtype=np.int64)
-        """The CPU that pods on the rows are bound to, in milli-CPU."""
-        self._added: Ints = np.zeros(_FIRST, dtype=np.int64)
-        """NodeState.added_cpu."""
+        self._facts: Ints = np.zeros((4, 64), dtype=np.int64)
+        """Of each row: 1 if it has to be evaluated by itself; 1 if CPU amplification is its only policy; the CPU that
+        pods are bound to, in milli-CPU; NodeState.added_cpu."""
 
     def note(self, row: int, node: NodeState | None) -> None:
         """Update the row from the present policies of its node; None if the node is gone."""
         self._fit(row)
-        is_special = node is not None and not node.is_plain
-        if is_special:
-            self.add(row)
-        else:
-            self.discard(row)
-        self._amplified[row] = node is not None and is_special and _only_multiplies(node)
-        self._by_itself[row] = is_special and not self._amplified[row]
-        self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
-        self._added[row] = node.added_cpu if node is not None else 0
+        self.discard(row)
+        if node is None or node.is_plain:
+            self._facts[:, row] = 0
+            return
+        self.add(row)
+        is_known = node.topology is None or bool(node.cpus)
+        amplified = is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None
+        self._facts[:, row] = not amplified, amplified, node.bound_cpus * MILLI, node.added_cpu
 
     def among(self, rows: Rows) -> Rows:
         """The indices in ``rows`` of those that have to be evaluated one by one."""
         if not self:
             return rows[:0]
         self._fit(int(rows.max(initial=0)))
-        return np.flatnonzero(self._by_itself.take(rows))
+        return np.flatnonzero(self._facts[0].take(rows))
 
     def short_of_cpu(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
         """For each of ``rows``, whether amplification is the node's only policy and it has less than ``cpu``
@@ -241,26 +230,15 @@ class SpecialRows(set[int]):
         if not self or not cpu:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         self._fit(int(rows.max(initial=0)))
-        requested, allocatable = (
-            at(columns.taken(CPU, with_defaults=False), rows),
-            at(columns.allocatable[:, CPU], rows),
-        )
-        short = short_of_cpu(cpu, allocatable, requested, self._bound.take(rows), self._added.take(rows))
-        return self._amplified.take(rows) & cast("Mask", short)
+        requested = at(columns.taken(CPU, with_defaults=False), rows)
+        _, amplified, bound, added = self._facts.take(rows, axis=1)
+        short: Mask = short_of_cpu(cpu, at(columns.allocatable[:, CPU], rows), requested, bound, added)
+        short &= amplified != 0
+        return short
 
     def _fit(self, row: int) -> None:
-        if row >= self._by_itself.shape[0]:
-            self._by_itself, self._amplified = (
-                widened(self._by_itself, row + 1),
-                widened(self._amplified, row + 1),
-            )
-            self._bound, self._added = widened(self._bound, row + 1), widened(self._added, row + 1)
-
-
-def _only_multiplies(node: NodeState) -> bool:
-    """Whether CPU amplification is the node's only policy."""
-    is_known = node.topology is None or bool(node.cpus)
-    return is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None
+        if row >= self._facts.shape[1]:
+            self._facts = grown(self._facts, (4, 2 * (row + 1)))
 
 
 _ONCE = 1

@@ -11,29 +11,25 @@ from functools import partial
 from typing import Any, ClassVar
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, RESERVATIONS
+from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.api.pod import Pod
-from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import CPU
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.allocations import Unknown
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.binding_points import (
-    ClusterWriter,
     CycleState,
     PodChanges,
-    PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
-from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ServiceProvider
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
 from koordinator.scheduler.plugins.node_numa_resource.filtering import (
@@ -59,7 +55,6 @@ from koordinator.scheduler.plugins.node_resources.allocation import (
     AllocationScorer,
     BatchAllocation,
 )
-from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +66,9 @@ class Scored:
     """How the pod is scored where it gets no allocation of the plugin."""
 
 
-class NodeNUMAResource(NUMAFilter, ElementwiseScorePlugin, PreBindPlugin, ReservationPreBindPlugin, ServiceProvider):
-    watches: ClassVar = (RESERVATIONS,)
+class NodeNUMAResource(NUMAFilter, ElementwiseScorePlugin, ServiceProvider):
     node_objects: ClassVar = (NODE_RESOURCE_TOPOLOGIES,)
     score_reads: ClassVar[tuple[AnyAspect, ...]] = READS
-    time_limit = 60.0
     handles_status_updates = False
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -230,24 +223,7 @@ class NodeNUMAResource(NUMAFilter, ElementwiseScorePlugin, PreBindPlugin, Reserv
     def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
         return self.held(pod.uid) is not None
 
-    async def pre_bind(
-        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
-    ) -> None:
-        self._record(pod, pod.pod.metadata.annotations, node, changes)
-
-    async def pre_bind_reservation(
-        self,
-        state: CycleState,
-        reservation: Reservation,
-        node: NodeReference,
-        changes: PodChanges,
-        writer: ClusterWriter,
-    ) -> None:
-        stand_in: Pod = reserve_pod(reservation)
-        pod = make_pod_info(stand_in)
-        self._record(pod, reservation.metadata.annotations, node, changes)
-
-    def _record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+    def record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
         """Add the pod's allocation and its bind policy to ``changes``."""
         held = self.held(pod.uid)
         if held is None:
