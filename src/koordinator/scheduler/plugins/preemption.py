@@ -210,7 +210,7 @@ class NodePreemption(Preemption):
             if not victims:
                 return None
             violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
-            return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
+            return Candidate(row, tuple(sorted(victims, key=importance)), harm_of(victims, violations))
 
         versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets)
         candidate_on = self._cached(attempt, ("preemption/victims", versions), on_node)
@@ -221,7 +221,7 @@ class NodePreemption(Preemption):
             if candidate is None:
                 continue
             found.append(candidate)
-            respects_budgets = respects_budgets or not candidate.violations
+            respects_budgets = respects_budgets or not candidate.harm[0]
             if respects_budgets and enough is not None and len(found) >= enough:
                 # The next pod starts where this one has stopped, so that no node is always the first.
                 self._start += step + 1
@@ -287,10 +287,8 @@ class Candidate:
 
     row: int
     victims: tuple[PodInfo, ...]
-    violations: int
-    """How many victims violate a PodDisruptionBudget."""
     harm: tuple[int, int, int, int, float]
-    """The sort key of candidates, lower is better: see ``harm_of``."""
+    """The sort key of candidates, lower is better: see ``harm_of``. It begins with the violations of budgets."""
 
 
 def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[NodeStatus]) -> Iterable[PodInfo]:

@@ -268,8 +268,14 @@ class Instructions:
         return bool(self.activate or self.allow or self.reject or self.ended)
 
 
-def basic_check(gangs: Mapping[str, Gang], gang: Gang, declaration: Declaration, pod: Pod) -> str:
+def basic_check(gangs: Mapping[str, Gang], gang_id: str, pod: Pod) -> str:
     """Return the message why ``pod`` may not be tried: what the gangs of its group lack. ``gangs``: all, by id."""
+    gang = gangs.get(gang_id)
+    if gang is None:
+        return f"can't find gang, gangName: {gang_id}, podName: {pod.metadata.key}"
+    declaration = gang.declaration
+    if declaration is None:
+        return f"gang has not init, gangName: {gang_id}, podName: {pod.metadata.key}: {gang.why_undeclared}"
     absent, undeclared, incomplete, details = [], [], False, []
     for id_ in declaration.group:
         other = gangs.get(id_)

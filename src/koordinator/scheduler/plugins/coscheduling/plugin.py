@@ -134,10 +134,8 @@ class GangCycle(
 
     def _preempted(self, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, Plan]:
         """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
-        member = self.cache.by_uid.get(pod.uid)
-        group = member.gang.group if member is not None and not member.gang.is_released else None
-        wave = self.cache.wave
-        if group is None or wave is None or wave.group is not group:
+        group, wave = self.cache.group_of(pod.uid), self.cache.wave_of(pod.uid)
+        if group is None or wave is None:
             return pod.key, self._preemption(Job(pod, (pod,), {}, pod.key)).plan(pod, attempt)
         if wave.preemption:
             again = self._preemption(Job(pod, (pod,), {}, group.id))
@@ -187,13 +185,12 @@ class GangCycle(
         return Counter(held.node_name for held in waiting if held is not None)
 
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
-        member, wave = self.cache.by_uid.get(pod.uid), self.cache.wave
-        group = member.gang.group if member is not None and not member.gang.is_released else None
+        group, wave = self.cache.group_of(pod.uid), self.cache.wave_of(pod.uid)
         about, found = self._last_preemption
         preemption = found if about == pod.uid else None
         if group is None:
             return QuestionedJob(pod.key, {}, "", preemption) if preemption is not None else None
-        if wave is None or wave.group is not group:
+        if wave is None:
             return QuestionedJob(group.id, {}, "", preemption)
         cause = wave.failure if group.failed_member != pod.uid else ""
         plan = wave.plan.diagnosis if wave.plan is not None else None
@@ -265,7 +262,7 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
-        self.gangs: Gangs = view.shared.setdefault("coscheduling", Gangs(GangCache(defaults), self))
+        self.gangs: Gangs = view.shared.setdefault("coscheduling", Gangs(GangCache(defaults)))
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
         shared = args, view, self.gangs

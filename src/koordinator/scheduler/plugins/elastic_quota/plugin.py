@@ -48,7 +48,7 @@ from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
 )
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption, RevokeController
 from koordinator.scheduler.plugins.elastic_quota.specification import AccountSettings
-from koordinator.scheduler.plugins.elastic_quota.status import QuotaGauges, StatusController, document_of
+from koordinator.scheduler.plugins.elastic_quota.status import StatusController, document_of, quota_gauges
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of the event that quotas may admit more, for another reason than the deletion of an assigned pod."""
@@ -192,7 +192,7 @@ class ElasticQuota(
         return {"/quotas/:name/explanation": self._explanation, "/quotas/:name": self._one, "/quotas": self._all}
 
     def collectors(self) -> Sequence[Collector]:
-        return (QuotaGauges(lambda: self.accounts),)
+        return (quota_gauges(lambda: self.accounts),)
 
     def _explanation(self, parameters: Mapping[str, str]) -> Any:
         document = explain_quota(self._admission, parameters["name"])

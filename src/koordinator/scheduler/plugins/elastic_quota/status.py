@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from koordinator.api import labels as label_keys
 from koordinator.api.annotations import QUOTA_RUNTIME, QUOTA_UNSCHEDULABLE_RESOURCE
 from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.instruments import Scraped
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
 from koordinator.scheduler.engine.binding_points import ControllerWriter, ObjectPatch
 from koordinator.scheduler.engine.framework_hooks import QuotaHookPlugin
@@ -103,25 +100,21 @@ _NAME: Final = "scheduler_elastic_quota_status"
 _LABELS: Final = ("name", "resource", "tree", "is_parent", "parent", "field")
 
 
-class QuotaGauges(Collector):
+def quota_gauges(accounts: Callable[[], Accounts]) -> Scraped:
     """The amounts of all quotas by field and resource; CPU in milli-CPUs."""
+    return Scraped(_NAME, "[ALPHA] ElasticQuota current status", _LABELS, lambda: _series(accounts()))
 
-    def __init__(self, accounts: Callable[[], Accounts]) -> None:
-        self._accounts = accounts
 
-    def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily(_NAME, "[ALPHA] ElasticQuota current status", labels=_LABELS)
-        for quota, node, amounts in in_effect(self._accounts()):
-            specification = node.specification
-            fields = {**published(amounts), **{name: amounts[name] for name in _GAUGES}}
-            if text := quota.metadata.annotations.get(QUOTA_UNSCHEDULABLE_RESOURCE):
-                fields["unschedulable-resource"] = _read(text) or NOTHING
-            tree = self._accounts().forest.tree_of(specification)
-            about = tree, "true" if specification.is_parent else "false", specification.parent
-            for field, by_resource in fields.items():
-                for resource, amount in by_resource.items():
-                    family.add_metric((node.name, resource, *about, field), amount)
-        return [family]
+def _series(accounts: Accounts) -> Iterator[tuple[Sequence[str], float]]:
+    for quota, node, amounts in in_effect(accounts):
+        specification = node.specification
+        fields = {**published(amounts), **{name: amounts[name] for name in _GAUGES}}
+        if text := quota.metadata.annotations.get(QUOTA_UNSCHEDULABLE_RESOURCE):
+            fields["unschedulable-resource"] = _read(text) or NOTHING
+        is_parent, tree = "true" if specification.is_parent else "false", accounts.forest.tree_of(specification)
+        for field, by_resource in fields.items():
+            for resource, amount in by_resource.items():
+                yield (node.name, resource, tree, is_parent, specification.parent, field), amount
 
 
 _PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]

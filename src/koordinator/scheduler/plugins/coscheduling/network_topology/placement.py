@@ -161,20 +161,20 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         """Why no attempt can begin with the pod: its gang has topology requirements, but the network is not known."""
         if self._spec_of(pod) is None or self.gangs.network is not None:
             return None
-        if self.cache.admission_error(pod.pod) or self._wave_of(pod) is not None:
+        if self.cache.admission_error(pod.pod) or self.cache.wave_of(pod.uid) is not None:
             return None
         return Reason(NO_TOPOLOGY, unresolvable=True)
 
     def begun(self, pod: PodInfo) -> None:
         """The attempt of the pod began. The topology requirements of the first pod's gang hold for the whole wave."""
-        wave = self._wave_of(pod)
+        wave = self.cache.wave_of(pod.uid)
         if wave is not None and wave.attempted == {pod.uid}:
             wave.topology = self._spec_of(pod)
 
     def find_one_node(self, pod: PodInfo) -> str | Reason | None:
         """The node that is planned for the pod, or why there is none; None if it has no topology requirements. Raises
         PluginError for a member that the plan of its wave lacks."""
-        wave = self._wave_of(pod)
+        wave = self.cache.wave_of(pod.uid)
         if wave is None or wave.topology is None:
             return None
         if wave.plan is None:
@@ -190,7 +190,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
 
     def rejected_by(self, pod: PodInfo) -> Collection[str]:
         """The plugins that rejected nodes for the members, if ``find_one_node`` returned a reason."""
-        wave = self._wave_of(pod)
+        wave = self.cache.wave_of(pod.uid)
         return wave.plan.rejected_by if wave is not None and wave.plan is not None else ()
 
     def job(self, job: Job, wave: Wave) -> Job:
@@ -257,12 +257,6 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         member = self.cache.by_uid.get(pod.uid)
         declaration = member.gang.declaration if member is not None and not member.gang.is_released else None
         return declaration.network_topology if declaration is not None else None
-
-    def _wave_of(self, pod: PodInfo) -> Wave | None:
-        wave, member = self.cache.wave, self.cache.by_uid.get(pod.uid)
-        if wave is None or member is None or member.gang.group is not wave.group or member.gang.is_released:
-            return None
-        return wave
 
 
 def _spec(topology: Any) -> Any:
