@@ -35,43 +35,41 @@ _ENDED: Final = (phases.FINISHED, phases.FAILED)
 _FORGOTTEN: Final = timedelta(hours=48)
 
 
+@dataclass(eq=False)
 class PodGroupController:
     """Patches the status of changed PodGroups, each by itself: one that is refused, or not answered, is tried again
     later, and the others do not wait for it."""
 
-    name = "PodGroupController"
-
-    def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
-        self._writer = writer
-        self._gangs = gangs
-        self._changed = gangs.changed
+    writer: ControllerWriter
+    gangs: Gangs
+    name: str = "PodGroupController"
 
     async def run(self) -> None:
         """Run until cancelled."""
-        self._changed.update(self._gangs.pod_groups)
-        writing: set[str] = set()
+        changed, writing = self.gangs.changed, set[str]()
+        changed.update(self.gangs.pod_groups)
         while True:
-            if self._changed <= writing:
-                await self._writer.until(lambda: not self._changed <= writing, _IDLE)
-            await self._writer.sleep(_GATHERING)
-            for gang_id in sorted(self._changed - writing):
-                self._changed.discard(gang_id)
+            if changed <= writing:
+                await self.writer.until(lambda: not changed <= writing, _IDLE)
+            await self.writer.sleep(_GATHERING)
+            for gang_id in sorted(changed - writing):
+                changed.discard(gang_id)
                 writing.add(gang_id)
-                self._writer.start(self._keep(gang_id, writing), f"status of PodGroup {gang_id}")
+                self.writer.start(self._keep(gang_id, writing), f"status of PodGroup {gang_id}")
 
     async def _keep(self, gang_id: str, writing: set[str]) -> None:
         """Write the status of one PodGroup, which is in ``writing`` meanwhile, so that its writes keep their order."""
         try:
             await self._write(gang_id)
         except KoordinatorError as error:
-            self._writer.warn(f"the status of PodGroup {gang_id} is not written yet: {error}")
-            await self._writer.sleep(_AFTER_FAILURE)
-            self._changed.add(gang_id)
+            self.writer.warn(f"the status of PodGroup {gang_id} is not written yet: {error}")
+            await self.writer.sleep(_AFTER_FAILURE)
+            self.gangs.changed.add(gang_id)
         finally:
             writing.discard(gang_id)
 
     async def _write(self, gang_id: str) -> None:
-        gangs, now = self._gangs, self._gangs.view.now
+        gangs, now = self.gangs, self.gangs.view.now
         pod_group, gang = gangs.pod_groups.get(gang_id), gangs.cache.gangs.get(gang_id)
         if pod_group is None or gang is None or now is None:
             return
@@ -83,7 +81,7 @@ class PodGroupController:
         }
         if patch:
             metadata = pod_group.metadata
-            await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
+            await self.writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
 
 
 def observed_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod]) -> PodGroupStatus:
@@ -171,46 +169,42 @@ class _KnownFaults:
     """What it lacked when that was reported, with the uid of each pod."""
 
 
+@dataclass(eq=False)
 class GangFaultController:
     """Checks all gangs every few seconds, and reports each fault once as long as it lasts."""
 
-    name = "GangFaultController"
-
-    def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
-        self._writer = writer
-        self._gangs = gangs
-        self._known: dict[str, _KnownFaults] = {}
-        """By id of the gang."""
+    writer: ControllerWriter
+    gangs: Gangs
+    name: str = "GangFaultController"
+    _known: dict[str, _KnownFaults] = field(default_factory=dict)
+    """By id of the gang."""
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
             self.look()
-            await self._writer.sleep(_PERIOD)
+            await self.writer.sleep(_PERIOD)
 
     def look(self) -> None:
         """Report new faults."""
-        gangs = self._gangs.cache.gangs
+        gangs = self.gangs.cache.gangs
         self._known = {gang_id: self._known.get(gang_id) or _KnownFaults() for gang_id in gangs}
         for gang_id, known in self._known.items():
             self._report_problems(gangs[gang_id], known)
-            self._report_missing(gangs[gang_id], known, self._writer.monotonic())
+            self._report_missing(gangs[gang_id], known, self.writer.monotonic())
 
     def _report_problems(self, gang: Gang, known: _KnownFaults) -> None:
         problems = gang.declaration.problems if gang.declaration is not None else ()
         for problem in problems:
             if problem not in known.problems:
                 about = next((member.pod for member in gang.members.values()), None)
-                if (
-                    not self._gangs.event(gang, "Warning", "InvalidPodGroup", "Reconcile", problem)
-                    and about is not None
-                ):
-                    self._gangs.pod_event(about, "InvalidGang", "Reconcile", problem)
+                if not self.gangs.event(gang, "Warning", "InvalidPodGroup", "Reconcile", problem) and about is not None:
+                    self.gangs.pod_event(about, "InvalidGang", "Reconcile", problem)
         known.problems = problems
 
     def _report_missing(self, gang: Gang, known: _KnownFaults, now: float) -> None:
         pending = [] if gang.is_admitted else [*gang.by_state[MemberState.PENDING].values()]
-        text = " ".join(what_it_waits_for(self._gangs.cache, gang)) if pending else ""
+        text = " ".join(what_it_waits_for(self.gangs.cache, gang)) if pending else ""
         if text != known.missing:
             known.missing, known.since = text, now
         if not text:
@@ -223,11 +217,11 @@ class GangFaultController:
 
     def _report_on(self, gang: Gang, pods: Iterable[Pod], note: str) -> None:
         """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
-        profiles = self._gangs.admitting_profiles
+        profiles = self.gangs.admitting_profiles
         pods = [pod for pod in pods if pod.spec.scheduler_name in profiles]
         if not pods:
             return
-        self._gangs.event(gang, "Warning", "FailedScheduling", "Scheduling", note)
+        self.gangs.event(gang, "Warning", "FailedScheduling", "Scheduling", note)
         for pod in pods:
-            if pod.metadata.uid not in self._gangs.view.pseudo_pods:
-                self._gangs.pod_event(pod, "FailedScheduling", "Scheduling", note)
+            if pod.metadata.uid not in self.gangs.view.pseudo_pods:
+                self.gangs.pod_event(pod, "FailedScheduling", "Scheduling", note)

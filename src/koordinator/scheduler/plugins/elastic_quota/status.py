@@ -7,6 +7,7 @@ It writes only values that have changed, with one patch for each quota.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api import labels as label_keys
@@ -112,9 +113,9 @@ def _series(accounts: Accounts) -> Iterator[tuple[Sequence[str], float]]:
         if text := quota.metadata.annotations.get(QUOTA_UNSCHEDULABLE_RESOURCE):
             fields["unschedulable-resource"] = _read(text) or NOTHING
         is_parent, tree = "true" if specification.is_parent else "false", accounts.forest.tree_of(specification)
-        for field, by_resource in fields.items():
+        for name, by_resource in fields.items():
             for resource, amount in by_resource.items():
-                yield (node.name, resource, tree, is_parent, specification.parent, field), amount
+                yield (node.name, resource, tree, is_parent, specification.parent, name), amount
 
 
 _PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]
@@ -123,77 +124,68 @@ Warn = Callable[[ElasticQuota, str], None]
 """Records a warning event on a quota."""
 
 
+@dataclass(eq=False)
 class StatusController:
-    """Patches quotas every second. ``namespace``: where the built-in quotas are created. ``publishes_runtime``: whether
-    the runtime is written, since it is what limits the quotas."""
+    """Patches quotas every second."""
 
-    name = "ElasticQuotaController"
-
-    def __init__(
-        self,
-        accounts: Accounts,
-        writer: ControllerWriter,
-        namespace: str,
-        warn: Warn,
-        *,
-        publishes_runtime: bool = True,
-        hooks: Sequence[QuotaHookPlugin] = (),
-    ) -> None:
-        self._accounts = accounts
-        self._writer = writer
-        self._namespace = namespace
-        self._publishes_runtime = publishes_runtime
-        self._warn = warn
-        self._hooks = hooks
-        self._warned: dict[str, tuple[str, ...]] = {}
+    accounts: Accounts
+    writer: ControllerWriter
+    namespace: str
+    """Where the built-in quotas are created."""
+    warn: Warn
+    publishes_runtime: bool = True
+    """Whether the runtime is written, since it is what limits the quotas."""
+    hooks: Sequence[QuotaHookPlugin] = ()
+    name: str = "ElasticQuotaController"
+    _warned: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Run until cancelled."""
         await self._create_built_in()
         while True:
             self._report_faults()
-            self._writer.patch_each(ELASTIC_QUOTAS, self._changes())
-            await self._writer.sleep(_PERIOD)
+            self.writer.patch_each(ELASTIC_QUOTAS, self._changes())
+            await self.writer.sleep(_PERIOD)
 
     async def _create_built_in(self) -> None:
         """Create the root, the system and the default quota for users to see; scheduling works the same without
         them."""
-        settings = self._accounts.settings
+        settings = self.accounts.settings
         for name, maximum in (
             (ROOT_QUOTA, None),
             (SYSTEM_QUOTA, settings.system_max),
             (DEFAULT_QUOTA, settings.default_max),
         ):
-            if self._accounts.object(name) is None:
-                body = _built_in(name, self._namespace, maximum)
+            if self.accounts.object(name) is None:
+                body = _built_in(name, self.namespace, maximum)
                 try:
-                    await self._writer.create(ELASTIC_QUOTAS, body, self._namespace)
+                    await self.writer.create(ELASTIC_QUOTAS, body, self.namespace)
                 except KoordinatorError as error:
-                    self._writer.warn(f"quota {name} could not be created: {error}")
+                    self.writer.warn(f"quota {name} could not be created: {error}")
 
     def _changes(self) -> Iterator[ObjectPatch]:
-        for quota, _, amounts in in_effect(self._accounts):
+        for quota, _, amounts in in_effect(self.accounts):
             if patch := self._patch(quota, amounts):
                 yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
 
     def _patch(self, quota: ElasticQuota, amounts: QuotaAmounts) -> Mapping[str, Any]:
         """The merged patch of the plugin and its hooks; the plugin's amounts override the hooks' values."""
-        own = patch_of(quota, amounts if self._publishes_runtime else {**amounts, "runtime": NOTHING})
+        own = patch_of(quota, amounts if self.publishes_runtime else {**amounts, "runtime": NOTHING})
         found: dict[str, Any] = {}
-        for patch in (*(hook.quota_patch(quota) for hook in self._hooks), own or {}):
+        for patch in (*(hook.quota_patch(quota) for hook in self.hooks), own or {}):
             merge(found, patch)
         return found
 
     def _report_faults(self) -> None:
         """Report the errors of each quota, again only if they change or the program restarts."""
-        quotas = {quota.metadata.uid: quota for quota in self._accounts.objects()}
+        quotas = {quota.metadata.uid: quota for quota in self.accounts.objects()}
         for uid in self._warned.keys() - quotas:
             del self._warned[uid]
         for uid, quota in quotas.items():
-            faults = self._accounts.faults(quota)
+            faults = self.accounts.faults(quota)
             if faults != self._warned.get(uid, ()):
                 for fault in faults:
-                    self._warn(quota, fault)
+                    self.warn(quota, fault)
                 self._warned[uid] = faults
 
 

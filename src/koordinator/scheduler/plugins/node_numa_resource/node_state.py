@@ -56,7 +56,7 @@ class NodeState(NodeAllocations[PodAllocation]):
         self._node: Node | None = None
         self._amounts: dict[int, dict[str, int]] = {}
         self._taken: Taken | None = None
-        self._free: tuple[int, int, int] | None = None
+        self._free: dict[BindPolicy, int] = {}
         self._states: Mapping[int, NUMANodeState] | None = None
 
     # Events.
@@ -105,7 +105,8 @@ class NodeState(NodeAllocations[PodAllocation]):
         self._forget_derived()
 
     def _forget_derived(self) -> None:
-        self._taken = self._free = self._states = None
+        self._taken = self._states = None
+        self._free = {}
 
     # Derived values.
 
@@ -137,13 +138,9 @@ class NodeState(NodeAllocations[PodAllocation]):
 
     def free_cpus(self, bind: BindPolicy) -> int:
         """How many CPUs may be given to a pod that requires the policy; NONE for a pod that requires none."""
-        if self._free is None:
-            free = self.usable_cpus & ~self.taken.cpus
-            each = (BindPolicy.NONE, BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS)
-            any_, full, spread = [self.cpus.usable(free, policy).bit_count() for policy in each]
-            self._free = any_, full, spread
-        any_, full, spread = self._free
-        return full if bind is BindPolicy.FULL_PCPUS else spread if bind is BindPolicy.SPREAD_BY_PCPUS else any_
+        if bind not in self._free:
+            self._free[bind] = self.cpus.usable(self.usable_cpus & ~self.taken.cpus, bind).bit_count()
+        return self._free[bind]
 
     @property
     def added_cpu(self) -> int:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode, decode_or
+from koordinator.api.codec import DecodeError, decode, decode_or, encode
 from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Pod
@@ -108,14 +108,8 @@ def completed_spec(text: str | None, policy: str, *, required: bool) -> str | No
         wanted = policy
     if preferred == "Default" or (not wanted and not preferred):
         preferred = policy
-    if (wanted, preferred) == (spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy):
-        return None
-    members = {
-        "requiredCPUBindPolicy": wanted,
-        "preferredCPUBindPolicy": preferred,
-        "preferredCPUExclusivePolicy": spec.preferred_cpu_exclusive_policy,
-    }
-    return json.dumps({name: value for name, value in members.items() if value}, separators=(",", ":"))
+    completed = msgspec.structs.replace(spec, required_cpu_bind_policy=wanted, preferred_cpu_bind_policy=preferred)
+    return encode(completed).decode() if completed != spec else None
 
 
 NOT_INTEGER: Final = Reason("the requested CPUs must be integer", unresolvable=True)
