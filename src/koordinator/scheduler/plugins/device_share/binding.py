@@ -170,11 +170,11 @@ class DeviceBinding(ResizePodPlugin, DeviceReservations):
             return
         labels = self.nodes[node.index].labels
         gpus, vendor_and_model = dict(held).get(GPU, ()), (labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
-        found = for_device_plugins(gpus, vendor_and_model, pod.pod.metadata.labels, node.name, writer.now())
+        found, lock = for_device_plugins(gpus, vendor_and_model, pod.pod.metadata.labels, node.name, writer.now())
         changes.annotations.update(found.annotations)
         changes.labels.update(found.labels)
-        if found.lock:
-            await self._lock(found.lock, vendor_and_model[0], pod, node, writer)
+        if lock:
+            await self._lock(lock, vendor_and_model[0], pod, node, writer)
 
     async def _lock(
         self, annotation: str, vendor: str, pod: PodInfo, node: NodeReference, writer: ClusterWriter

@@ -49,7 +49,6 @@ from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, fits
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, explained_devices, node_device_summary
 from koordinator.scheduler.plugins.device_share.part import (
     CHANGED,
-    DeviceSharePart,
     of_affinity,
 )
 from koordinator.scheduler.plugins.reservation.matching import needs_reservation
@@ -59,87 +58,6 @@ TOO_FEW = Reason("Insufficient NUMA Scoped Devices", unresolvable=True)
 NOT_KNOWN = Reason("Designated Allocation Lack NUMA Node ID")
 _SCORE = 500
 """The score of NUMA nodes with the best GPUs: higher than that of any CPUs."""
-
-
-class DeviceAlignment(NUMATopologyHintProvider, DeviceSharePart):
-    """The plugin's part in the NUMA topology manager. A pod's devices depend on the Reservation that it takes from,
-    which is not known here: the hints hold if any of them suffices."""
-
-    def topology_key(self, pod: PodInfo) -> Hashable:
-        return self.own_key(pod) if self._aligns else None
-
-    def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        demand = self.demand_of(pod)
-        if not self._aligns or not isinstance(demand, DeviceDemand) or row not in self.nodes:
-            return {}
-        node = self.nodes[row]
-        if demand.designated:
-            return _designated(demand, node)
-        numa_nodes = node.numa_nodes
-        found = {mask: self._in(pod, demand, row, mask) for mask in masks_of(numa_nodes)}
-        if not found:
-            return {}
-        best = found[mask_of(numa_nodes)]
-        if isinstance(best, Reason):
-            return best
-        feasible = {mask: each for mask, each in found.items() if not isinstance(each, Reason)}
-        smallest = min(mask.bit_count() for mask in feasible)
-        hints = [
-            NUMATopologyHint(mask, mask.bit_count() == smallest, score=_SCORE if _gpus(each) == _gpus(best) else 0)
-            for mask, each in feasible.items()
-        ]
-        wanted = instances(demand, node, leaves_secondary=True)
-        return {} if isinstance(wanted, Reason) else dict.fromkeys(wanted, hints)
-
-    def _in(self, pod: PodInfo, demand: DeviceDemand, row: int, mask: int) -> DeviceAllocations | Reason:
-        """The pod's devices from these NUMA nodes."""
-        node, numa_nodes = self.nodes[row], frozenset(numa_nodes_of(mask))
-        wanted = instances(demand, node, leaves_secondary=True)
-        if isinstance(wanted, Reason):
-            return wanted
-        for device_type, each in wanted.items():
-            there = node.count_in(device_type, numa_nodes)
-            if there and there < each.count:
-                return TOO_FEW
-        return self._from_any(pod, demand, row, numa_nodes)
-
-    def _from_any(
-        self, pod: PodInfo, demand: DeviceDemand, row: int, numa_nodes: frozenset[int] | None
-    ) -> DeviceAllocations | Reason:
-        """The pod's devices from one of its Reservations, or, if it need not use one, from the node."""
-        seen, refusals = self.seen(row), list[Reason]()
-        for uid in sorted(seen.matched) if seen is not None else ():
-            found = self.found_in(pod, demand, row, (uid,), numa_nodes, leaves_secondary=True)
-            if not isinstance(found, Reason):
-                return found
-            refusals.append(of_reservation(found))
-        if refusals and needs_reservation(pod.pod):
-            return refusals[0]
-        return self.found_in(pod, demand, row, (), numa_nodes, leaves_secondary=True)
-
-    def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
-        demand = self.demand_of(pod)
-        if not self._aligns or not isinstance(demand, DeviceDemand) or row not in self.nodes:
-            return ()
-        found = self._from_any(pod, demand, row, of_affinity(affinity))
-        return (found,) if isinstance(found, Reason) else ()
-
-
-def _designated(demand: DeviceDemand, node: NodeDevices) -> Hints | Reason:
-    """One hint: the NUMA nodes of the devices that another scheduler has designated."""
-    numa_nodes: set[int] = set()
-    for device_type, devices in demand.designated:
-        for device in devices:
-            numa_node = node.numa_node_of(device_type, device.minor)
-            if numa_node is None:
-                return NOT_KNOWN
-            numa_nodes.add(numa_node)
-    hint = NUMATopologyHint(mask_of(numa_nodes), preferred=True, score=_SCORE)
-    return {device_type: [hint] for device_type, _ in demand.designated}
-
-
-def _gpus(found: DeviceAllocations) -> frozenset[int]:
-    return frozenset(each.minor for each in dict(found).get(GPU, ()))
 
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
@@ -155,7 +73,7 @@ class DeviceShare(
     RowFilterPlugin,
     RowScorePlugin,
     DeviceBinding,
-    DeviceAlignment,
+    NUMATopologyHintProvider,
     Explainer,
     ServiceProvider,
     MetricsProvider,
@@ -274,6 +192,68 @@ class DeviceShare(
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
 
+    # The NUMA topology manager. A pod's devices depend on the Reservation that it takes from, which is not known here:
+    # the hints hold if any of them suffices.
+
+    def topology_key(self, pod: PodInfo) -> Hashable:
+        return self.own_key(pod) if self._aligns else None
+
+    def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
+        demand = self.demand_of(pod)
+        if not self._aligns or not isinstance(demand, DeviceDemand) or row not in self.nodes:
+            return {}
+        node = self.nodes[row]
+        if demand.designated:
+            return _designated(demand, node)
+        numa_nodes = node.numa_nodes
+        found = {mask: self._in(pod, demand, row, mask) for mask in masks_of(numa_nodes)}
+        if not found:
+            return {}
+        best = found[mask_of(numa_nodes)]
+        if isinstance(best, Reason):
+            return best
+        feasible = {mask: each for mask, each in found.items() if not isinstance(each, Reason)}
+        smallest = min(mask.bit_count() for mask in feasible)
+        hints = [
+            NUMATopologyHint(mask, mask.bit_count() == smallest, score=_SCORE if _gpus(each) == _gpus(best) else 0)
+            for mask, each in feasible.items()
+        ]
+        wanted = instances(demand, node, leaves_secondary=True)
+        return {} if isinstance(wanted, Reason) else dict.fromkeys(wanted, hints)
+
+    def _in(self, pod: PodInfo, demand: DeviceDemand, row: int, mask: int) -> DeviceAllocations | Reason:
+        """The pod's devices from these NUMA nodes."""
+        node, numa_nodes = self.nodes[row], frozenset(numa_nodes_of(mask))
+        wanted = instances(demand, node, leaves_secondary=True)
+        if isinstance(wanted, Reason):
+            return wanted
+        for device_type, each in wanted.items():
+            there = node.count_in(device_type, numa_nodes)
+            if there and there < each.count:
+                return TOO_FEW
+        return self._from_any(pod, demand, row, numa_nodes)
+
+    def _from_any(
+        self, pod: PodInfo, demand: DeviceDemand, row: int, numa_nodes: frozenset[int] | None
+    ) -> DeviceAllocations | Reason:
+        """The pod's devices from one of its Reservations, or, if it need not use one, from the node."""
+        seen, refusals = self.seen(row), list[Reason]()
+        for uid in sorted(seen.matched) if seen is not None else ():
+            found = self.found_in(pod, demand, row, (uid,), numa_nodes, leaves_secondary=True)
+            if not isinstance(found, Reason):
+                return found
+            refusals.append(of_reservation(found))
+        if refusals and needs_reservation(pod.pod):
+            return refusals[0]
+        return self.found_in(pod, demand, row, (), numa_nodes, leaves_secondary=True)
+
+    def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
+        demand = self.demand_of(pod)
+        if not self._aligns or not isinstance(demand, DeviceDemand) or row not in self.nodes:
+            return ()
+        found = self._from_any(pod, demand, row, of_affinity(affinity))
+        return (found,) if isinstance(found, Reason) else ()
+
     # Explanations, services and metrics.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
@@ -329,3 +309,17 @@ class DeviceShare(
         if kind is not CONFIG_MAPS:
             return super().watch_scope(kind)
         return self._config.config_map_namespace, f"metadata.name={self._config.config_map_name}"
+
+
+def _designated(demand: DeviceDemand, node: NodeDevices) -> Hints | Reason:
+    """One hint: the NUMA nodes of the devices that another scheduler has designated."""
+    held = [(device_type, device.minor) for device_type, devices in demand.designated for device in devices]
+    numa_nodes = {node.numa_node_of(*each) for each in held}
+    if None in numa_nodes:
+        return NOT_KNOWN
+    hint = NUMATopologyHint(mask_of(each for each in numa_nodes if each is not None), preferred=True, score=_SCORE)
+    return {device_type: [hint] for device_type, _ in demand.designated}
+
+
+def _gpus(found: DeviceAllocations) -> frozenset[int]:
+    return frozenset(each.minor for each in dict(found).get(GPU, ()))

@@ -127,17 +127,11 @@ class Accounts:
 
     def set_quota(self, quota: ElasticQuota) -> bool:
         """A quota was added or updated. Return whether this affects any amount."""
-        key, specification, known = quota.metadata.key, specification_of(quota), self._objects.get(quota.metadata.key)
-        shape = Quota.of(quota)
-        before = self._tree.object(key)
-        unchanged = (
-            known is not None
-            and self._specifications[key] == specification
-            and before is not None
-            and (before.namespaces, before.created) == (shape.namespaces, shape.created)
-        )
+        key, specification, shape = quota.metadata.key, specification_of(quota), Quota.of(quota)
         self._objects[key] = quota
-        if unchanged:
+        before = self._tree.object(key)
+        is_same = before is not None and (before.namespaces, before.created) == (shape.namespaces, shape.created)
+        if is_same and self._specifications[key] == specification:
             return False
         self._specifications[key] = specification
         self._tree.put(shape)

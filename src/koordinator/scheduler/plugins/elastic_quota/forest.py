@@ -277,25 +277,21 @@ class Forest:
         """What the quotas of a tree share: for the default tree the cluster's allocatable minus the totals of other
         trees, and minus what the default and the system quota use."""
         if tree:
-            totals = [
-                dict(node.specification.tree_total or {}) for node in self._tree_roots() if self._is_of(node, tree)
-            ]
-            return totals[0] if totals else {}
+            of_tree = [each for each in self._tree_roots() if self.tree_of(each) == tree]
+            return dict(of_tree[0].tree_total or {}) if of_tree else {}
         total = dict(self.available)
         if self._settings.by_tree:
-            for node in self._tree_roots():
-                if node.specification.tree and node.specification.takes_from_default:
-                    add(total, without_zeros(node.specification.tree_total or {}), -1)
+            for each in self._tree_roots():
+                if each.tree and each.takes_from_default:
+                    add(total, without_zeros(each.tree_total or {}), -1)
         for name in OUTSIDE:
             if name in self.nodes:
                 add(total, without_zeros(self.nodes[name].total.used), -1)
         return total
 
-    def _tree_roots(self) -> Iterator[QuotaNode]:
-        return (node for node in self.nodes.values() if node.specification.tree_total is not None)
-
-    def _is_of(self, node: QuotaNode, tree: str) -> bool:
-        return self.tree_of(node.specification) == tree
+    def _tree_roots(self) -> Iterator[QuotaSpecification]:
+        specifications = (node.specification for node in self.nodes.values())
+        return (each for each in specifications if each.tree_total is not None)
 
     def runtime(self, node: QuotaNode) -> Mapping[str, int]:
         """The runtime of the quota: what it and its descendants may use now, of the resources that its parent shares;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES
@@ -58,25 +59,17 @@ RestoredOnRow = Restored[Reserved, Amounts]
 NOTHING_RESTORED: Final[RestoredOnRow] = Restored({}, {})
 
 
+@dataclass(eq=False)
 class Choice:
     """The possible allocations of a pod on a node. ``capacity`` counts all that is taken, and nothing that is reserved.
     ``mask`` of the methods are the NUMA nodes to keep to, None for any."""
 
-    def __init__(
-        self,
-        capacity: FreeCapacity,
-        request: Request,
-        restored: RestoredOnRow,
-        *,
-        needs_reservation: bool = False,
-    ) -> None:
-        """``needs_reservation``: the pod must take from a Reservation."""
-        self.capacity = capacity
-        self.request = request
-        self.restored = restored
-        self.needs_reservation = needs_reservation
-        self._allocators: dict[str, NumaAllocator] = {}
-        self._all: NumaAllocator | None = None
+    capacity: FreeCapacity
+    request: Request
+    restored: RestoredOnRow
+    needs_reservation: bool = False
+    """Whether the pod must take from a Reservation."""
+    _allocators: dict[str, NumaAllocator] = field(default_factory=dict, init=False)
 
     def from_any(self, mask: int | None, *, ignoring: bool = False) -> PodAllocation | tuple[Reason, ...]:
         """From one of the Reservations, or else from the node. ``ignoring``: from all of them and the node alike."""
@@ -108,13 +101,11 @@ class Choice:
         """From what is not reserved."""
         return self._allocator("").allocate(mask)
 
-    @property
+    @cached_property
     def unreserved(self) -> NumaAllocator:
         """An allocator for all Reservations and the node together."""
-        if self._all is None:
-            preferred = union(each.cpus for each in self.restored.matched.values())
-            self._all = NumaAllocator(replace(self.shared_capacity, preferred=preferred), self.request)
-        return self._all
+        preferred = union(each.cpus for each in self.restored.matched.values())
+        return NumaAllocator(replace(self.shared_capacity, preferred=preferred), self.request)
 
     @property
     def shared_capacity(self) -> FreeCapacity:
@@ -122,13 +113,8 @@ class Choice:
         if not self.restored.counted_twice:
             return self.capacity
         taken = self.capacity.taken
-        return replace(
-            self.capacity, taken=replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice))
-        )
-
-    def with_restored(self, restored: RestoredOnRow) -> Choice:
-        """The same with other Reservations."""
-        return Choice(self.capacity, self.request, restored, needs_reservation=self.needs_reservation)
+        amounts = subtracted(taken.amounts, self.restored.counted_twice)
+        return replace(self.capacity, taken=replace(taken, amounts=amounts))
 
     def _from_one(self, reserved: Reserved, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
         found = self._allocator(reserved.uid).allocate(mask)
@@ -204,7 +190,7 @@ class NUMAPart(RecordedAllocator[PodAllocation, NodeState, Reserved, Amounts]):
         request = node.request(requirements, self._packs)
         capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
         restored = self.seen(row) or NOTHING_RESTORED
-        return Choice(capacity, request, restored, needs_reservation=needs_reservation(pod.pod))
+        return Choice(capacity, request, restored, needs_reservation(pod.pod))
 
     # Reservations.
 
@@ -239,18 +225,15 @@ class NUMAPart(RecordedAllocator[PodAllocation, NodeState, Reserved, Amounts]):
             return choice.from_node(mask)
         one = known[0] if len(known) == 1 else _together(known)
         rest = {uid: each for uid, each in choice.restored.matched.items() if uid not in uids}
-        chosen = choice.with_restored(replace(choice.restored, matched={**rest, one.uid: one}))
+        chosen = replace(choice, restored=replace(choice.restored, matched={**rest, one.uid: one}))
         found = chosen.from_reservations([one.uid], mask)
         return (_OUT_OF_SCOPE,) if found is None else found
 
 
 def _together(pods: Sequence[Reserved]) -> Reserved:
     """Several running pods that one Reservation takes over."""
-    return replace(
-        pods[0],
-        cpus=union(each.cpus for each in pods),
-        amounts=added(*[each.amounts for each in pods]),
-    )
+    amounts = added(*[each.amounts for each in pods])
+    return replace(pods[0], cpus=union(each.cpus for each in pods), amounts=amounts)
 
 
 def _designated(choice: Choice, designated: PodAllocation) -> PodAllocation | tuple[Reason, ...]:
