@@ -61,51 +61,32 @@ def hints_of(
 ) -> Hints:
     """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any. ``narrow``: the smallest sets
     that suffice for all resources are enough, since no other plugin has hints and no pods have to be kept apart."""
-    found = _Found(choice, scorer, ignoring=ignoring)
-    count = len(found.numa_nodes)
-    is_single = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    zones, available = choice.capacity.zones.amounts, choice.unreserved.available
+    names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
+    # By resource the NUMA nodes that have nothing of it, and the sets that suffice with their scores.
+    lacking = {name: mask_of(node for node in zones if not available.get(node, {}).get(name)) for name in names}
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    requested, count, is_single = amplified_requests(choice), len(zones), policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
     # If no single NUMA node suffices, the reasons require larger sets; the set of all of them is enough for that.
     for size in (1, count) if narrow and is_single and count > 1 else sizes_to_try(count):
-        for mask in masks_of_size(found.numa_nodes, size):
-            found.add(mask)
-        if narrow and found.is_settled(size):
+        sufficient = [
+            (mask, _score_of(choice, scorer, requested, numa_nodes_of(mask)))
+            for mask in masks_of_size(choice.capacity.zones.numa_nodes, size)
+            if choice.fits(mask, ignoring=ignoring)
+        ]
+        for name, masks in found.items():
+            masks += [each for each in sufficient if not each[0] & lacking[name]]
+        if narrow and names and any(not any(mask & lacking[name] for name in names) for mask, _ in sufficient):
+            # Some set of this size suffices for all resources.
             break
-    return {name: _hints(masks, policy) for name, masks in found.masks.items()}
+    return {name: _hints(masks, policy) for name, masks in found.items()}
 
 
-class _Found:
-    """The sets of NUMA nodes that suffice, with their scores, by resource."""
-
-    def __init__(self, choice: Choice, scorer: NUMAScorer, *, ignoring: bool) -> None:
-        self._choice = choice
-        self._scorer = scorer
-        self._ignoring = ignoring
-        self._zones = zones = choice.capacity.zones.amounts
-        self._available = available = choice.unreserved.available
-        self._requested = amplified_requests(choice)
-        self.numa_nodes = choice.capacity.zones.numa_nodes
-        names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
-        self.masks: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
-        self._lacking = {
-            name: mask_of(node for node in zones if not available.get(node, {}).get(name)) for name in names
-        }
-        """By resource the NUMA nodes that have nothing of it."""
-
-    def add(self, mask: int) -> None:
-        """Add the set if it suffices."""
-        if not self._choice.fits(mask, ignoring=self._ignoring):
-            return
-        nodes = numa_nodes_of(mask)
-        total, left = _sum(self._zones, nodes), _sum(self._available, nodes)
-        score = self._scorer.score(_used(total, left), total, self._requested)
-        for name, masks in self.masks.items():
-            if not mask & self._lacking[name]:
-                masks.append((mask, score))
-
-    def is_settled(self, size: int) -> bool:
-        """Whether some set of this size suffices for all resources."""
-        sets = [{mask for mask, _ in masks if mask.bit_count() == size} for masks in self.masks.values()]
-        return bool(sets) and bool(set.intersection(*sets))
+def _score_of(choice: Choice, scorer: NUMAScorer, requested: Mapping[str, int], nodes: Sequence[int]) -> int:
+    """The score of a set of NUMA nodes."""
+    total, left = _sum(choice.capacity.zones.amounts, nodes), _sum(choice.unreserved.available, nodes)
+    used = {name: max(0, amount - left.get(name, 0)) for name, amount in total.items()}
+    return scorer.score(used, total, requested)
 
 
 def amplified_requests(choice: Choice) -> Mapping[str, int]:
@@ -124,10 +105,6 @@ def _sum(amounts: Amounts, nodes: Sequence[int]) -> Mapping[str, int]:
         for name, amount in amounts.get(node, {}).items():
             total[name] = total.get(name, 0) + amount
     return total
-
-
-def _used(total: Mapping[str, int], available: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(0, amount - available.get(name, 0)) for name, amount in total.items()}
 
 
 def _hints(found: list[tuple[int, int]], policy: NUMATopologyPolicy) -> tuple[NUMATopologyHint, ...]:
