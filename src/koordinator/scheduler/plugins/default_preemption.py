@@ -18,8 +18,7 @@ class DefaultPreemption(PostFilterPlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        at_least = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-        self._preemption = PodPreemption(self.name, view, *at_least)
+        self._preemption = PodPreemption(self.name, view, args)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None

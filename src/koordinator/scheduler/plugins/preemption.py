@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.workload import PodDisruptionBudget
@@ -258,27 +258,20 @@ class NodePreemption(Preemption):
 
 
 class PodPreemption(NodePreemption):
-    """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. At least ``percentage`` of the
-    nodes where preemption may help, and at least ``absolute``, are collected as candidates, if there are as many."""
+    """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. ``args`` are the plugin's: how
+    many of the nodes where preemption may help are collected as candidates at least, if there are as many."""
 
-    def __init__(
-        self,
-        name: str,
-        view: ClusterView,
-        percentage: int,
-        absolute: int,
-        may_be_victim: MayBeVictim = lambda pod: True,
-    ) -> None:
+    def __init__(self, name: str, view: ClusterView, args: Any, may_be_victim: MayBeVictim = lambda pod: True) -> None:
         super().__init__(name, view)
-        self._percentage = percentage
-        self._absolute = absolute
+        self._args = args
         self._may_be_victim = may_be_victim
 
     def victims_of(self, pod: PodInfo) -> MayBeVictim:
         return self._may_be_victim
 
     def enough(self, nodes: int) -> int:
-        return min(max(nodes * self._percentage // 100, self._absolute), nodes)
+        percentage: int = self._args.min_candidate_nodes_percentage
+        return min(max(nodes * percentage // 100, self._args.min_candidate_nodes_absolute), nodes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from typing import ClassVar, Final
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
 from koordinator.scheduler.engine.cached_results import Failure
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, is_preempted
-from koordinator.scheduler.engine.simulation import Simulate, Simulation, reasons_of
+from koordinator.scheduler.engine.simulation import Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.preemption import (
     SUCCESS,
@@ -53,23 +54,20 @@ class Job:
 
 
 PotentialByRow = Mapping[int, Sequence[PodInfo]]
-Refusal = Callable[[PodInfo], Reason | None]
 PlaceInNetwork = Callable[[Simulation, Mapping[int, int]], Placements | str]
 """Called in a simulation without the potential victims, with a score for each node row: the higher the priorities of
 the potential victims there, the lower. Returns the placements, or as a text why there are none."""
 
 
 class JobPreemption(Preemption):
-    """Nodes for all pending pods of a job. ``refusal`` returns why a pod can be placed on no node in the state of a
-    simulation, such as exceeded quota; None if it can. ``simulate`` is that of the plugin's handle."""
+    """Nodes for all pending pods of a job."""
 
     leaving: ClassVar = "not eligible due to terminating pod on the nominated node."
 
-    def __init__(self, name: str, view: ClusterView, job: Job, refusal: Refusal, simulate: Simulate) -> None:
+    def __init__(self, name: str, view: ClusterView, job: Job, handle: Handle) -> None:
         super().__init__(name, view)
         self._job = job
-        self._refusal = refusal
-        self._simulate = simulate
+        self._handle = handle
         self.waiting = job.waiting
 
     def preemptors(self, pod: PodInfo) -> Sequence[PodInfo]:
@@ -99,8 +97,8 @@ class JobPreemption(Preemption):
         if not potential:
             return {_NO_VICTIMS: len(rows)}
         costs = _by_cost(self.view.columns.names, rows, potential)
-        with self._simulate(attempt) as simulation:
-            simulation.require(lambda pod, row: self._refusal(pod))
+        with self._handle.simulate(attempt) as simulation:
+            simulation.require(self._refusal)
             start = simulation.mark
             _remove(simulation, [pod for row in costs for pod in potential.get(row, ())])
             placements = self._placed(simulation, costs)
@@ -114,6 +112,11 @@ class JobPreemption(Preemption):
                 pod, failure = failed
                 return Counter(reason.text for reason in reasons_of(failure, pod))
         return Found(placements, victims)
+
+    def _refusal(self, pod: PodInfo, row: int) -> Reason | None:
+        """Why PreFilter of a plugin would reject the pod in the state of the simulation, such as exceeded quota."""
+        refusals = (plugin.refusal_if_tried(pod) for plugin in self._handle.profile.pre_filter_cycle)
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _may_be_victim(self, pod: PodInfo) -> bool:
         labels = pod.pod.metadata.labels

@@ -149,12 +149,7 @@ class GangCycle(
         return group.id, plan
 
     def _preemption(self, job: Job) -> JobPreemption:
-        return JobPreemption(self.name, self.view, job, self._refusal, self.handle.simulate)
-
-    def _refusal(self, pod: PodInfo) -> Reason | None:
-        """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""
-        refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
-        return next((refusal for refusal in refusals if refusal is not None), None)
+        return JobPreemption(self.name, self.view, job, self.handle)
 
     def _job(self, pod: PodInfo, group: Group) -> Job:
         found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}

@@ -74,7 +74,8 @@ class ReservationPlugin(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._preemption = _preemption(self.name, args, view) if args is not None and args.enable_preemption else None
+        preempts = args is not None and args.enable_preemption
+        self._preemption = PodPreemption(self.name, view, args, _is_preemptible) if preempts else None
         self.parts = (ReservePods(args, view, self._settled),)
         self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
@@ -248,11 +249,6 @@ class ReservationPlugin(
     def _settled(self, uid: str) -> None:
         self._failures.pop(uid, None)
         self._pre_allocator.forget(uid)
-
-
-def _preemption(name: str, args: Any, view: ClusterView) -> PodPreemption:
-    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    return PodPreemption(name, view, percentage, absolute, _is_preemptible)
 
 
 def _is_preemptible(pod: PodInfo) -> bool:
