@@ -270,8 +270,10 @@ class PodPreemption(NodePreemption):
         return self._may_be_victim
 
     def enough(self, nodes: int) -> int:
-        percentage: int = self._args.min_candidate_nodes_percentage
-        return min(max(nodes * percentage // 100, self._args.min_candidate_nodes_absolute), nodes)
+        least: int = max(
+            nodes * self._args.min_candidate_nodes_percentage // 100, self._args.min_candidate_nodes_absolute
+        )
+        return min(least, nodes)
 
 
 @dataclass(frozen=True, slots=True)
