@@ -52,6 +52,8 @@ class Share:
     """Minor numbers that come first, by type."""
     numa_nodes: frozenset[int] | None = None
     """If set, only devices of these NUMA nodes."""
+    leaves_secondary: bool = False
+    """See ``instances``."""
 
 
 WHATEVER_IS_FREE: Final = Share({}, {}, {}, {})
@@ -136,14 +138,6 @@ class ReservedDevices:
 
 
 Restorable = Restored[ReservedDevices, ByType]
-
-
-def share_of_node(restored: Restorable | None, *, ignores_reservations: bool) -> Share:
-    """The share of a pod that takes from no Reservation, or of a Reservation that takes over no pod."""
-    if restored is None:
-        return WHATEVER_IS_FREE
-    kept = {} if ignores_reservations else total([each.left for each in restored.matched.values()])
-    return Share(restored.counted_twice, kept, {}, {})
 
 
 def share_of_reserved(restored: Restorable, uids: Collection[str]) -> Share:

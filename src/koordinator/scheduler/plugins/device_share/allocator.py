@@ -108,9 +108,9 @@ class Allocator:
     model: str = ""
     """``vendor-model`` of the node."""
 
-    def allocate(self, share: Share, *, leaves_secondary: bool = False) -> DeviceAllocations | Reason:
-        """The pod's devices, never none, or the reason why it gets none. ``leaves_secondary``: see ``instances``."""
-        wanted = instances(self.demand, self.node, leaves_secondary=leaves_secondary)
+    def allocate(self, share: Share) -> DeviceAllocations | Reason:
+        """The pod's devices, never none, or the reason why it gets none."""
+        wanted = instances(self.demand, self.node, leaves_secondary=share.leaves_secondary)
         if isinstance(wanted, Reason):
             return wanted
         if self.node.closed:

@@ -53,9 +53,16 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     stands_for_a_reservation,
 )
 
+_ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
 
-class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, DeviceSharePart):
-    """Restores, filters and scores Reservations."""
+
+class DeviceBinding(ResizePodPlugin, ReservationFilterPlugin, ReservationScorePlugin, DeviceSharePart):
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._locks: dict[tuple[str, str], str] = {}
+        """(node, annotation) -> the lock that we have written there and the watch has not shown yet."""
+
+    # Reservations.
 
     def reserved(
         self, uid: str, held: DeviceAllocations, owners: Sequence[DeviceAllocations], policy: str
@@ -72,7 +79,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
         demand, seen = self.demand_of(pod), self.seen(row)
         if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return None
-        found = self.found_in(pod, demand, row, (uid,), self.numa_nodes(pod, row), leaves_secondary=True)
+        found = self.found_in(pod, demand, row, (uid,), self.numa_nodes(pod, row))
         return of_reservation(found) if isinstance(found, Reason) else None
 
     def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
@@ -94,17 +101,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
             score += self._scorer.score(request, summed(candidates.total.values()), summed(candidates.free.values()))
         return score
 
-
-_ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
-
-
-class DeviceBinding(ResizePodPlugin, DeviceReservations):
-    """Reserve and PreBind."""
-
-    def __init__(self, args: Any, view: ClusterView) -> None:
-        super().__init__(args, view)
-        self._locks: dict[tuple[str, str], str] = {}
-        """(node, annotation) -> the lock that we have written there and the watch has not shown yet."""
+    # Reserve.
 
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Reason | None:
         demand, row = self.demand_of(pod), node.index

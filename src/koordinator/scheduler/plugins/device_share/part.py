@@ -26,13 +26,13 @@ from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.device_share.allocation import (
+    WHATEVER_IS_FREE,
     ByType,
     DeviceAllocations,
     ReservedDevices,
     Share,
     amounts_held,
     includes,
-    share_of_node,
     share_of_reserved,
     total,
 )
@@ -161,7 +161,7 @@ class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, Reserved
         """The pod's devices on a row with known devices. ``assumed``: the pod counts there already, so this is the
         final allocation."""
         uids, numa_nodes = self.taken_from(pod, row, assumed=assumed), self.numa_nodes(pod, row, reserving=assumed)
-        return self.found_in(pod, demand, row, uids, numa_nodes, leaves_secondary=not assumed)
+        return self.found_in(pod, demand, row, uids, numa_nodes, assumed=assumed)
 
     def taken_from(self, pod: PodInfo, row: int, *, assumed: bool = False) -> list[str]:
         """Those of ``nominated`` that hold devices."""
@@ -178,19 +178,17 @@ class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, Reserved
         uids: Collection[str],
         numa_nodes: frozenset[int] | None,
         *,
-        leaves_secondary: bool,
+        assumed: bool = False,
     ) -> DeviceAllocations | Reason:
         """The pod's devices if it takes from these of ``seen``, or, if these are none, from the node. A Reservation
         that takes over pods gets all of their devices, and maybe more."""
-        share = replace(self.share(pod, demand, row, uids), numa_nodes=numa_nodes)
-        found, seen = self.allocate_of(demand, row, share, leaves_secondary=leaves_secondary), self.seen(row)
+        share, seen = self.share(pod, demand, row, uids), self.seen(row)
+        found = self._allocated(demand, row, replace(share, numa_nodes=numa_nodes, leaves_secondary=not assumed))
         if isinstance(found, Reason) or seen is None or not seen.takes_over:
             return found
         return found if includes(found, total([seen.matched[uid].held for uid in uids])) else NO_GPUS
 
-    def allocate_of(
-        self, demand: DeviceDemand, row: int, share: Share, *, leaves_secondary: bool
-    ) -> DeviceAllocations | Reason:
+    def _allocated(self, demand: DeviceDemand, row: int, share: Share) -> DeviceAllocations | Reason:
         """A pod's devices from its share: only preferred ones, those of its Reservation, if these suffice, wherever
         they are in the machine."""
         allocator, total = self.allocator(demand, row), self.nodes[row].total
@@ -199,10 +197,10 @@ class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, Reserved
                 device_type: {minor: total.get(device_type, {}).get(minor, {}) for minor in minors}
                 for device_type, minors in share.preferred.items()
             }
-            found = allocator.allocate(replace(share, required=preferred), leaves_secondary=leaves_secondary)
+            found = allocator.allocate(replace(share, required=preferred))
             if not isinstance(found, Reason):
                 return found
-        return allocator.allocate(share, leaves_secondary=leaves_secondary)
+        return allocator.allocate(share)
 
     def numa_nodes(self, pod: PodInfo, row: int, *, reserving: bool = False) -> frozenset[int] | None:
         """The NUMA nodes that the pod has to keep to; None for all."""
@@ -215,9 +213,12 @@ class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, Reserved
         seen = self.seen(row)
         if seen is not None and uids:
             return share_of_reserved(seen, uids)
-        # Where no pod is taken over, all candidates stay.
-        ignoring = ignores_reservations(pod.pod) and not (seen is not None and seen.takes_over)
-        share = share_of_node(seen, ignores_reservations=ignoring)
+        share = WHATEVER_IS_FREE
+        if seen is not None:
+            # Where no pod is taken over, all candidates stay.
+            ignoring = ignores_reservations(pod.pod) and not seen.takes_over
+            kept = total([each.left for each in seen.matched.values()]) if not ignoring else {}
+            share = Share(seen.counted_twice, kept, {}, {})
         return replace(share, required=self._designated(demand, row)) if demand.designated else share
 
     def _designated(self, demand: DeviceDemand, row: int) -> ByType:

@@ -239,13 +239,13 @@ class DeviceShare(
         """The pod's devices from one of its Reservations, or, if it need not use one, from the node."""
         seen, refusals = self.seen(row), list[Reason]()
         for uid in sorted(seen.matched) if seen is not None else ():
-            found = self.found_in(pod, demand, row, (uid,), numa_nodes, leaves_secondary=True)
+            found = self.found_in(pod, demand, row, (uid,), numa_nodes)
             if not isinstance(found, Reason):
                 return found
             refusals.append(of_reservation(found))
         if refusals and needs_reservation(pod.pod):
             return refusals[0]
-        return self.found_in(pod, demand, row, (), numa_nodes, leaves_secondary=True)
+        return self.found_in(pod, demand, row, (), numa_nodes)
 
     def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
         demand = self.demand_of(pod)
