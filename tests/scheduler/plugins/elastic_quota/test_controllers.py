@@ -16,8 +16,8 @@ from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.features import MULTI_QUOTA_TREE
+from koordinator.scheduler.plugins.elastic_quota.amounts import specification_of
 from koordinator.scheduler.plugins.elastic_quota.preemption import RevokeController, to_revoke
-from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
 from koordinator.scheduler.plugins.elastic_quota.status import QuotaAmounts, amounts_of, patch_of, quota_gauges
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe

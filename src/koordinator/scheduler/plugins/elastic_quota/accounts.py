@@ -19,14 +19,16 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.model.quota_tree.pod_quota import namespace_quota
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
-from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, Amounts, add
-from koordinator.scheduler.plugins.elastic_quota.forest import OUTSIDE, Counts, Forest, QuotaNode
-from koordinator.scheduler.plugins.elastic_quota.specification import (
+from koordinator.scheduler.plugins.elastic_quota.amounts import (
+    NOTHING,
     AccountSettings,
+    Amounts,
     QuotaSpecification,
+    add,
     built_in,
     specification_of,
 )
+from koordinator.scheduler.plugins.elastic_quota.forest import OUTSIDE, Counts, Forest, QuotaNode
 
 GroupKey = tuple[str, str]
 """The quota name in the pods' label, empty without one, and their namespace."""

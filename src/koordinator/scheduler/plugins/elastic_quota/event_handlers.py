@@ -26,8 +26,7 @@ from koordinator.scheduler.plugins.elastic_quota.accounts import (
     PodKind,
     group_of,
 )
-from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
-from koordinator.scheduler.plugins.elastic_quota.specification import AccountSettings
+from koordinator.scheduler.plugins.elastic_quota.amounts import AccountSettings, from_wire
 from koordinator.scheduler.plugins.expirations import Expirations
 
 _MEMO: Final = "ElasticQuota"

@@ -14,8 +14,10 @@ from typing import Final
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordinator.scheduler.plugins.elastic_quota.amounts import (
     NOTHING,
+    AccountSettings,
     Amounts,
     Claim,
+    QuotaSpecification,
     add,
     larger,
     limited,
@@ -25,7 +27,6 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import (
     summed,
     without_zeros,
 )
-from koordinator.scheduler.plugins.elastic_quota.specification import AccountSettings, QuotaSpecification
 
 OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 """The quotas that do not take part in sharing: what they use is subtracted from what the others share."""

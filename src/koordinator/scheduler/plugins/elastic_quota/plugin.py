@@ -40,14 +40,13 @@ from koordinator.scheduler.features import (
 )
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.admission import Admission, explain_quota
-from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
+from koordinator.scheduler.plugins.elastic_quota.amounts import AccountSettings, from_wire
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     QuotaEventHandlers,
     is_non_preemptible,
     request_of,
 )
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption, RevokeController
-from koordinator.scheduler.plugins.elastic_quota.specification import AccountSettings
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController, document_of, quota_gauges
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
