@@ -32,6 +32,7 @@ from koordinator.model.huge_pages import huge_page_bytes, huge_page_pool, withou
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
 from koordinator.model.pod_requests import canonical, pod_requests
 from koordinator.model.raw_allocatable import raw_allocatable
+from koordinator.model.slo_adaptation import suffering
 from koordinator.model.slo_configuration.documents import read_given, read_object
 
 _COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
@@ -194,6 +195,8 @@ class MetricFacts:
     prod_reclaimable: Amounts = NOTHING
     has_negative: bool = False
     """Whether some reading is below zero."""
+    suffering: tuple[str, ...] = ()
+    """How online pods suffer from best-effort pods, in sentences."""
     fingerprint: int = 0
     """Equal for reports with equal readings; within one process only."""
 
@@ -203,7 +206,7 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
     info = status.node_metric
     node = {} if info is None else info.node_usage.resources
     system = {} if info is None else info.system_usage.resources
-    pods, priorities, has_negative = _pod_usages(status.pods_metric)
+    pods, priorities, has_negative, found = _pod_usages(status.pods_metric)
     hosts = status.host_application_metric
     reclaimable = status.prod_reclaimable_metric
     return MetricFacts(
@@ -216,6 +219,7 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
         pods=pods,
         high_pods=tuple([key for key, priority in priorities.items() if priority not in _LOW_NAMES]),
         prod_reclaimable=NOTHING if reclaimable is None else cpu_and_memory(reclaimable.resource.resources),
+        suffering=found,
         has_negative=has_negative or any(min(cpu_and_memory(usage)) < 0 for usage in _other_usages(status)),
         fingerprint=hash(
             (cpu_and_memory(node), cpu_and_memory(system), tuple(pods.items()), tuple(_percentiles(status)))
@@ -245,19 +249,22 @@ def _percentiles(status: NodeMetricStatus) -> Iterator[Amounts]:
 
 def _pod_usages(
     reported: Iterable[PodMetricInfo],
-) -> tuple[dict[tuple[str, str], Amounts], dict[tuple[str, str], str], bool]:
-    """Usage and priority of each pod, and whether some reading is below zero: one pass, since nothing else of a report
-    has so many parts."""
+) -> tuple[dict[tuple[str, str], Amounts], dict[tuple[str, str], str], bool, tuple[str, ...]]:
+    """Usage and priority of each pod, whether some reading is below zero, and how pods suffer: one pass, since nothing
+    else of a report has so many parts."""
     usages: dict[tuple[str, str], Amounts] = {}
     priorities: dict[tuple[str, str], str] = {}
     has_negative = False
+    found: tuple[str, ...] = ()
     for each in reported:
         key = intern(each.namespace), each.name
         usage = cpu_and_memory(each.pod_usage.resources)
         if usage.cpu < 0 or usage.memory < 0:
             has_negative, usage = True, usage.at_least(NOTHING)
         usages[key], priorities[key] = usage, each.priority
-    return usages, priorities, has_negative
+        if each.extensions is not None:
+            found += suffering(f"{each.namespace}/{each.name}", each.extensions)
+    return usages, priorities, has_negative, found
 
 
 def _other_usages(status: NodeMetricStatus) -> Iterator[ResourceList]:
