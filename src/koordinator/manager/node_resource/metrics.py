@@ -39,8 +39,12 @@ class NodeResourceMetrics:
         self._transitions = metrics.counter(
             "koord_manager_abnormal_node_transitions_total", "Nodes that became abnormal or normal", ("reason", "to")
         )
+        self._steps = metrics.counter(
+            "koord_manager_slo_adaptation_steps_total", "Steps by which nodes were adapted", ("direction",)
+        )
         metrics.register(_Amounts(explanations))
         metrics.register(_Abnormal(explanations))
+        metrics.register(_Adapted(explanations))
 
     def ran(self, plugins: Iterable[str], failed: Iterable[str]) -> None:
         """Count a run of each of ``plugins``, as failed for those in ``failed``."""
@@ -51,6 +55,10 @@ class NodeResourceMetrics:
                 status = "failed" if plugin in wrong else "succeeded"
                 runs = self._runs[plugin, plugin in wrong] = self._plugins.labels(plugin, status, "ResourceCalculate")
             runs.inc()
+
+    def stepped(self, *, up: bool) -> None:
+        """Count a step of one node, towards the floors or back."""
+        self._steps.labels("tighten" if up else "relax").inc()
 
     def condition_changed(self, before: str, after: str) -> None:
         """Count a transition of one node. ``before`` and ``after`` are the condition's reasons, empty for a normal
@@ -155,6 +163,28 @@ class _Abnormal(Collector):
                 found[_reason_label(explanation.health.findings[0].code)] += 1
         for reason, count in found.items():
             nodes.add_metric((reason,), count)
+        yield nodes
+
+
+class _Adapted(Collector):
+    """The number of nodes whose co-location is taken back, by the level."""
+
+    def __init__(self, explanations: Explanations) -> None:
+        self._explanations = explanations
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        states = [explanation.adaptation for _, explanation in self._explanations]
+        found = Counter(str(state.level) for state in states if state is not None and state.level)
+        nodes = GaugeMetricFamily(
+            "koord_manager_adapted_nodes",
+            "[ALPHA] nodes whose co-location is taken back, by how many steps",
+            labels=("level",),
+        )
+        for level, count in sorted(found.items()):
+            nodes.add_metric((level,), count)
         yield nodes
 
 
