@@ -127,6 +127,10 @@ class Nodes:
         items = self.get("/apis/events.k8s.io/v1/namespaces/default/events").get("items", [])
         return {f"{each['reason']}: {each['note']}" for each in items if each["regarding"].get("name") == "n1"}
 
+    def until_told(self, start: str) -> None:
+        """Events are written a moment after what they are about, and may be lost when a program is stopped before."""
+        until(lambda: any(each.startswith(start) for each in self.events()), _SECONDS, start)
+
 
 def observe(nodes: Nodes, observed: Observed, level: int, node: str) -> None:
     until(lambda: nodes.state().level == level, _SECONDS, f"level {level}")
@@ -160,6 +164,7 @@ def played(plane: ControlPlane, folder: Path) -> Observed:
             observe(nodes, observed, 0, "n1")
             nodes.report(_FINDING)
             until(lambda: nodes.state().level == 1, _SECONDS, "level 1")
+            nodes.until_told("SLOTightened: step 1 of 2")
             running.stop()
         with manager(OURS, plane.kubeconfig, folder / "second", arguments=_FLAGS) as running:
             nodes.report(_FINDING)
@@ -167,7 +172,8 @@ def played(plane: ControlPlane, folder: Path) -> Observed:
             observed.explanation = explained(plane, port, running.metrics_port)
             nodes.report()
             observe(nodes, observed, 0, "n1")
-            until(lambda: any(each.startswith("SLORelaxed: back to step 0") for each in nodes.events()), _SECONDS)
+            for event in ("SLOTightened: step 2 of 2", "SLORelaxed: back to step 0 of 2"):
+                nodes.until_told(event)
             observed.events = nodes.events()
     return observed
 
