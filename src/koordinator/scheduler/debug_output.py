@@ -19,8 +19,7 @@ import numpy as np
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
 from koordinator.base.debug_flags import number, set_verbosity
-from koordinator.scheduler.engine.best_nodes import INFEASIBLE
-from koordinator.scheduler.engine.class_state import ClassState
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -45,11 +44,6 @@ class DebugSettings:
     filters: bool = False
     diagnosis: bool = False
     blocking: bool = False
-
-    @property
-    def active(self) -> bool:
-        """Whether any debug output is enabled."""
-        return self.scores > 0 or self.filters or self.diagnosis
 
     @property
     def setters(self) -> Mapping[str, Callable[[str], str]]:
@@ -174,7 +168,7 @@ logger = logging.getLogger(__name__)
 
 
 class DebugOutput:
-    """``decided`` must be called between a decision and its execution, when ``settings.active``."""
+    """``decided`` must be called between a decision and its execution, when any of the settings is on."""
 
     def __init__(
         self, view: ClusterView, settings: DebugSettings, now: Callable[[], datetime], *, queue_size: int = 1000
