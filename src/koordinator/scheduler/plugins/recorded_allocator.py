@@ -77,7 +77,7 @@ class RecordedAllocator(
         super().__init__(args, view)
         self.nodes: dict[int, N] = {}
         """By row; only nodes of which something is known."""
-        self._told: ToldFaults = view.shared.setdefault(f"{self.name}/{UNREADABLE_ALLOCATION}", ToldFaults())
+        self._told = view.share(f"{self.name}/{UNREADABLE_ALLOCATION}", ToldFaults)
 
     @abstractmethod
     def recorded(self, pod: PodInfo) -> A | Unknown | None:

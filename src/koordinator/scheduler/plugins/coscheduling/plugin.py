@@ -257,7 +257,7 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
-        self.gangs: Gangs = view.shared.setdefault("coscheduling", Gangs(GangCache(defaults)))
+        self.gangs = view.share("coscheduling", lambda: Gangs(GangCache(defaults)))
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
         shared = args, view, self.gangs

@@ -235,7 +235,7 @@ def _shared_handlers(args: Any, view: ClusterView) -> QuotaEventHandlers:
         by_tree=MULTI_QUOTA_TREE in view.gates,
         has_default=DISABLE_DEFAULT_QUOTA not in view.gates,
     )
-    known: list[tuple[AccountSettings, QuotaEventHandlers]] = view.shared.setdefault(ElasticQuota.name, [])
+    known: list[tuple[AccountSettings, QuotaEventHandlers]] = view.share(ElasticQuota.name, list)
     for each, handler in known:
         if each == settings:
             return handler
