@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, Kind
 from koordinator.api.meta import Object
@@ -66,7 +68,7 @@ class NodeResourceController:
         self._source = source = context.slo_configuration
         self._plugins = frozenset(each for each in PLUGINS if options.runs_node_resource_plugin(each))
         self.explanations = Explanations()
-        self._metrics = NodeResourceMetrics(context.metrics, self.explanations)
+        self._metrics = NodeResourceMetrics(context.metrics, self.explanations, self._plugins)
         self._recorder = context.events.recorder(self.name)
         self._records: dict[str, _Record] = {}
         self._reconciler = context.reconcilers.make(
@@ -225,7 +227,7 @@ class NodeResourceController:
         if explanation.problems and (before is None or before.problems != explanation.problems):
             logger.warning("node %s: %s", name, "; ".join(explanation.problems))
         self.explanations.put(name, explanation)
-        self._metrics.ran(self._plugins, {each.plugin for each in plan.problems})
+        self._metrics.ran([each.plugin for each in plan.problems])
 
     def _forget(self, name: str) -> None:
         self._records.pop(name, None)

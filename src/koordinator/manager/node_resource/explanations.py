@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from koordinator.api.codec import convert, to_document
 from koordinator.api.node_explanation import Abnormality, Amount, OvercommitExplanation
@@ -17,8 +18,7 @@ from koordinator.model.overcommit.amounts import ExplainedAmount, sentence
 PATH: Final = "/explain/node/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeExplanation:
+class NodeExplanation(Struct, frozen=True):
     """The explanation of one node's last plan."""
 
     at: datetime

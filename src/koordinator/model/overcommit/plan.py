@@ -6,9 +6,10 @@ Which parts of a plan have to be written, and when, depends on the stored node: 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode, decode_any, encode
@@ -22,7 +23,7 @@ from koordinator.model.overcommit.abnormality import NodeHealth, next_look, obse
 from koordinator.model.overcommit.amounts import NORMALIZATION, THIRD_PARTY, ExplainedAmount, Term, published, reset
 from koordinator.model.overcommit.batch import BATCH_RESOURCES, ZoneBatch, batch_amounts, zone_batches
 from koordinator.model.overcommit.device_resources import NO_DEVICES, DeviceFacts, DeviceResources
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
+from koordinator.model.overcommit.facts import NO_PODS, MetricFacts, NodeFacts, NodePods, TopologyFacts
 from koordinator.model.overcommit.mid import MID_RESOURCES, mid_amounts
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies, Problem
 from koordinator.model.overcommit.ratios import NodeRatios, node_ratios, normalized
@@ -45,11 +46,9 @@ class Degradation(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSnapshot:
+class NodeSnapshot(Struct, frozen=True):
     node: NodeFacts
-    pods: Sequence[PodFacts] = ()
-    """The pods that are bound to the node."""
+    pods: NodePods = NO_PODS
     metric: MetricFacts | None = None
     """None: there is no NodeMetric."""
     topology: TopologyFacts | None = None
@@ -60,16 +59,15 @@ class NodeSnapshot:
     """As of the previous plan; None: unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The desired state of a node and of its NodeResourceTopology."""
 
     node: str
     amounts: tuple[ExplainedAmount, ...] = ()
     """Mid and batch resources of the plugins that run: resources that are not named here are not changed."""
     zones: tuple[ZoneBatch, ...] = ()
-    ratios: NodeRatios = field(default_factory=NodeRatios)
-    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    ratios: NodeRatios = NodeRatios()
+    annotations: Mapping[str, str | None] = {}
     """Key -> text; None: remove it. Other annotations stay."""
     devices: tuple[DeviceResources, ...] = ()
     health: NodeHealth | None = None
@@ -139,7 +137,7 @@ def _health(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> NodeHe
         policies.capacity,
         now,
         policies.abnormality,
-        runs_pods=bool(snapshot.pods),
+        runs_pods=bool(snapshot.pods.pods),
     )
 
 
@@ -197,7 +195,7 @@ def _zones(snapshot: NodeSnapshot, policies: Policies, ratios: NodeRatios) -> tu
     topology, metric = snapshot.topology, snapshot.metric
     if topology is None or metric is None or plugin_names.BATCH_RESOURCE not in policies.plugins:
         return ()
-    zones = zone_batches(snapshot.node, topology.zones, snapshot.pods, metric, policies.capacity)
+    zones = zone_batches(snapshot.node, topology.zones, snapshot.pods.pods, metric, policies.capacity)
     return tuple(
         zone._replace(cpu=_published(zone.cpu, ratios, {}), memory=_published(zone.memory, ratios, {}))
         for zone in zones
