@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from koordinator.api.adaptive_slo import AdaptiveSLOStrategy
@@ -24,7 +25,7 @@ FROZEN = (Finding("FrozenReadings", "all readings have been the same"),)
 
 
 def reported(now: datetime, *, suffers: bool) -> MetricFacts:
-    return replace(metric_facts(a_metric(updated=now)), suffering=SUFFERS if suffers else ())
+    return msgspec.structs.replace(metric_facts(a_metric(updated=now)), suffering=SUFFERS if suffers else ())
 
 
 def planned(
@@ -37,7 +38,7 @@ def planned(
 ) -> Plan:
     node = a_node(annotations={} if state is None else {ADAPTIVE_SLO: state})
     snapshot = a_snapshot(node, (), a_metric(updated=now), health=health)
-    return decide(replace(snapshot, metric=reported(now, suffers=suffers)), policies, now)
+    return decide(msgspec.structs.replace(snapshot, metric=reported(now, suffers=suffers)), policies, now)
 
 
 def batch_cpu(plan: Plan) -> int | None:
