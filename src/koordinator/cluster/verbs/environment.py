@@ -161,6 +161,10 @@ class TokenIssuer(Protocol):
 
     def issue(self, claims: Claims) -> str: ...
 
+    def key_set(self) -> Document:
+        """The JSON Web Key Set with which others check the tokens."""
+        ...
+
 
 Allocate = Callable[[Document], None]
 """Gives a Service that is about to be stored what it lacks. Raises ApiError."""
