@@ -21,6 +21,7 @@ _VERSION: Final = "v0.7.0"
 _BUILD_SECONDS: Final = 1800.0
 _SECONDS: Final = 60.0
 _PODS: Final = "/api/v1/namespaces/default/pods"
+_JOBS: Final = "/apis/batch/v1/namespaces/default/jobs"
 _CONTAINERS: Final = [{"name": "main", "image": "i"}]
 
 
@@ -59,7 +60,10 @@ def test_its_nodes_are_ready_and_its_pods_run_end_and_go(tmp_path: Path) -> None
             comes("a ready node", "/api/v1/nodes/kwok-0", lambda node: _condition(node, "Ready") == "True")
             lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/kwok-0"
             comes("a renewed lease", lease, lambda found: bool(found.get("spec", {}).get("renewTime")))
-            for name, owners in (("service", []), ("job", [_OWNER])):
+            template = {"spec": {"containers": _CONTAINERS, "restartPolicy": "Never"}}
+            job = server.request("POST", _JOBS, {"metadata": {"name": "j"}, "spec": {"template": template}})
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": job.body["metadata"]["uid"]}
+            for name, owners in (("service", []), ("job", [{**owner, "controller": True}])):
                 spec = {"nodeName": "kwok-0", "containers": _CONTAINERS, "restartPolicy": "Never"}
                 body = {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec}
                 assert server.request("POST", _PODS, body).code == 201
@@ -67,9 +71,6 @@ def test_its_nodes_are_ready_and_its_pods_run_end_and_go(tmp_path: Path) -> None
             comes("a pod that has ended", f"{_PODS}/job", lambda pod: pod["status"].get("phase") == "Succeeded")
             assert server.request("DELETE", f"{_PODS}/service").code == 200
             comes("no pod", f"{_PODS}/service", lambda found: found["kind"] == "Status" and found["code"] == 404)
-
-
-_OWNER: Final = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "0", "controller": True}
 
 
 def _condition(obj: dict[str, Any], kind: str) -> str:
