@@ -37,6 +37,13 @@ def test_running_keeps_the_condition_of_the_scheduler() -> None:
     assert _conditions(_running())["PodScheduled"] == ("True", None)
 
 
+def test_a_pod_that_was_never_scheduled_says_that_it_has_a_node() -> None:
+    document = _document()
+    document["status"]["conditions"] = []
+    patch = pod_status.running(convert(document, SimulatedPod), "10.128.0.1", "10.0.0.1", long_ago())
+    assert _conditions(_apply(patch, document))["PodScheduled"] == ("True", None)
+
+
 def test_running_fills_in_addresses_and_start_time() -> None:
     status = _running()["status"]
     assert (status["podIP"], status["hostIP"], status["startTime"]) == (

@@ -19,13 +19,17 @@ Document = dict[str, Any]
 
 _TERMINATED_BY_SIGNAL: Final = 143
 _COMPLETED: Final = "PodCompleted"
+_SCHEDULED: Final = "PodScheduled"
 _RESIZE_PENDING: Final = "PodResizePending"
 
 
 def running(pod: SimulatedPod, pod_ip: str, host_ip: str, now: datetime) -> Document:
     """All containers run and are ready."""
     moment = format_time(now)
-    names = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+    names = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"]
+    if not any(each.type == _SCHEDULED for each in pod.status.conditions):
+        # Its author has chosen the node.
+        names.append(_SCHEDULED)
     status: Document = {
         "phase": "Running",
         "conditions": [_condition(pod, name, True, moment) for name in names],
