@@ -19,13 +19,13 @@ from koordinator.api.node_explanation import (
     Suppression,
 )
 from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import BATCH_MEMORY, MID_MEMORY
+from koordinator.api.resource_names import EXTENDED_MEMORIES
 from koordinator.cli.explain_terminal import escape, print_table, print_text
 
 # What a node offers of batch and mid resources, as sums on a terminal.
 
 
-_MEMORIES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
+_MEMORIES: Final = frozenset(EXTENDED_MEMORIES)
 _MEBI: Final = 1 << 20
 Parts = Literal["terms", "adjustments"]
 
