@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.model.overcommit.batch import node_inputs
 from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods, PodFacts
 from koordinator.model.overcommit.free import free_amounts
 from koordinator.model.overcommit.node_diff import diff_node
@@ -141,6 +142,7 @@ def test_it_is_never_more_than_batch_capacity_by_usage(
         batch_memory_threshold_percent=given_.batch_memory_threshold_percent,
     )
     batch = values(decided(node, pods, metric, by_usage))
-    cpu, memory = free_amounts(node, NodePods(pods), metric, by_usage)
+    listed = NodePods(pods)
+    cpu, memory = free_amounts(node_inputs(node, listed, metric, by_usage), listed, metric)
     assert 0 <= cpu.value <= (batch["kubernetes.io/batch-cpu"] or 0)
     assert 0 <= memory.value <= (batch["kubernetes.io/batch-memory"] or 0)

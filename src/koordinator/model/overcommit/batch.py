@@ -109,23 +109,13 @@ def capped(capacity: int, percent: int | None) -> int | None:
     return None if percent is None else scaled(capacity, fraction(percent))
 
 
-def batch_amounts(
-    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy
-) -> tuple[ExplainedAmount, ExplainedAmount]:
-    """Batch CPU and batch memory of a node."""
-    inputs = node_inputs(node, pods, metric, policy, metric.hosts_above_batch)
-    return batch_cpu(inputs, policy, metric.update_time), batch_memory(inputs, policy, metric.update_time)
-
-
-def node_inputs(
-    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy, hosts: Amounts
-) -> BatchInputs:
-    """The inputs of a node. ``hosts``: the usage of the host applications that take precedence."""
+def node_inputs(node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy) -> BatchInputs:
+    """The inputs of batch CPU and batch memory of a node."""
     return BatchInputs(
         capacity=node.capacity,
         margin=safety_margin(node.capacity, policy),
         system=metric.system_usage,
-        hosts=hosts,
+        hosts=metric.hosts_above_batch,
         reserved=node.reserved,
         pods=sum_pods(pods, metric),
         cpu_cap=capped(node.capacity.cpu, policy.batch_cpu_threshold_percent),

@@ -13,18 +13,15 @@ from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE
 from koordinator.api.resource_names import FREE_CPU, FREE_MEMORY
 from koordinator.model.overcommit import amounts
 from koordinator.model.overcommit.amounts import Amounts, ExplainedAmount, Term, explained, total
-from koordinator.model.overcommit.batch import BatchInputs, batch_terms, node_inputs
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods
-from koordinator.model.overcommit.policies import CapacityPolicy
+from koordinator.model.overcommit.batch import BatchInputs, batch_terms
+from koordinator.model.overcommit.facts import MetricFacts, NodePods
 
 FREE_RESOURCES: Final = (FREE_CPU, FREE_MEMORY)
 
 
-def free_amounts(
-    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy
-) -> tuple[ExplainedAmount, ExplainedAmount]:
-    """Free CPU and free memory of a node."""
-    inputs = node_inputs(node, pods, metric, policy, metric.hosts_above_free)
+def free_amounts(inputs: BatchInputs, pods: NodePods, metric: MetricFacts) -> tuple[ExplainedAmount, ExplainedAmount]:
+    """Free CPU and free memory of a node. ``inputs``: those of its batch capacity."""
+    inputs = inputs._replace(hosts=metric.hosts_above_free)
     used, unmeasured = _used_by_batch(pods, metric), _requested_by_new_batch(pods, metric)
     return _amount(0, inputs, used, unmeasured, metric), _amount(1, inputs, used, unmeasured, metric)
 

@@ -22,7 +22,14 @@ from koordinator.api.resource_names import BATCH_CPU, FREE_CPU
 from koordinator.model.overcommit import policies as plugin_names
 from koordinator.model.overcommit.abnormality import NodeHealth, next_look, observe
 from koordinator.model.overcommit.amounts import NORMALIZATION, THIRD_PARTY, ExplainedAmount, Term, published, reset
-from koordinator.model.overcommit.batch import BATCH_RESOURCES, ZoneBatch, batch_amounts, zone_batches
+from koordinator.model.overcommit.batch import (
+    BATCH_RESOURCES,
+    ZoneBatch,
+    batch_cpu,
+    batch_memory,
+    node_inputs,
+    zone_batches,
+)
 from koordinator.model.overcommit.device_resources import NO_DEVICES, DeviceFacts, DeviceResources
 from koordinator.model.overcommit.facts import NO_PODS, MetricFacts, NodeFacts, NodePods, TopologyFacts
 from koordinator.model.overcommit.free import FREE_RESOURCES, free_amounts
@@ -225,10 +232,16 @@ def _amounts(snapshot: NodeSnapshot, policies: Policies) -> tuple[ExplainedAmoun
         return amounts
     if plugin_names.MID_RESOURCE in policies.plugins and snapshot.node.has_status:
         amounts += mid_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
-    if plugin_names.BATCH_RESOURCE in policies.plugins:
-        amounts += batch_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
-    if plugin_names.FREE_RESOURCE in policies.plugins:
-        amounts += free_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
+    has_batch = plugin_names.BATCH_RESOURCE in policies.plugins
+    has_free = plugin_names.FREE_RESOURCE in policies.plugins
+    if not (has_batch or has_free):
+        return amounts
+    policy, when = policies.capacity, metric.update_time
+    inputs = node_inputs(snapshot.node, snapshot.pods, metric, policy)
+    if has_batch:
+        amounts += (batch_cpu(inputs, policy, when), batch_memory(inputs, policy, when))
+    if has_free:
+        amounts += free_amounts(inputs, snapshot.pods, metric)
     return amounts
 
 
