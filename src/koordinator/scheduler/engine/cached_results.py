@@ -61,7 +61,7 @@ class BatchRefresher(Protocol):
 class BatchHandle(Protocol):
     """The batch evaluation that refreshes cached results of one origin."""
 
-    evaluate: Callable[[Rows], Ints]
+    evaluate: Callable[[Rows], Ints | None]
     """See BatchKernel.evaluate."""
     has_rejected: bool
     """Whether any of them ever has rejected a row."""
