@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -116,8 +116,8 @@ class CachedResults(ABC):
         elif columns.has_changed(self._aspects, version):
             changed = columns.changes_since(version, FEW_CHANGES)
             if changed is not None:
-                rows = [row for row, aspects in changed.items() if aspects & self.reads and columns.alive[row]]
-                self.evaluate(np.array(sorted(rows), dtype=np.intp))
+                reads, alive = self.reads, columns.alive
+                self._evaluate_some([row for row, aspects in changed.items() if aspects & reads and alive[row]])
             else:
                 self.evaluate(self._touched())
         self.version = columns.version
@@ -137,16 +137,27 @@ class CachedResults(ABC):
 
     def evaluate(self, rows: Rows) -> None:
         """Compute the values of ``rows``, which ascend and are in use."""
+        count = rows.shape[0]
+        if count <= self.few:
+            self._evaluate_some(rows.tolist())
+            return
+        self._make_room()
+        # When these are all rows, a slice is several times as fast.
+        self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
+
+    def _evaluate_some(self, rows: Sequence[int]) -> None:
+        """The same for rows in any order."""
+        if len(rows) > self.few:
+            self.evaluate(np.array(sorted(rows), dtype=np.intp))
+            return
+        self._make_room()
+        for row in rows:
+            self.evaluate_one(row)
+
+    def _make_room(self) -> None:
         size = self._columns.size
         if self.values.shape[0] < size:
             self._grow(size + max(_SPARE_ROWS, size >> 4))
-        count = rows.shape[0]
-        if count <= self.few:
-            for row in rows.tolist():
-                self.evaluate_one(row)
-        else:
-            # When these are all rows, a slice is several times as fast.
-            self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
     def _grow(self, capacity: int) -> None:
         larger = np.zeros(capacity, dtype=self.values.dtype)
@@ -325,7 +336,7 @@ class CachedScores(CachedResults):
         return MIN_NODE_SCORE
 
 
-F = TypeVar("F", bound=CachedResults)
+R = TypeVar("R", bound=CachedResults | None)
 
 
 class SharedResults:
@@ -337,13 +348,16 @@ class SharedResults:
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, kind: type[F], plugin: Plugin, pod: PodInfo, make: Callable[[], F]) -> F:
-        """The cached results that exist already, or else what ``make`` returns."""
+    def of(self, kind: type[CachedResults], plugin: Plugin, pod: PodInfo, make: Callable[[], R]) -> R:
+        """The cached results that exist already, or else what ``make`` returns, which makes such of this kind."""
         key = kind, plugin.name, plugin.class_key(pod), plugin.context_key(pod)
         found = self._known.get(key)
-        if not isinstance(found, kind):
-            found = self._known[key] = make()
-        return found
+        if found is not None:
+            return cast("R", found)
+        made = make()
+        if made is not None:
+            self._known[key] = made
+        return made
 
 
 @dataclass(frozen=True, slots=True)
