@@ -126,10 +126,11 @@ class AllocationLedger:
     """Allocations by pod and plugin. Plugins read it; the cluster state writes it."""
 
     def __init__(self) -> None:
-        self._of_pod: dict[str, dict[str, Allocation]] = {}
+        self.of_pod: dict[str, dict[str, Allocation]] = {}
+        """By uid; only the pods that hold something."""
         self._listeners: dict[str, list[Callable[..., Any]]] = {}
         self.has_plugins = False
-        """Whether any plugin allocates; otherwise there is nothing to attach, detach or restore."""
+        """Whether any plugin allocates; otherwise there is nothing to restore."""
 
     def register(self, plugin: str, listener: Callable[..., Any]) -> None:
         """``listener(point, *arguments)`` calls a method of an instance of the plugin; it returns what that method
@@ -139,11 +140,11 @@ class AllocationLedger:
 
     def __len__(self) -> int:
         """The number of pods that hold an allocation."""
-        return len(self._of_pod)
+        return len(self.of_pod)
 
     def of(self, plugin: str, uid: str) -> Allocation | None:
         """The pod's allocation of the plugin; None if there is none, or if it is unknown."""
-        held = self._of_pod.get(uid)
+        held = self.of_pod.get(uid)
         if held is None:
             return None
         found = held.get(plugin)
@@ -151,7 +152,7 @@ class AllocationLedger:
 
     def entry(self, plugin: str, uid: str) -> Allocation | Unknown | None:
         """What ``on_allocated`` was called with for the pod; None if there is nothing that counts."""
-        return self._of_pod.get(uid, _NOTHING).get(plugin)
+        return self.of_pod.get(uid, _NOTHING).get(plugin)
 
     # For the cluster state.
 
@@ -159,37 +160,37 @@ class AllocationLedger:
         """Record that the pod, which is on ``row``, holds ``allocation``, in place of its previous allocation of the
         plugin."""
         self.release(row, pod, plugin)
-        self._of_pod.setdefault(pod.uid, {})[plugin] = allocation
+        self.of_pod.setdefault(pod.uid, {})[plugin] = allocation
         self._notify("on_allocated", row, pod, plugin, allocation)
 
     def release(self, row: int, pod: PodInfo, plugin: str) -> None:
         """Release the plugin's allocation of the pod, which is on ``row``."""
-        held = self._of_pod.get(pod.uid, {})
+        held = self.of_pod.get(pod.uid, {})
         allocation = held.pop(plugin, None)
         if allocation is None:
             return
         if not held:
-            del self._of_pod[pod.uid]
+            del self.of_pod[pod.uid]
         self._notify("on_released", row, pod, plugin, allocation)
 
     def attach(self, row: int, pod: PodInfo) -> None:
         """Count the pod on ``row``, with all that it holds."""
-        for plugin, allocation in list(self._of_pod.get(pod.uid, _NOTHING).items()):
+        for plugin, allocation in list(self.of_pod.get(pod.uid, _NOTHING).items()):
             self._notify("on_allocated", row, pod, plugin, allocation)
 
     def detach(self, row: int, pod: PodInfo) -> None:
         """Stop counting the pod on ``row``; its allocations stay in the ledger, since its node may come back."""
-        for plugin, allocation in reversed(list(self._of_pod.get(pod.uid, _NOTHING).items())):
+        for plugin, allocation in reversed(list(self.of_pod.get(pod.uid, _NOTHING).items())):
             self._notify("on_released", row, pod, plugin, allocation)
 
     def forget(self, uid: str) -> Mapping[str, Allocation]:
         """Remove a pod that does not count anywhere and is gone; returns what it held."""
-        return self._of_pod.pop(uid, _NOTHING)
+        return self.of_pod.pop(uid, _NOTHING)
 
     def remember(self, uid: str, held: Mapping[str, Allocation]) -> None:
         """Undo ``forget``."""
         if held:
-            self._of_pod[uid] = dict(held)
+            self.of_pod[uid] = dict(held)
 
     def restore(self, row: int, pod: PodInfo, node: NodeReference, plugin: str = "") -> None:
         """Restore the pod's allocations, those of all plugins or of one, from its annotations. Where these say nothing,

@@ -40,7 +40,7 @@ class UnreadableAllocations:
 
     def __init__(self, plugin: HandledPlugin) -> None:
         self._plugin = plugin
-        self._told: ToldFaults = plugin.view.shared.setdefault(f"{plugin.name}/{UNREADABLE_ALLOCATION}", ToldFaults())
+        self._told = plugin.view.share(f"{plugin.name}/{UNREADABLE_ALLOCATION}", ToldFaults)
 
     def tell(self, pod: PodInfo, fault: str) -> None:
         """Record an event about the pod, or about the Reservation that it stands for."""
