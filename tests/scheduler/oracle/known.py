@@ -95,7 +95,7 @@ def _node(scheduler: Scheduler, row: int) -> NodeFacts:
             for device_type, minors in there.used.items()
             for minor, used in minors.items()
         }
-    if (state := cpus._nodes.get(row)) is not None:
+    if (state := cpus.nodes.get(row)) is not None:
         found.cpus = Counter(state.counts)
     for (_, port), users in ports._used.items():
         found.ports[port] += sum(count for (there, _), count in users.items() if there == row)

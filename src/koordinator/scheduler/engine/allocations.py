@@ -15,14 +15,16 @@ of a node, its CPUs, a whole node. A closure lasts until the pod can be read, or
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
 
+A = TypeVar("A")
 _TOLD: Final = 4096
 _SHOWN: Final = 100
 
@@ -117,6 +119,62 @@ class Unknown(NamedTuple):
 
     fault: str
     """The field, its value, and what is allowed."""
+
+
+class NodeAllocations(ABC, Generic[A]):
+    """What pods hold of one node, as a plugin counts it. Closed is what a pod holds by a record that cannot be read, or
+    that names what the node does not have: then it holds something else, and nobody knows what."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, A] = {}
+        """By uid of the pod."""
+        self.holders: dict[str, PodInfo] = {}
+        """These pods, by uid."""
+        self.closed = Closures()
+        """By uid of the pod."""
+
+    @abstractmethod
+    def subjects(self, pod: PodInfo) -> Iterable[str]:
+        """What may be closed because of the pod."""
+
+    @abstractmethod
+    def missing(self, pod: PodInfo, allocation: A) -> Iterable[tuple[str, str]]:
+        """What of the allocation the node does not have: pairs of a subject and the fault of the pod's record."""
+
+    @abstractmethod
+    def count(self, allocation: A, sign: int) -> None:
+        """Add the allocation (``sign`` 1) to what is taken, or subtract it (-1)."""
+
+    def hold(self, pod: PodInfo, allocation: A | Unknown) -> None:
+        """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
+        self.release(pod.uid)
+        if isinstance(allocation, Unknown):
+            for subject in self.subjects(pod):
+                self.closed.close(subject, pod.uid, Closure(pod.key, allocation.fault))
+            return
+        self.held[pod.uid], self.holders[pod.uid] = allocation, pod
+        self.count(allocation, 1)
+        self._close_missing(pod, allocation)
+
+    def release(self, uid: str) -> None:
+        """Remove the pod's allocation; does nothing if it has none."""
+        allocation = self.held.pop(uid, None)
+        if allocation is not None:
+            del self.holders[uid]
+            self.count(allocation, -1)
+        if self.closed:
+            self.closed.open(uid)
+
+    def check(self) -> None:
+        """What the node has is new or changed: compare it with the records of all pods."""
+        for uid, allocation in self.held.items():
+            if self.closed:
+                self.closed.open(uid)
+            self._close_missing(self.holders[uid], allocation)
+
+    def _close_missing(self, pod: PodInfo, allocation: A) -> None:
+        for subject, fault in self.missing(pod, allocation):
+            self.closed.close(subject, pod.uid, Closure(pod.key, fault))
 
 
 _NOTHING: Final[Mapping[str, Allocation]] = {}

@@ -38,7 +38,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, So
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
+from koordinator.scheduler.plugins.preemption import PodPreemption
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import (
@@ -72,10 +72,8 @@ class ReservationPlugin(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._preemption: PreemptionPlanner | None = None
-        if args is not None and args.enable_preemption:
-            percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-            self._preemption = PreemptionPlanner(self.name, view, PodPolicy(percentage, absolute, _is_preemptible))
+        preempts = args is not None and args.enable_preemption
+        self._preemption = PodPreemption(self.name, view, args, _is_preemptible) if preempts else None
         self.parts = (ReservePods(args, view, self._settled),)
         self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
@@ -91,7 +89,7 @@ class ReservationPlugin(
     # PostFilter.
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        plan = self._preemption.plan(pod, attempt) if self._preemption is not None else NO_PLAN
+        plan = self._preemption.plan(pod, attempt).result if self._preemption is not None else NO_PLAN
         if plan.found:
             self._await(pod, plan, attempt)
             return plan
