@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -365,13 +365,11 @@ class SharedResults:
     def of(self, kind: type[CachedResults], plugin: Plugin, pod: PodInfo, make: Callable[[], R]) -> R:
         """The cached results that exist already, or else what ``make`` returns, which makes such of this kind."""
         key = kind, plugin.name, plugin.class_key(pod), plugin.context_key(pod)
-        found = self._known.get(key)
-        if found is not None:
-            return cast("R", found)
-        made = make()
-        if made is not None:
-            self._known[key] = made
-        return made
+        known: Any = self._known.get(key)
+        found: R = known if known is not None else make()
+        if known is None and found is not None:
+            self._known[key] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
