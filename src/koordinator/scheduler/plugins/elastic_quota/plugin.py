@@ -100,7 +100,7 @@ class ElasticQuota(
         return bool(self._hooks) or not self.accounts.admits_all(pod.pod.metadata)
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
-        return self.refusal_if_tried(pod)
+        return self._refusal(pod)
 
     @property
     def keeps_time(self) -> bool:
@@ -116,6 +116,9 @@ class ElasticQuota(
         return (ClusterEvent(SHARES_CHANGED),) if self._handlers.take_relief(now) else ()
 
     def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
+        return self._refusal(pod)
+
+    def _refusal(self, pod: PodInfo) -> Reason | None:
         """Why the pod's quota does not admit it now; None if it does."""
         admits_all = self._handlers.accounts.admits_all(pod.pod.metadata)
         if admits_all and not self._hooks:
@@ -169,7 +172,7 @@ class ElasticQuota(
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the quota would admit the pod now."""
-        return self.refusal_if_tried(pod) is None
+        return self._refusal(pod) is None
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         args = self.args
