@@ -88,9 +88,9 @@ class LoadRules:
             total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         total /= settings.total_weight
         scores: Ints = total.astype(np.int64)
-        if self._columns.lowered:
-            left_of = self._columns.score_percent.take(rows)
-            scores *= left_of if kinds == 1 else left_of.repeat(kinds)
+        if columns.lowered:
+            percent = columns.score_percent.take(rows)
+            scores *= percent[:, np.newaxis] if kinds else percent
             scores //= 100
         return scores
 
