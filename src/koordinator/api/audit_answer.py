@@ -7,8 +7,11 @@ from koordinator.api.explanations import Explanation, ExplanationPart
 from koordinator.api.modification import Modification
 from koordinator.api.timestamps import Time
 
+AUDIT_PATH = "/audit/records"
+"""Where koord-manager serves it."""
 
-class Gap(ExplanationPart):
+
+class Gap(ExplanationPart, kw_only=True):
     """A time of which records may be missing, and why."""
 
     since: Time
@@ -16,22 +19,34 @@ class Gap(ExplanationPart):
     why: str = ""
 
 
+class Drop(ExplanationPart, kw_only=True):
+    """Records of a namespace (empty: of objects without one) that were deleted because the store was full."""
+
+    namespace: str
+    records: int
+    until: Time
+    """The time of the youngest of them."""
+
+
 class Coverage(ExplanationPart):
-    """What the answer can be taken to cover."""
+    """What an answer can be taken to cover."""
 
     since: Time | None = None
-    """From when on records were kept; None where nothing was kept yet."""
+    """From when on records were kept; None where nothing has been kept yet."""
     gaps: list[Gap] = []
-    dropped: int = 0
-    """Records that were deleted early, because the store was full."""
+    drops: list[Drop] = []
+    lost: int = 0
+    """Records that came while nothing could be kept, since this replica leads, and were too many to wait."""
     refused: int = 0
-    """Events that claimed to carry a record that could not be taken."""
+    """Events that carried a record which could not be taken, since this replica leads."""
+    in_memory: bool = False
+    """Whether all is forgotten when koord-manager ends."""
     problem: str = ""
     """Why nothing can be kept right now; empty if it can."""
 
 
-class KeptRecord(ExplanationPart):
-    """A record with the name of the Event that carried it."""
+class KeptRecord(ExplanationPart, kw_only=True):
+    """A record, and the Event that carried it."""
 
     event: str
     """``namespace/name``."""

@@ -9,6 +9,7 @@ therefore only taken where it is about an object of its Event's own namespace (`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -28,6 +29,8 @@ MOST_PODS: Final = 30
 _LONGEST_TEXT: Final = 1024
 _CLUSTER_NAMESPACE: Final = "default"
 """Where Events about objects without a namespace are."""
+_AHEAD: Final = timedelta(minutes=10)
+"""The clocks of nodes may be ahead of that of the API server by so much."""
 
 EVICTED: Final = "evicted"
 PREEMPTED: Final = "preempted"
@@ -127,4 +130,6 @@ def decode_record(event: ObjectMeta) -> Modification:
         raise DecodeError(f"pods: at most {MOST_PODS} of the namespace {event.namespace} are allowed")
     if record.time is None or not record.object.name:
         raise DecodeError("time and object.name are needed")
+    if event.creation_timestamp is not None and record.time > event.creation_timestamp + _AHEAD:
+        raise DecodeError("time: it is later than that of the Event")
     return record

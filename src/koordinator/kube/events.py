@@ -161,9 +161,9 @@ class EventBroadcaster:
         """Record one event."""
         now = self._clock.now()
         if modification is not None:
-            entry = self._new_entry(key, note, now, essential=True)
-            entry.modification = complete(modification, key.regarding, note, now)
-            self._enqueue(entry)
+            carrying = self._new_entry(key, note, now, essential=True)
+            carrying.modification = complete(modification, key.regarding, note, now)
+            self._enqueue(carrying)
             return
         entry = self._entries.get(key)
         if entry is not None:

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from koordinator.api.audit_answer import AUDIT_PATH
 from koordinator.api.installation import MANAGER_LEASE
 from koordinator.base.clock import Clock
 from koordinator.base.garbage_collection import BRIEFLY, spare_initial_lists
@@ -24,6 +25,8 @@ from koordinator.kube.interface import Client
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.reconciler import run_controllers
 from koordinator.kube.servers import Servers
+from koordinator.manager.audit.keeper import AuditKeeper
+from koordinator.manager.audit.query_page import audit_page
 from koordinator.manager.colocation_profile.profile_review import are_profiles_read
 from koordinator.manager.controller_table import ALWAYS, BUILT, GATES
 from koordinator.manager.controllers import ControllerContext, make_controllers
@@ -106,6 +109,8 @@ class Manager:
         self._controllers = make_controllers(context, BUILT, GATES)
         if are_profiles_read(options):
             self._controllers |= {name: make(context) for name, make in ALWAYS.items()}
+        if options.audit.megabytes:
+            self._controllers[AuditKeeper.name] = AuditKeeper(context, options.audit)
         export_unreadable(self._informers, given.metrics)
         self._servers = self._make_servers(options, given, connections)
 
@@ -132,6 +137,9 @@ class Manager:
         recommender = self._controllers.get(RecommenderController.name)
         if isinstance(recommender, RecommenderController):
             server.add_route(RECOMMENDATION_PAGE, recommendation_page(recommender.find))
+        audit = self._controllers.get(AuditKeeper.name)
+        if isinstance(audit, AuditKeeper):
+            server.add_route(AUDIT_PATH, audit_page(audit.find))
 
     def _make_webhooks(self, options: Options, given: Dependencies, connections: ProgramConnections) -> Webhooks | None:
         if not options.features.enabled(WEBHOOK_FRAMEWORK):
