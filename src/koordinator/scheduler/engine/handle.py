@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -42,6 +43,7 @@ class Events(Protocol):
         note: str,
         *,
         reporter: Pod | None = None,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event of events.k8s.io about the pod, under the scheduler name of the pod, or of ``reporter``."""
 
