@@ -32,11 +32,11 @@ def ask(query: str, *, leads: bool = True) -> tuple[Response, list[Query]]:
 
 def test_every_parameter_narrows_the_query() -> None:
     response, asked = ask(
-        "pod=shop/web&uid=u&node=n1&program=koordlet&action=evicted&cause=MemoryEvict&since=2026-01-01T01:00:00%2B01:00"
+        "pod=shop/web&uid=u&namespace=shop&node=n1&program=koordlet&action=evicted&cause=MemoryEvict&since=2026-01-01T01:00:00%2B01:00"
         "&until=2026-01-02T00:00:00Z&limit=3&next=17.4"
     )
     since, until = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
-    expected = Query("shop/web", "u", "n1", "koordlet", "evicted", "MemoryEvict", since, until, (17, 4), 3)
+    expected = Query("shop/web", "u", "shop", "n1", "koordlet", "evicted", "MemoryEvict", since, until, (17, 4), 3)
     assert (response.status, asked) == (200, [expected])
 
 

@@ -56,6 +56,7 @@ def test_records_are_found_by_pod_node_time_cause_program_and_action(store: Audi
         (Query(pod="shop/web-0", uid="uid-0"), ["n2", "web-0"]),
         (Query(pod="shop/web-0", uid="uid-of-its-successor"), ["n2"]),
         (Query(node="n1"), ["web-1", "web-0"]),
+        (Query(namespace="shop"), ["web-1", "web-0"]),
         (Query(cause="CPU"), ["n2"]),
         (Query(action=EVICTED), ["web-1", "web-0"]),
         (Query(program="koord-scheduler"), []),

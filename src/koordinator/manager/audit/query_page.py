@@ -16,7 +16,7 @@ _MOST: Final = 1000
 """Records of a page."""
 _LONGEST: Final = 512
 _POSITION: Final = re.compile(r"(-?\d{1,17})\.(\d{1,17})")
-_TEXTS: Final = ("pod", "uid", "node", "program", "action", "cause")
+_TEXTS: Final = ("pod", "uid", "namespace", "node", "program", "action", "cause")
 _PARAMETERS: Final = (*_TEXTS, "since", "until", "limit", "next")
 
 

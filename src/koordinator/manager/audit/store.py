@@ -72,6 +72,7 @@ class Query:
     """``namespace/name``."""
     uid: str = ""
     """With ``pod``: of this very pod only."""
+    namespace: str = ""
     node: str = ""
     program: str = ""
     action: str = ""
@@ -294,7 +295,7 @@ def _statement(query: Query) -> tuple[str, Sequence[object]]:
         if query.uid:
             # Another pod that had its name before is not it.
             add("(uid IN (?, '') OR kind <> 'Pod' OR namespace || '/' || name <> ?)", query.uid, query.pod)
-    for column in ("node", "program", "action", "cause"):
+    for column in ("namespace", "node", "program", "action", "cause"):
         if value := getattr(query, column):
             add(f"{column} = ?", value)
     if query.since is not None:
