@@ -216,9 +216,7 @@ class _Explainer:
             facts = await reader.pod_facts(namespace, name, served)
             state = pod_state(facts)
             if facts.pod is None:
-                raise NotFoundError(
-                    f"{_not_there(state)}{await last_of_pod(self._session, self._sources.manager, facts.key)}"
-                )
+                raise _not_there(state, await last_of_pod(self._session, self._sources.manager, facts.key))
             document = PodExplanation(pod=facts.key, api=_api_of_pod(facts, state))
             if (facts.pod.get("spec") or {}).get("nodeName"):
                 document = await self._with_timeline(document, facts, reader)
@@ -228,10 +226,8 @@ class _Explainer:
         """With what each program did with the pod, as far as that may be read."""
         if facts.pod is None:
             return document
-        manager = self._sources.manager
-        kept, traces = await asyncio.gather(
-            records_of_pod(self._session, manager, facts.key, facts.pod["metadata"]), reader.traces(facts.pod)
-        )
+        reading = records_of_pod(self._session, self._sources.manager, facts.key, facts.pod["metadata"])
+        kept, traces = await asyncio.gather(reading, reader.traces(facts.pod))
         reader.left_out += kept.left_out
         traces = dataclass_replace(traces, records=kept.records)
         timeline = timeline_of(facts.pod, facts.events, document.attempts or (), traces)
@@ -353,8 +349,8 @@ def _no_explanation(endpoint: ProgramEndpoint, kind: str) -> ExplainError:
     return ExplainError(f"{queried} does not explain a {kind}; is that a koord-{endpoint.program}?")
 
 
-def _not_there(state: State) -> NotFoundError:
-    return NotFoundError(f"{state.sentence}. {state.next}".rstrip("."))
+def _not_there(state: State, more: str = "") -> NotFoundError:
+    return NotFoundError(f"{state.sentence}. {state.next}".rstrip(".") + more)
 
 
 def _there_is(names: Sequence[str]) -> str:
