@@ -47,7 +47,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     DRAINED: "all pods that concern the drain have left the node",
     SUPPRESSED: "the CPUs of best-effort pods of the node were limited",
     RESIZED: "the CPU quota of containers was changed",
-    ADJUSTED: "a policy or a threshold was changed",
+    ADJUSTED: "objects that were there, a policy or a threshold were changed",
     ADMITTED: "pods were changed when they were created",
 }
 """All actions, each with its meaning."""

@@ -25,6 +25,7 @@ from koordinator.kube.interface import Client
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.reconciler import run_controllers
 from koordinator.kube.servers import Servers
+from koordinator.manager.audit.admissions import AdmissionSummary
 from koordinator.manager.audit.keeper import AuditKeeper
 from koordinator.manager.audit.query_page import audit_page
 from koordinator.manager.colocation_profile.profile_review import are_profiles_read
@@ -93,6 +94,7 @@ class Manager:
             metrics=given.metrics,
         )
         leadership.announce_by(self._events, MANAGER_LEASE)
+        self._admissions = AdmissionSummary(self._events.recorder("colocationprofile"), given.clock)
         connections = ProgramConnections(given.metrics, given.clock)
         self.webhooks = self._make_webhooks(options, given, connections)
         context = ControllerContext(
@@ -148,7 +150,16 @@ class Manager:
         metrics = WebhookMetrics(given.metrics)
         quotas = QuotaAssumeCache(given.clock.monotonic)
         watch_quotas(self._informers, options.namespace, quotas)
-        context = HandlerContext(given.client, self._informers, options, metrics, given.clock, given.random, quotas)
+        context = HandlerContext(
+            given.client,
+            self._informers,
+            options,
+            metrics,
+            given.clock,
+            given.random,
+            quotas,
+            self._admissions,
+        )
         webhooks = Webhooks(
             given.client,
             self._informers,
@@ -170,6 +181,7 @@ class Manager:
         lifecycle.serve(self._servers)
         lifecycle.background("events", self._events.run)
         lifecycle.background("informers", self._informers.run)
+        lifecycle.background("admissions", self._admissions.run)
         lifecycle.background(
             "collector", lambda: spare_initial_lists(self._informers.wait_synced, self._clock, BRIEFLY)
         )
@@ -177,8 +189,12 @@ class Manager:
         lifecycle.work("controllers", lambda: self._leadership.run(self._control), grace=_RELEASE_SECONDS)
         if self.webhooks is not None:
             lifecycle.work("webhooks", self.webhooks.run)
-        lifecycle.at_end(lambda: self._events.flush(_FLUSH_SECONDS))
+        lifecycle.at_end(self._flush_events)
         await lifecycle.run(stop)
+
+    async def _flush_events(self) -> None:
+        self._admissions.record()
+        await self._events.flush(_FLUSH_SECONDS)
 
     async def _control(self) -> None:
         if self.webhooks is not None:

@@ -23,7 +23,7 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.audit.keeper import AuditKeeper
 from koordinator.manager.audit.options import AuditOptions
-from koordinator.manager.audit.store import AuditStore, Query
+from koordinator.manager.audit.store import AuditStore, AuditStoreError, Query
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.options import Options
 from tests.in_memory_api import InMemoryApi
@@ -33,8 +33,13 @@ POD = reference_to(PODS, pod("web", 7))
 RECORD = Modification(program="koordlet", action=EVICTED, node="n1", cause=Cause(code="MemoryEvict"))
 
 
-async def inline(function: Callable[[], Any]) -> Any:
-    return function()
+def inline(function: Callable[[], Any]) -> asyncio.Future[Any]:
+    found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    try:
+        found.set_result(function())
+    except AuditStoreError as error:
+        found.set_exception(error)
+    return found
 
 
 class Bench:

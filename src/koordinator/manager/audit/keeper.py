@@ -36,6 +36,7 @@ from koordinator.manager.controllers import ControllerContext
 logger = logging.getLogger(__name__)
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Begins a call at once, and returns what waits for its result."""
 _MEBIBYTE: Final = 1 << 20
 _WAITING: Final = 10_000
 _BATCH: Final = 500
@@ -45,7 +46,6 @@ _LISTEN_SECONDS: Final = 30.0
 """How often it is noted that records are received, where none come."""
 _CONTACT_SECONDS: Final = 700.0
 """A watch may last for so long without an event: the API server counts as heard."""
-_CLOSE_SECONDS: Final = 1.0
 
 
 class AuditKeeper:
@@ -93,9 +93,10 @@ class AuditKeeper:
                 await self._keep()
         finally:
             self._is_running = False
-            # A disk that does not respond must not keep the next leader waiting.
-            closing = asyncio.ensure_future(self._in_thread(self._finish))
-            await asyncio.wait([closing], timeout=_CLOSE_SECONDS)
+            # It is not waited for: a disk that does not respond must not keep the next leader waiting. The next term
+            # of this one, and the end of the process, come after it.
+            last, self._storing, self._waiting = [*self._storing, *self._waiting], [], deque()
+            self._in_thread(partial(self._finish, last, self._clock.now()))
 
     async def find(self, query: Query) -> AuditAnswer | None:
         """A page of records, with the reason where there are none; None while this replica does not lead."""
@@ -190,15 +191,14 @@ class AuditKeeper:
         self._used.set(self._store.used_bytes())
         return added
 
-    def _finish(self) -> None:
+    def _finish(self, last: Sequence[ReceivedRecord], now: datetime) -> None:
         try:
-            if last := [*self._storing, *self._waiting]:
-                self._put(last, self._clock.now())
+            if last:
+                self._put(last, now)
             self._store.close()
         except AuditStoreError as error:
             # A leader that follows finds them where the API has their Events still.
             logger.warning("the audit could not store its last %d records: %s", len(last), error)
-        self._storing, self._waiting = [], deque()
 
     def _hears(self) -> bool:
         return self._clock.monotonic() - self._reflector.statistics.last_contact < _CONTACT_SECONDS
@@ -210,7 +210,4 @@ class AuditKeeper:
 def _thread_of_its_own() -> InThread:
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
 
-    async def run(function: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(thread, function)
-
-    return run
+    return lambda function: asyncio.get_running_loop().run_in_executor(thread, function)
