@@ -57,7 +57,7 @@ _DECISION: Final = "decision, without plugins"
 _PLUGINS: Final = "plugins in the decision"
 _BINDING: Final = "binding"
 _STAGES: Final = (
-    ("koordinator.scheduler.cycle.loop:SchedulingLoop.finished", _BINDING),
+    ("koordinator.scheduler.cycle.loop:SchedulingLoop._finished", _BINDING),
     ("koordinator.scheduler.cycle.failure_report:PodEvents", "Scheduled events"),
     ("koordinator.kube.events", "Scheduled events"),
     ("koordinator.kube.request_slots", _BINDING),
@@ -73,7 +73,7 @@ _STAGES: Final = (
     ("koordinator.scheduler.cycle.loop:SchedulingLoop._step", _DECISION),
     ("koordinator.scheduler.cycle.loop:SchedulingLoop.run", _DECISION),
     ("koordinator.scheduler.binding.", _BINDING),
-    ("koordinator.scheduler.metrics", "metrics"),
+    ("koordinator.scheduler.cycle.measurement:SchedulerMonitor", "metrics"),
     ("koordinator.base.instruments", "metrics"),
     ("koordinator.base.clock", _NOT_COUNTED),
     ("benchmarks.", _NOT_COUNTED),

@@ -28,7 +28,7 @@ from koordinator.model.slo_configuration.configuration import SLOConfiguration
 from koordinator.node.host import HOOK_SERVERS, Host
 from koordinator.scheduler.configuration import load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
-from koordinator.scheduler.plugins.device_share.demand import templates_of
+from koordinator.scheduler.plugins.device_share.part import templates_of
 from koordinator.scheduler.plugins.table import BUILT_IN
 from tests.yaml_documents import yaml_documents
 

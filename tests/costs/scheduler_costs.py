@@ -7,7 +7,8 @@ The profile is that of ``koord manifests``, and events are written as the progra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -146,7 +147,25 @@ def cost(shape: Shape) -> Cost:
 
 
 async def _cost(shape: Shape) -> Cost:
-    api, clock, counter = ScriptedApi(), ManualClock(), CallCounter()
+    counter = CallCounter()
+    pods = shape.pods(shape.warm_up + _MEASURED)
+    first, measured = pods[: shape.warm_up], pods[shape.warm_up :]
+    async with running(shape) as api:
+        await place(api, first, shape)
+        shown = [api.prepared(PODS, document) for document in measured]
+        with counter.counting():
+            for event in shown:
+                api.show(PODS, event)
+            await _placed(api, measured, shape)
+    if shape.annotation:
+        assert all(shape.annotation in metadata.get("annotations", {}) for metadata in api.metadata(PODS))
+    return Cost.of(counter.calls, _MEASURED)
+
+
+@asynccontextmanager
+async def running(shape: Shape) -> AsyncIterator[ScriptedApi]:
+    """The API server of a scheduler that has seen all but the pods."""
+    api, clock, stop = ScriptedApi(), ManualClock(), asyncio.Event()
     for number in range(shape.nodes):
         document = workload.node(number)
         api.put(NODES, document)
@@ -154,30 +173,21 @@ async def _cost(shape: Shape) -> Cost:
         api.put(NODE_METRICS, {**metric, "status": workload.node_metric_status(number, clock.now())})
     for kind, document in shape.objects:
         api.put(kind, document)
-    pods, stop = shape.pods(shape.warm_up + _MEASURED), asyncio.Event()
-    first, measured = pods[: shape.warm_up], pods[shape.warm_up :]
     async with asyncio.TaskGroup() as tasks:
         events = EventBroadcaster(api, clock=clock, random=Random(1))
         scheduler = _scheduler(api, events, clock)
         background = [tasks.create_task(events.run()), tasks.create_task(scheduler.watch())]
         work = tasks.create_task(scheduler.schedule(stop))
         await _until(lambda: scheduler.synced)
-        await _place(api, first, shape)
-        shown = [api.prepared(PODS, document) for document in measured]
-        with counter.counting():
-            for event in shown:
-                api.show(PODS, event)
-            await _placed(api, measured, shape)
+        yield api
         stop.set()
         await work
         for task in background:
             task.cancel()
-    if shape.annotation:
-        assert all(shape.annotation in metadata.get("annotations", {}) for metadata in api.metadata(PODS))
-    return Cost.of(counter.calls, _MEASURED)
 
 
-async def _place(api: ScriptedApi, documents: Sequence[Document], shape: Shape) -> None:
+async def place(api: ScriptedApi, documents: Sequence[Document], shape: Shape) -> None:
+    """Create the pods, and wait until they are bound, or have a status that says why not."""
     for document in documents:
         api.put(PODS, document)
     await _placed(api, documents, shape)

@@ -8,37 +8,56 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.scheduler.cycle.measurement import PluginTimes, SchedulerMonitor
+from koordinator.scheduler.engine.binding_points import CycleState
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
 
+POD = make_pod("p", scheduler="p")
+
+
+def monitor(metrics: SchedulerMetrics) -> SchedulerMonitor:
+    clock = ManualClock()
+    return SchedulerMonitor(SchedulingQueue(lambda pod, at: (at,), lambda pod: None, clock.monotonic), metrics, clock)
+
+
+def bound(metrics: SchedulerMetrics, attempts: int = 1) -> None:
+    """A pod was bound after so many attempts; LoadAwareScheduling had kept it off another node."""
+    info, node, profile = describe(POD), NodeReference("a", 0, 1), Profile("p", {}, PluginOrder())
+    placement = Placement(CycleState(info), info, profile, node, 5, 3, (), (), (), ("LoadAwareScheduling",))
+    monitor(metrics).bound(QueuedPod(info, 0.0, 0.0, attempts=attempts), placement, 0.0)
+
+
 UPSTREAM: dict[str, tuple[set[str], Callable[[SchedulerMetrics], object]]] = {
-    "scheduler_schedule_attempts_total": ({"profile", "result"}, lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
+    "scheduler_schedule_attempts_total": ({"profile", "result"}, bound),
     "scheduler_scheduling_attempt_duration_seconds_count": (
         {"profile", "result"},
-        lambda m: m.failed("p", "Unschedulable", 1.0),
+        lambda m: monitor(m).failed(POD, "Unschedulable", 0.0),
     ),
     "scheduler_scheduling_algorithm_duration_seconds_count": (set(), lambda m: m.algorithm(1.0)),
-    "scheduler_pod_scheduling_sli_duration_seconds_count": (
-        {"attempts"},
-        lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3),
-    ),
-    "scheduler_pod_scheduling_attempts_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
-    "scheduler_pod_scheduling_evaluated_nodes_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
-    "scheduler_pod_scheduling_feasible_nodes_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1, 5, 3)),
-    "scheduler_preemption_attempts_total": (set(), lambda m: m.preemption_tried()),
-    "scheduler_preemption_victims_count": (set(), lambda m: m.preempted(2)),
+    "scheduler_pod_scheduling_sli_duration_seconds_count": ({"attempts"}, bound),
+    "scheduler_pod_scheduling_attempts_count": (set(), bound),
+    "scheduler_pod_scheduling_evaluated_nodes_count": (set(), bound),
+    "scheduler_pod_scheduling_feasible_nodes_count": (set(), bound),
+    "scheduler_preemption_attempts_total": (set(), lambda m: m.preemption_attempts.inc()),
+    "scheduler_preemption_victims_count": (set(), lambda m: m.preemption_victims.observe(2)),
     "scheduler_permit_wait_duration_seconds_count": ({"result"}, lambda m: m.waited(allowed=True, seconds=1.0)),
     "scheduler_framework_extension_point_duration_seconds_count": (
         {"extension_point", "status", "profile"},
-        lambda m: m.point_times("Filter", "p")(1.0),
+        lambda m: PluginTimes("p", m, lambda: 1.0).end("Filter", 0.0),
     ),
     "scheduler_plugin_execution_duration_seconds_count": (
         {"plugin", "extension_point", "status"},
-        lambda m: m.plugin_took("Fit", "Filter", 1.0),
+        lambda m: m.plugin_duration.labels("Fit", "Filter", "Success").observe(1.0),
     ),
-    "scheduler_scheduling_timeout": ({"profile"}, lambda m: m.timed_out("p")),
+    "scheduler_scheduling_timeout": ({"profile"}, lambda m: m.timeouts.update(["p"])),
     "scheduler_pending_pods": ({"queue"}, lambda m: m.observe_sizes(lambda pool: 1, dict)),
     "scheduler_cache_size": ({"type"}, lambda m: m.observe_sizes(lambda pool: 1, lambda: {"nodes": 1})),
     "scheduler_unschedulable_pods": (
@@ -78,12 +97,12 @@ def test_a_metric_of_upstream_has_its_name_and_labels(name: str) -> None:
 
 @pytest.mark.parametrize(("reason", "result"), [("Unschedulable", "unschedulable"), ("SchedulerError", "error")])
 def test_a_failed_attempt_counts_by_its_result(reason: str, result: str) -> None:
-    values = exported(lambda metrics: metrics.failed("p", reason, 1.0))
+    values = exported(lambda metrics: monitor(metrics).failed(POD, reason, 0.0))
     assert values["scheduler_schedule_attempts_total", (("profile", "p"), ("result", result))] == 1
 
 
 def test_many_attempts_share_a_label() -> None:
-    values = exported(lambda metrics: metrics.scheduled("p", 1.0, 2.0, 40, 5, 3))
+    values = exported(lambda metrics: bound(metrics, attempts=40))
     assert values["scheduler_pod_scheduling_sli_duration_seconds_count", (("attempts", "15+"),)] == 1
 
 
@@ -115,7 +134,7 @@ def test_gated_pods_come_into_the_unschedulable_ones_as_upstream_counts_them() -
 
 def test_what_upstream_does_not_have_has_names_of_its_own() -> None:
     def happens(metrics: SchedulerMetrics) -> None:
-        metrics.filtered_by("LoadAwareScheduling")
+        bound(metrics)
         metrics.malformed("Pod")
         metrics.plugin_error("Fit", "on_node")
 

@@ -13,7 +13,7 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.kube.interface import Client
 from koordinator.scheduler.configuration import ProfileConfiguration, SchedulerConfiguration
-from koordinator.scheduler.cycle.monitor import MonitorOptions
+from koordinator.scheduler.cycle.measurement import MonitorOptions
 from koordinator.scheduler.debug_output import DebugSettings
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import Plugin

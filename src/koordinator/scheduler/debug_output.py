@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,8 +19,7 @@ import numpy as np
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
 from koordinator.base.debug_flags import number, set_verbosity
-from koordinator.scheduler.engine.best_nodes import INFEASIBLE
-from koordinator.scheduler.engine.class_state import ClassState
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -32,6 +32,8 @@ from koordinator.scheduler.engine.view import ClusterView
 _INT: Final = range(-(2**63), 2**63)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_SWITCHES: Final = {"f": "filters", "d": "diagnosis", "db": "blocking"}
+"""Short name of a flag -> the field that it sets."""
 
 
 @dataclass(slots=True)
@@ -44,11 +46,6 @@ class DebugSettings:
     blocking: bool = False
 
     @property
-    def active(self) -> bool:
-        """Whether any debug output is enabled."""
-        return self.scores > 0 or self.filters or self.diagnosis
-
-    @property
     def setters(self) -> Mapping[str, Callable[[str], str]]:
         """By the flag's short name; each returns the original's response, or raises ValueError with the original's
         message."""
@@ -56,9 +53,7 @@ class DebugSettings:
             {
                 "v": set_verbosity,
                 "s": self._set_scores,
-                "f": self._set_filters,
-                "d": self._set_diagnosis,
-                "db": self._set_blocking,
+                **{name: partial(self._switch, field) for name, field in _SWITCHES.items()},
             }
         )
 
@@ -66,28 +61,14 @@ class DebugSettings:
         self.scores = number(text, _INT, f"failed set debugTopNScores {text}: strconv.Atoi")
         return f"successfully set debugTopNScores to {text}"
 
-    def _set_filters(self, text: str) -> str:
-        self.filters = _boolean(text)
-        return _switched(text)
-
-    def _set_diagnosis(self, text: str) -> str:
-        self.diagnosis = _boolean(text)
-        return _switched(text)
-
-    def _set_blocking(self, text: str) -> str:
-        self.blocking = _boolean(text)
-        return _switched(text)
-
-
-def _boolean(text: str) -> bool:
-    if text not in _TRUE | _FALSE:
-        raise ValueError(f'failed set debugFilterFailure {text}: strconv.ParseBool: parsing "{text}": invalid syntax')
-    return text in _TRUE
-
-
-def _switched(text: str) -> str:
-    # The original's text for all three flags.
-    return f"successfully set debugFilterFailure to {text}"
+    def _switch(self, field: str, text: str) -> str:
+        # The original's texts for all three flags.
+        if text not in _TRUE | _FALSE:
+            raise ValueError(
+                f'failed set debugFilterFailure {text}: strconv.ParseBool: parsing "{text}": invalid syntax'
+            )
+        setattr(self, field, text in _TRUE)
+        return f"successfully set debugFilterFailure to {text}"
 
 
 def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
@@ -187,7 +168,7 @@ logger = logging.getLogger(__name__)
 
 
 class DebugOutput:
-    """``decided`` must be called between a decision and its execution, when ``settings.active``."""
+    """``decided`` must be called between a decision and its execution, when any of the settings is on."""
 
     def __init__(
         self, view: ClusterView, settings: DebugSettings, now: Callable[[], datetime], *, queue_size: int = 1000

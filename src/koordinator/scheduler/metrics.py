@@ -9,16 +9,13 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, UntypedMetricFamily
 
 from koordinator.base.clock import Clock
-from koordinator.base.instruments import CounterSeries, JointSamples, Scraped
+from koordinator.base.instruments import Scraped
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.scheduler.engine.framework_hooks import MetricsProvider
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
-_RESULTS: Final = {"Unschedulable": "unschedulable", "SchedulerError": "error"}
-_MOST_ATTEMPTS: Final = 15
-"""So many attempts or more have one label."""
 _PENDING: Final = (Pool.ACTIVE, Pool.BACKOFF, Pool.UNSCHEDULABLE, Pool.GATED)
 
 
@@ -28,14 +25,14 @@ class SchedulerMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self.registered = metrics
         """The registry of the program, which holds all these metrics."""
-        self._attempts = metrics.counter(
+        self.attempts = metrics.counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
             "while 'error' means an internal scheduler problem.",
             ("profile", "result"),
             stability="STABLE",
         )
-        self._attempt_duration = metrics.histogram(
+        self.attempt_duration = metrics.histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             ("profile", "result"),
@@ -48,7 +45,7 @@ class SchedulerMetrics:
             # Upstream's buckets start at a millisecond; nearly all of ours would be in the first of those.
             buckets=(*exponential_buckets(0.00003125, 2, 5), *exponential_buckets(0.001, 2, 15)),
         )
-        self._sli_duration = metrics.histogram(
+        self.sli_duration = metrics.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might "
             "involve multiple scheduling attempts.",
@@ -56,13 +53,13 @@ class SchedulerMetrics:
             buckets=exponential_buckets(0.01, 2, 20),
             stability="BETA",
         )
-        self._pod_attempts = metrics.histogram(
+        self.pod_attempts = metrics.histogram(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
             buckets=exponential_buckets(1, 2, 5),
             stability="STABLE",
         )
-        self._filtered_by = metrics.counter(
+        self.filtered_by = metrics.counter(
             "scheduler_pods_kept_off_nodes_total",
             "Pods that were placed while a plugin was the first to reject some other node, by plugin.",
             ("plugin",),
@@ -82,23 +79,23 @@ class SchedulerMetrics:
             "How often a plugin that had failed at an event was rebuilt, or was not completely, by plugin and result.",
             ("plugin", "result"),
         )
-        self._evaluated = metrics.histogram(
+        self.evaluated = metrics.histogram(
             "scheduler_pod_scheduling_evaluated_nodes",
             "The number of nodes the scheduler evaluated the pod against in the filtering phase and beyond when find "
             "the suggested node",
             buckets=exponential_buckets(1, 2, 24),
         )
-        self._feasible = metrics.histogram(
+        self.feasible = metrics.histogram(
             "scheduler_pod_scheduling_feasible_nodes",
             "The number of of nodes out of the evaluated ones that fit the pod when find the suggested node",
             buckets=exponential_buckets(1, 2, 24),
         )
-        self._preemption_attempts = metrics.counter(
+        self.preemption_attempts = metrics.counter(
             "scheduler_preemption_attempts_total",
             "Total preemption attempts in the cluster till now",
             stability="STABLE",
         )
-        self._preemption_victims = metrics.histogram(
+        self.preemption_victims = metrics.histogram(
             "scheduler_preemption_victims",
             "Number of selected preemption victims",
             buckets=exponential_buckets(1, 2, 7),
@@ -110,7 +107,7 @@ class SchedulerMetrics:
             ("result",),
             buckets=exponential_buckets(0.001, 2, 15),
         )
-        self._point_duration = metrics.histogram(
+        self.point_duration = metrics.histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
             ("extension_point", "status", "profile"),
@@ -119,76 +116,29 @@ class SchedulerMetrics:
             buckets=(*exponential_buckets(0.00000625, 2, 4), *exponential_buckets(0.0001, 2, 12)),
             stability="STABLE",
         )
-        self._plugin_duration = metrics.histogram(
+        self.plugin_duration = metrics.histogram(
             "scheduler_plugin_execution_duration_seconds",
             "Duration for running a plugin at a specific extension point.",
             ("plugin", "extension_point", "status"),
             buckets=exponential_buckets(0.00001, 1.5, 20),
         )
-        self._timeouts: Counter[str] = Counter()
+        self.timeouts: Counter[str] = Counter()
         metrics.register(
             Scraped(
                 # The original's counter, whose name lacks the suffix that the library appends to every counter.
                 "scheduler_scheduling_timeout",
                 "[STABLE] The currently scheduled Pod exceeds the maximum acceptable time interval",
                 ("profile",),
-                lambda: [((profile,), count) for profile, count in self._timeouts.items()],
+                lambda: [((profile,), count) for profile, count in self.timeouts.items()],
                 UntypedMetricFamily,
             )
         )
-        self._scheduled: dict[tuple[str, int], tuple[CounterSeries, JointSamples]] = {}
-        """By profile and attempts: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
         """Observes the duration of a decision."""
-
-    def scheduled(
-        self, profile: str, attempt: float, since_queued: float, attempts: int, evaluated: int, feasible: int
-    ) -> None:
-        """Count a pod that was bound after so many attempts, the last of which evaluated so many nodes."""
-        shown = attempts if attempts < _MOST_ATTEMPTS else _MOST_ATTEMPTS
-        known = self._scheduled.get((profile, shown)) or self._scheduled_after(profile, shown)
-        known[0].inc()
-        known[1].observe((attempt, since_queued, attempts, evaluated, feasible))
-
-    def _scheduled_after(self, profile: str, attempts: int) -> tuple[CounterSeries, JointSamples]:
-        labels, text = (profile, "scheduled"), str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
-        samples = JointSamples(
-            self._attempt_duration.labels(*labels),
-            self._sli_duration.labels(text),
-            self._pod_attempts.labels(),
-            self._evaluated.labels(),
-            self._feasible.labels(),
-        )
-        found = self._scheduled[profile, attempts] = self._attempts.labels(*labels), samples
-        return found
-
-    def filtered_by(self, plugin: str) -> None:
-        """Count a placement for which ``plugin`` was the first to reject some other node."""
-        self._filtered_by.labels(plugin).inc()
-
-    def preemption_tried(self) -> None:
-        """Count a run of the PostFilter plugins for a pod."""
-        self._preemption_attempts.inc()
-
-    def preempted(self, victims: int) -> None:
-        """Observe the number of victims of a preemption."""
-        self._preemption_victims.observe(victims)
 
     def waited(self, allowed: bool, seconds: float) -> None:
         """Observe how long Permit plugins delayed a pod."""
         self._permit_wait.labels("Success" if allowed else "Unschedulable").observe(seconds)
-
-    def point_times(self, point: str, profile: str, status: str = "Success") -> Callable[[float], None]:
-        """Return the function that observes how long all plugins of an extension point took for one pod."""
-        return self._point_duration.labels(point, status, profile).observe
-
-    def plugin_took(self, plugin: str, point: str, seconds: float, status: str = "Success") -> None:
-        """Observe how long one plugin took at an extension point."""
-        self._plugin_duration.labels(plugin, point, status).observe(seconds)
-
-    def timed_out(self, profile: str) -> None:
-        """Count an attempt that takes longer than is acceptable."""
-        self._timeouts[profile] += 1
 
     def observe_unschedulable(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
         """Set the source, read at each scrape, of the pods that plugins have rejected."""
@@ -201,12 +151,6 @@ class SchedulerMetrics:
                 lambda: _rejected_by(pods()),
             )
         )
-
-    def failed(self, profile: str, reason: str, attempt: float) -> None:
-        """Observe an attempt that ended without a binding; ``reason`` is that of the PodScheduled condition."""
-        labels = (profile, _RESULTS[reason])
-        self._attempts.labels(*labels).inc()
-        self._attempt_duration.labels(*labels).observe(attempt)
 
     def plugin_error(self, plugin: str, method: str) -> None:
         """Count an error of a plugin after which scheduling continues without its result."""

@@ -30,12 +30,11 @@ from koordinator.scheduler.binding.evictions import Evictions
 from koordinator.scheduler.binding.pre_bind import PreBindStage
 from koordinator.scheduler.cycle.condition_refresh import ConditionRefresh
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
+from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
-from koordinator.scheduler.cycle.loop import LoopParts, SchedulingLoop
-from koordinator.scheduler.cycle.monitor import MonitorOptions, SchedulerMonitor
-from koordinator.scheduler.cycle.plugin_services import make_controllers, run_controller
-from koordinator.scheduler.cycle.plugin_times import PluginTimes
-from koordinator.scheduler.cycle.rejected_pods import RejectedPods
+from koordinator.scheduler.cycle.loop import NextPod, SchedulingLoop
+from koordinator.scheduler.cycle.measurement import MonitorOptions, PluginTimes, SchedulerMonitor
+from koordinator.scheduler.cycle.plugin_services import PluginServices, make_controllers, run_controller
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
@@ -46,15 +45,14 @@ from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo
-from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import Profile, gate_of
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.queue.queued_pod import Pool
+from koordinator.scheduler.queue.queued_pod import Pool, checked_sort_key
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
-from koordinator.scheduler.queue.sort_keys import checked_sort_key
 from koordinator.scheduler.watch.event_handlers import EventHandlers, add_informers
 from koordinator.scheduler.watch.queueing_hints import QueueingHints
 from koordinator.scheduler.watch.resynchronisation import Resynchronisation
@@ -112,6 +110,8 @@ class Scheduler:
         self._options = options or SchedulerOptions()
         self._is_scheduling = False
         """False while the instance waits to lead; then nothing is written."""
+        self._work = asyncio.Event()
+        """Set when there may be something to decide about."""
         self._clock = clock
         self._client = client
         self._random = random
@@ -138,30 +138,31 @@ class Scheduler:
         hints = QueueingHints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
             _sort_key(profiles, errors.of_plugin),
-            self._gate,
+            gate_of({profile.scheduler_name: profile for profile in profiles}),
             clock.monotonic,
             self._options.queue,
             hints.queueing_hint,
             hints.nominated_to,
             _keeps_back_off(profiles),
+            self._gate_failed,
         )
         limit: AbstractContextManager[object] = nullcontext()
         if self._options.decision_seconds:
             limit = decision_limit = DecisionLimit(self._options.decision_seconds, packages_of(profiles))
             for engine in self.engines.values():
                 engine.check_time = decision_limit.check
-        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
         overdue = OverdueRequests()
         self._writer = ApiWriter(client, clock, random, overdue)
         self._reporter = FailureReporter(
             client, events, self._loops.loop("failure-reporter"), clock, random, overdue=overdue
         )
+        alike = {profile.scheduler_name for profile in profiles if profile.treats_equals_alike}
         self.event_handlers = EventHandlers(
             self.state,
             self.queue,
-            PodFacts(make_pod, self._treats_equals_alike),
+            PodFacts(make_pod, alike.__contains__),
             self.engines.__contains__,
-            self._loop.wake,
+            self._work.set,
             clock.now,
             self._reporter,
             self._writer.notify,
@@ -175,8 +176,7 @@ class Scheduler:
             events,
             view.waiting,
             self._pre_bind_stage,
-            self._loop.finished,
-            self._loop.wake,
+            self._work.set,
             self._loops.loop("binder", DEADLINE).timed,
             metrics.waited,
             clock=clock,
@@ -188,18 +188,45 @@ class Scheduler:
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         evicting = self._loops.loop("evictions")
         self._evictions = Evictions(client, events, view, evicting, clock, random, overdue=overdue)
-        rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
-        self._loop.attach(
-            LoopParts(
-                self.event_handlers,
-                self._binder,
-                rejected,
-                self._reporter,
-                events,
-                self.debug,
-                self.monitor,
-            )
+        next_pod = NextPod(self.queue, profiles, errors)
+        failed = FailedAttempts(
+            self.engines,
+            self.queue,
+            view,
+            self.decisions,
+            self._evictions,
+            self._reporter,
+            self.monitor,
+            metrics,
+            errors,
+            clock,
+            next_pod.gives_up,
+            self._work.set,
         )
+        self._loop = SchedulingLoop(
+            self.engines,
+            self.queue,
+            next_pod,
+            self.decisions,
+            self.event_handlers,
+            self._binder,
+            failed,
+            self._reporter,
+            self.monitor,
+            events,
+            self.debug,
+            metrics,
+            view,
+            errors,
+            clock,
+            limit,
+            self._work,
+        )
+        services = PluginServices(
+            self.queue, self.event_handlers, events, self._work.set, clock.monotonic, errors.of_score
+        )
+        for engine in self.engines.values():
+            engine.handle.connect(services)
         self._condition_refresh = ConditionRefresh(
             self.engines, self.queue, self._reporter, view.pseudo_pods, clock, errors.of_plugin
         )
@@ -306,26 +333,17 @@ class Scheduler:
 
     def _retry_unschedulable(self) -> None:
         self.queue.activate_unschedulable()
-        self._loop.wake()
-
-    def _treats_equals_alike(self, scheduler_name: str) -> bool:
-        engine = self.engines.get(scheduler_name)
-        return engine is not None and engine.profile.treats_equals_alike
+        self._work.set()
 
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]
         selection = self._options.controller_plugins
         return make_controllers(profiles, selection, self._writer, self._errors.of_plugin)
 
-    def _gate(self, pod: PodInfo) -> str | None:
-        try:
-            gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod)
-        except PluginError as error:
-            self._errors.of_pod(pod.key, error)
-            if self._is_scheduling:
-                self._reporter.report(Failure(pod.pod, "SchedulerError", str(error)))
-            raise
-        return f"{gated[0]}: {gated[1]}" if gated else None
+    def _gate_failed(self, pod: PodInfo, error: PluginError) -> None:
+        self._errors.of_pod(pod.key, error)
+        if self._is_scheduling:
+            self._reporter.report(Failure(pod.pod, "SchedulerError", str(error)))
 
     def _cache_sizes(self) -> dict[str, int]:
         return {

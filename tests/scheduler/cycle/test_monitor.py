@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.scheduler.cycle.monitor import MonitorOptions, SchedulerMonitor
+from koordinator.scheduler.cycle.measurement import MonitorOptions, SchedulerMonitor
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
@@ -66,11 +66,11 @@ def test_a_pod_that_waits_for_its_turn_is_not_late() -> None:
 
 def test_the_end_of_a_late_attempt_counts_once_more() -> None:
     watched = Watched()
-    watched.monitor.completed(make_pod("p", scheduler="other"), 31.0)
+    watched.monitor.failed(make_pod("p", scheduler="other"), "SchedulerError", watched.clock.monotonic() - 31.0)
     assert watched.timeouts("other") == 1
 
 
 def test_the_end_of_an_attempt_in_time_does_not_count() -> None:
     watched = Watched()
-    watched.monitor.completed(make_pod("p"), 30.0)
+    watched.monitor.failed(make_pod("p"), "SchedulerError", watched.clock.monotonic() - 30.0)
     assert watched.timeouts() is None

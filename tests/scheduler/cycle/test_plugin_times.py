@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from koordinator.base.metrics import Metrics
-from koordinator.scheduler.cycle.plugin_times import PluginTimes
+from koordinator.scheduler.cycle.measurement import PluginTimes
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo

@@ -45,7 +45,7 @@ def known_facts(scheduler: Scheduler) -> Facts:
     profile, rows = profile_of(scheduler), scheduler.state.view.columns.row_of
     facts = Facts(nodes={name: _node(scheduler, row) for name, row in rows.items()})
     view = scheduler.state.view
-    for uid, booking in view.shared["Reservation"]["cache"].bookings.items():
+    for uid, booking in view.shared["Reservation"].bookings.items():
         kept = {name: amount for name, amount in booking.remaining.items() if amount}
         facts.reservations[uid] = ReservationFacts(booking.node_name, Counter(kept), set(booking.users))
     quotas, gangs = profile.plugins["ElasticQuota"], profile.plugins["Coscheduling"]
@@ -95,10 +95,10 @@ def _node(scheduler: Scheduler, row: int) -> NodeFacts:
             for device_type, minors in there.used.items()
             for minor, used in minors.items()
         }
-    if (state := cpus._nodes.get(row)) is not None:
+    if (state := cpus.nodes.get(row)) is not None:
         found.cpus = Counter(state.counts)
     for (_, port), users in ports._used.items():
-        found.ports[port] += sum(users.get(row, Counter()).values())
+        found.ports[port] += sum(count for (there, _), count in users.items() if there == row)
     found.ports = +found.ports
     for group in _label_groups(scheduler, row):
         found.labels.update(group)

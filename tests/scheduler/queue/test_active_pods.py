@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.scheduler.queue.pools import ActivePods, BackingOff
+from koordinator.scheduler.queue.pools import BackingOff
 from koordinator.scheduler.queue.queued_pod import QueuedPod
+from koordinator.scheduler.queue.scheduling_queue import ActivePods
 from tests.scheduler.fakes import describe, make_pod
 
 POD = describe(make_pod("p"))

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.queue.pools import ActivePods, RecentEvents, UnschedulablePods
+from koordinator.scheduler.queue.pools import RecentEvents, UnschedulablePods
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
-from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+from koordinator.scheduler.queue.scheduling_queue import ActivePods, SchedulingQueue
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.queue.test_scheduling_queue import WAKES, Clock, add, by_priority, gate, names, pop
 

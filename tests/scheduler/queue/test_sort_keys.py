@@ -7,8 +7,8 @@ from typing import Any
 
 from koordinator.scheduler.engine.framework import QueueSortPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.queue.queued_pod import checked_sort_key
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-from koordinator.scheduler.queue.sort_keys import checked_sort_key
 from tests.scheduler.fakes import describe, make_pod, make_state
 
 

@@ -220,7 +220,7 @@ def _devices(profile: Profile, rows: Mapping[str, int]) -> Document:
     plugin = profile.plugins["DeviceShare"]
     assert isinstance(plugin, DeviceShare)
     found = {name: plugin.nodes.get(row) for name, row in rows.items()}
-    return {name: (node.used, node.functions_used, node.holders) for name, node in found.items() if node is not None}
+    return {name: (node.used, node.functions_used, node.held) for name, node in found.items() if node is not None}
 
 
 def _answers(serve: Callable[[Mapping[str, str]], Any], names: list[str]) -> list[str]:

@@ -9,13 +9,13 @@ from datetime import datetime
 import pytest
 
 from koordinator.base.clock import ManualClock
+from koordinator.scheduler.cycle.loop import TimeEvents
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.watch.queueing_hints import TimeEvents
 
 
 class Ticking(EventHandler, Plugin):

@@ -80,8 +80,7 @@ class Cluster(Protocol):
 
 
 class Binder:
-    """``run`` carries out what was begun until cancelled; ``finished`` is called once for every binding, and ``freed``
-    when there is capacity again."""
+    """``run`` carries out what was begun until cancelled; ``freed`` is called when there is capacity again."""
 
     def __init__(
         self,
@@ -91,7 +90,6 @@ class Binder:
         events: Events,
         waiting: WaitingPods,
         pre_bind: PreBindStage,
-        finished: Callable[[Binding, Outcome], None],
         freed: Callable[[], None],
         timed: Callable[[float], None],
         waited: Callable[[bool, float], None],
@@ -109,7 +107,8 @@ class Binder:
         self._events = events
         self._waiting = waiting
         self._pre_bind = pre_bind
-        self._finished = finished
+        self.finished: Callable[[Binding, Outcome], None]
+        """Called once for every binding; set by who begins them."""
         self._freed = freed
         self._timed = timed
         self._waited = waited
@@ -177,7 +176,7 @@ class Binder:
                 now, decided = self._clock.monotonic(), partial(self._decided, binding)
                 self._waiting.add(pod, node_name, waits, now, decided)
             case End(ended):
-                self._finished(binding, ended)
+                self.finished(binding, ended)
 
     def _decided(self, binding: Binding, status: PermitStatus) -> None:
         self._waited(status.allowed, self._clock.monotonic() - binding.started)
@@ -245,7 +244,7 @@ class Binder:
         self._timed(self._clock.monotonic() - self._begun.pop(binding))
         if len(self._begun) == self._pausing:
             self._idle.set()
-        self._finished(binding, ended)
+        self.finished(binding, ended)
 
     async def _in_trouble(self, binding: Binding, begun: float, instruction: Instruction) -> None:
         attempts = Attempts(PATIENCE, self._clock, self._random)

@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.framework_hooks import PodPatcher
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
+from koordinator.scheduler.engine.reservation_points import reservation_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class PreBindStage:
         """Whether a plugin has bound the pod; otherwise, the request is complete."""
         placement, profile, times = binding.placement, binding.engine.profile, binding.engine.times
         begun = times.begin()
-        for_reservation = stands_for_a_reservation(profile, placement.pod)
+        for_reservation = profile.is_reserve_pod(placement.pod)
         by_plugin = for_reservation or placement.profile.is_bound_by_plugin(placement.pod)
         try:
             if for_reservation:

@@ -24,8 +24,8 @@ from koordinator.api.component_configuration import (
     complete_election,
 )
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import check_range
 from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, Catalogue
+from koordinator.scheduler.configuration.upstream_arguments import check_range
 from koordinator.scheduler.engine.profile import PluginOrder
 
 
@@ -189,8 +189,10 @@ def expand(plugins: Plugins | None, path: str, catalogue: Catalogue) -> Expansio
     multi_point = _merge(_DEFAULT, given.multi_point)
     everywhere = {entry.name: catalogue.points_of(entry.name, f"{path}.multiPoint") for entry in multi_point}
     at_point = {point: _at(point, getattr(given, field), everywhere) for point, field in FIELDS.items()}
-    if plugins is not None:
-        _append_pre_bind_writer(at_point["preBind"], given.pre_bind)
+    disabled = {"*", _PRE_BIND_WRITER}.intersection(entry.name for entry in given.pre_bind.disabled)
+    if plugins is not None and _PRE_BIND_WRITER not in at_point["preBind"] and not disabled:
+        # Without it nothing that plugins decide about a pod would ever be written to it.
+        at_point["preBind"].append(_PRE_BIND_WRITER)
     _check_order(at_point, path)
     points = {point: tuple(names) for point, names in at_point.items()}
     # An entry of the point itself wins, also without a weight: then that is 1, whatever multiPoint has.
@@ -217,13 +219,6 @@ def _at(point: str, own: PluginSet, multi_point: Mapping[str, frozenset[str]]) -
     overridden = [name for name in named if name in everywhere]
     others = [name for name in everywhere if name not in named]
     return overridden + others + [name for name in named if name not in everywhere]
-
-
-def _append_pre_bind_writer(pre_bind: list[str], own: PluginSet) -> None:
-    # Without it nothing that plugins decide about a pod would ever be written to it.
-    disabled = {entry.name for entry in own.disabled}
-    if _PRE_BIND_WRITER not in pre_bind and not disabled & {"*", _PRE_BIND_WRITER}:
-        pre_bind.append(_PRE_BIND_WRITER)
 
 
 def _check_names(plugins: Plugins, path: str, catalogue: Catalogue) -> None:

@@ -18,15 +18,17 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, HUAWEI_NPU_CORE, RDMA
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import (
+from koordinator.scheduler.configuration.upstream_arguments import (
+    Arguments,
+    ResourceSpec,
     check_candidate_nodes,
     check_duration,
     check_one_of,
     check_range,
     check_values,
+    check_weights,
     is_extended_resource,
 )
-from koordinator.scheduler.configuration.upstream_arguments import Arguments, ResourceSpec, check_weights
 
 S = TypeVar("S", bound=Strict)
 

@@ -159,7 +159,9 @@ def _resolve(
     for index, profile in enumerate(document.profiles):
         path = f"{root}profiles[{index}]"
         expansion = expand(profile.plugins, path, catalogue)
-        profiles.append(_profile(profile, expansion, path, catalogue))
+        arguments = _arguments(profile, expansion.plugins, path, catalogue)
+        name = profile.scheduler_name or ""
+        profiles.append(ProfileConfiguration(name, expansion.order, expansion.plugins, arguments))
         warnings.extend(expansion.warnings)
         warnings.extend(_sleepers(expansion, path, catalogue))
     _check_queue_sort(profiles, root)
@@ -187,15 +189,6 @@ def _check_queue_sort(profiles: Sequence[ProfileConfiguration], root: str) -> No
             allowed = f"the same as in the first profile ({', '.join(profiles[0].order.queue_sort)})"
             where = f"{root}profiles[{index}].plugins.queueSort"
             raise ConfigurationError(where, list(profile.order.queue_sort), allowed)
-
-
-def _profile(profile: Profile, expansion: Expansion, path: str, catalogue: Catalogue) -> ProfileConfiguration:
-    return ProfileConfiguration(
-        scheduler_name=profile.scheduler_name or "",
-        order=expansion.order,
-        plugins=expansion.plugins,
-        arguments=_arguments(profile, expansion.plugins, path, catalogue),
-    )
 
 
 def _arguments(profile: Profile, plugins: Sequence[str], path: str, catalogue: Catalogue) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -24,35 +25,27 @@ request. Those that were written longest ago come first."""
 _SLICE_SECONDS: Final = 0.004
 
 
+@dataclass(eq=False, slots=True)
 class ConditionRefresh:
     """``run`` looks at unschedulable pods until cancelled. A pod that its plugin would admit by now is left to the
     queueing hints."""
 
-    def __init__(
-        self,
-        engines: Mapping[str, Engine],
-        queue: SchedulingQueue,
-        reporter: FailureReporter,
-        pseudo_pods: Collection[str],
-        clock: Clock,
-        on_error: OnError,
-    ) -> None:
-        self._engines = engines
-        self._queue = queue
-        self._reporter = reporter
-        self._pseudo_pods = pseudo_pods
-        self._clock = clock
-        self._on_error = on_error
+    engines: Mapping[str, Engine]
+    queue: SchedulingQueue
+    reporter: FailureReporter
+    pseudo_pods: Collection[str]
+    clock: Clock
+    on_error: OnError
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(_PERIOD)
+            await self.clock.sleep(_PERIOD)
             await self._look()
 
     async def _look(self) -> None:
-        monotonic, known, outdated = self._clock.monotonic, dict[Hashable, str](), list[tuple[QueuedPod, str]]()
+        monotonic, known, outdated = self.clock.monotonic, dict[Hashable, str](), list[tuple[QueuedPod, str]]()
         end = monotonic() + _SLICE_SECONDS
-        for entry in self._queue.unschedulable():
+        for entry in self.queue.unschedulable():
             if not entry.refusal or entry.pool is not Pool.UNSCHEDULABLE:
                 continue
             # The pods of a group wait for the same events, so they have the same reason.
@@ -63,16 +56,16 @@ class ConditionRefresh:
                 if monotonic() >= end:
                     await asyncio.sleep(0)
                     end = monotonic() + _SLICE_SECONDS
-            if text and text != entry.refusal and entry.pod.uid not in self._pseudo_pods:
+            if text and text != entry.refusal and entry.pod.uid not in self.pseudo_pods:
                 outdated.append((entry, text))
         for entry, text in heapq.nsmallest(_MOST, outdated, key=_updated_at):
             if entry.pool is Pool.UNSCHEDULABLE:
-                self._queue.update_refusal(entry, text)
-                self._reporter.refresh(Failure(entry.pod.pod, "Unschedulable", entry.reason))
+                self.queue.update_refusal(entry, text)
+                self.reporter.refresh(Failure(entry.pod.pod, "Unschedulable", entry.reason))
 
     def _present_refusal(self, entry: QueuedPod) -> str:
         """What the plugin would say now; empty if it would admit the pod, or cannot say."""
-        engine = self._engines.get(entry.pod.pod.spec.scheduler_name)
+        engine = self.engines.get(entry.pod.pod.spec.scheduler_name)
         for name in entry.plugins:
             plugin = engine.profile.part(name, CyclePreFilterPlugin) if engine is not None else None
             if plugin is not None:
@@ -80,7 +73,7 @@ class ConditionRefresh:
                     refusal = plugin.refusal_if_tried(entry.pod)
                 except Exception as error:
                     # A plugin may raise anything; the pod keeps the condition that it has.
-                    self._on_error(name, "refusal_if_tried", error)
+                    self.on_error(name, "refusal_if_tried", error)
                     return ""
                 return refusal.text if refusal is not None else ""
         return ""

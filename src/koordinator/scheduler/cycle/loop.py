@@ -1,4 +1,4 @@
-"""The scheduling loop: takes pods from the queue, decides, assumes, submits bindings, and handles failures.
+"""The scheduling loop: takes pods from the queue, decides, assumes and submits bindings.
 
 Decisions are made in short time slices between which other tasks of the event loop run: watches are read, bindings
 sent, health checks served.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -18,28 +18,69 @@ from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding.binder import Binder
 from koordinator.scheduler.binding.binding_cycle import Binding, Outcome, Result, pod_binding
-from koordinator.scheduler.cycle.failure_report import Failure, FailureReason, FailureReporter
-from koordinator.scheduler.cycle.monitor import SchedulerMonitor
-from koordinator.scheduler.cycle.plugin_services import PluginServices
-from koordinator.scheduler.cycle.rejected_pods import RejectedPods
+from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
+from koordinator.scheduler.cycle.failure_report import FailureReporter
+from koordinator.scheduler.cycle.measurement import SchedulerMonitor
 from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework import EventHandler, Plugin, PluginError
 from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.queue.queued_pod import UNDER_WAY, QueuedPod
+from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.event_handlers import EventHandlers
-from koordinator.scheduler.watch.queueing_hints import TimeEvents
+
+
+class TimeEvents:
+    """Reports changes by time alone: ``announce`` reports those that are due to unschedulable pods, ``next_deadline``
+    returns when the next ones are."""
+
+    def __init__(
+        self, profiles: Iterable[Profile], clock: Clock, notify: Callable[[ClusterEvent], None], errors: PluginErrors
+    ) -> None:
+        event_handlers = [handler for profile in profiles for handler in profile.event_handlers]
+        self._event_handlers = [
+            each for each in event_handlers if type(each).next_time_event is not EventHandler.next_time_event
+        ]
+        self._clock = clock
+        self._notify = notify
+        self._errors = errors
+
+    def announce(self) -> None:
+        """Report what is due by now."""
+        for handler in self._event_handlers:
+            point = "next_time_event"
+            try:
+                moment = handler.next_time_event()
+                if moment is not None and moment <= (now := self._clock.now()).timestamp():
+                    point = "time_events"
+                    for event in handler.time_events(now):
+                        self._notify(event)
+            except Exception as error:
+                self._failed(handler, point, error)
+
+    def next_deadline(self) -> float | None:
+        """The next time in monotonic seconds; None when nothing is expected."""
+        moments = []
+        for handler in self._event_handlers:
+            try:
+                if (moment := handler.next_time_event()) is not None:
+                    moments.append(float(moment))
+            except Exception as error:
+                self._failed(handler, "next_time_event", error)
+        return self._clock.monotonic() + min(moments) - self._clock.now().timestamp() if moments else None
+
+    def _failed(self, handler: EventHandler, point: str, error: Exception) -> None:
+        """A plugin may raise anything; the others, and scheduling, continue."""
+        name = handler.name if isinstance(handler, Plugin) else type(handler).__name__
+        self._errors.of_plugin(name, point, error)
 
 
 class NextPod:
@@ -96,69 +137,39 @@ _AFTER_ERROR: Final = 1.0
 """Seconds to wait after an unexpected error, which may recur at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopParts:
-    """The components to which the loop passes its decisions."""
+@dataclass(eq=False, slots=True)
+class SchedulingLoop:
+    """``run`` schedules until cancelled. ``engines`` by scheduler name; ``work`` is set when there may be something to
+    do."""
 
+    engines: Mapping[str, Engine]
+    queue: SchedulingQueue
+    next_pod: NextPod
+    decisions: DecisionLog
     event_handlers: EventHandlers
     binder: Binder
-    rejected: RejectedPods
+    failed: FailedAttempts
     reporter: FailureReporter
+    monitor: SchedulerMonitor
     events: Events
     debug: DebugOutput
-    monitor: SchedulerMonitor
+    metrics: SchedulerMetrics
+    view: ClusterView
+    errors: PluginErrors
+    clock: Clock
+    limit: AbstractContextManager[object]
+    work: asyncio.Event
+    time_events: TimeEvents = field(init=False)
 
-
-class SchedulingLoop:
-    """``run`` schedules until cancelled. ``engines`` by scheduler name."""
-
-    def __init__(
-        self,
-        engines: Mapping[str, Engine],
-        queue: SchedulingQueue,
-        decisions: DecisionLog,
-        metrics: SchedulerMetrics,
-        view: ClusterView,
-        errors: PluginErrors,
-        clock: Clock,
-        limit: AbstractContextManager[object],
-    ) -> None:
-        self._engines = engines
-        self._queue = queue
-        profiles = [engine.profile for engine in engines.values()]
-        self._next = NextPod(queue, profiles, errors)
-        self._decisions = decisions
-        self._metrics = metrics
-        self._clock = clock
-        self._work = asyncio.Event()
-        self._errors = errors
-        self._limit = limit
-        self._time_events = TimeEvents(profiles, clock, queue.on_event, errors)
-        self._view = view
-        view.waiting.on_decided = self.wake
-        self._parts: LoopParts
-
-    def attach(self, parts: LoopParts) -> None:
-        """Attach the components that in turn call the loop."""
-        self._parts = parts
-        services = PluginServices(
-            self._queue,
-            parts.event_handlers,
-            parts.events,
-            self.wake,
-            self._clock.monotonic,
-            self._errors.of_score,
-        )
-        for engine in self._engines.values():
-            engine.handle.connect(services)
-
-    def wake(self) -> None:
-        """There may be something to do."""
-        self._work.set()
+    def __post_init__(self) -> None:
+        profiles = [engine.profile for engine in self.engines.values()]
+        self.time_events = TimeEvents(profiles, self.clock, self.queue.on_event, self.errors)
+        self.view.waiting.on_decided = self.work.set
+        self.binder.finished = self._finished
 
     async def run(self) -> None:
         while True:
-            self._work.clear()
+            self.work.clear()
             try:
                 if self._slice():
                     await asyncio.sleep(0)
@@ -166,52 +177,28 @@ class SchedulingLoop:
                     await self._pause()
             except Exception as error:
                 # Whatever the error is: pending pods must not wait for ever.
-                self._errors.of_ours("taking the next pod", error)
-                await self._clock.sleep(_AFTER_ERROR)
+                self.errors.of_ours("taking the next pod", error)
+                await self.clock.sleep(_AFTER_ERROR)
 
-    def finished(self, binding: Binding, outcome: Outcome) -> None:
+    def _finished(self, binding: Binding, outcome: Outcome) -> None:
         """A binding has ended; called once for each."""
         try:
             if outcome.result is Result.BOUND:
                 self._bound(binding)
             else:
-                self._unreserve(binding, outcome)
+                self.failed.unreserved(binding, outcome)
         except Exception as error:
-            self._unexpected(binding.entry, error)
-        if self._parts.binder.has_capacity:
-            self._work.set()
-
-    def _unreserve(self, binding: Binding, outcome: Outcome) -> None:
-        entry, placement = binding.entry, binding.placement
-        binding.engine.forget(placement)
-        self._next.gives_up(placement.pod)
-        if outcome.result is Result.REFUSED:
-            self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
-        elif outcome.result is Result.REJECTED:
-            self._rejected_while_waiting(binding, outcome)
-        else:
-            pod = placement.pod
-            logger.info("pod %s was not bound to %s: %s", pod.key, placement.node_name, outcome.result.value)
-            if self._queue.get(pod.uid) is entry:
-                self._queue.remove(pod.uid)
-
-    def _rejected_while_waiting(self, binding: Binding, outcome: Outcome) -> None:
-        entry, placement = binding.entry, binding.placement
-        self._view.pending_evictions.seen(placement.pod.uid)
-        if not self._view.columns.is_current(placement.node):
-            # No plugin has rejected the pod: no event has to come before another node is tried.
-            self._failed(entry, binding.started, "SchedulerError", outcome.detail)
-            return
-        reason = Reason(outcome.detail)
-        rejection = refused_on_node(binding.engine.profile, outcome.plugin, reason, placement.node_name)
-        self._rejected(entry, binding.started, rejection)
+            self.failed.unexpected(binding.entry, error)
+        if self.binder.has_capacity:
+            self.work.set()
 
     def _slice(self) -> bool:
         """Decide about pods until the time slice is over; returns whether there are more."""
-        monotonic = self._clock.monotonic
+        monotonic = self.clock.monotonic
         end = monotonic() + _SLICE_SECONDS
-        self._view.waiting.expire(monotonic())
-        self._time_events.announce()
+        if not self.view.waiting.is_empty:
+            self.view.waiting.expire(monotonic())
+        self.time_events.announce()
         while self._step():
             if monotonic() >= end:
                 return True
@@ -219,124 +206,72 @@ class SchedulingLoop:
 
     def _step(self) -> bool:
         """Do one step: notifying decided waiting pods comes before new attempts."""
-        parts = self._parts
-        if parts.event_handlers.has_deferred:
-            parts.event_handlers.run_deferred()
-        if self._view.waiting.notify_decided():
+        if self.event_handlers.deferred:
+            self.event_handlers.run_deferred()
+        if self.view.waiting.decided:
+            self.view.waiting.notify_decided()
             return True
-        entry = self._next.pop() if parts.binder.has_capacity else None
+        entry = self.next_pod.pop() if self.binder.has_capacity else None
         if entry is None:
             return False
         try:
             self._decide(entry)
         except Exception as error:
-            self._unexpected(entry, error)
+            self.failed.unexpected(entry, error)
         return True
 
     async def _pause(self) -> None:
-        deadlines = [self._queue.next_deadline() if self._parts.binder.has_capacity else None]
-        deadlines += [self._view.waiting.next_deadline(), self._time_events.next_deadline()]
-        now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
+        waiting = self.view.waiting
+        deadlines = [self.queue.next_deadline() if self.binder.has_capacity else None]
+        deadlines += [waiting.next_deadline() if not waiting.is_empty else None, self.time_events.next_deadline()]
+        now, seconds = self.clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
             if deadline is not None:
                 seconds = min(max(deadline - now, 0.001), seconds)
         try:
-            await within(self._clock, seconds, self._work.wait())
+            await within(self.clock, seconds, self.work.wait())
         except TimeoutError:
             return
 
     def _decide(self, entry: QueuedPod) -> None:
-        pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()
-        engine = self._engines[pod.pod.spec.scheduler_name]
+        pod, started, now = entry.pod, self.clock.monotonic(), self.clock.now()
+        engine, debug = self.engines[pod.pod.spec.scheduler_name], self.debug.settings
         waits: Mapping[str, float] | Rejection = {}
         try:
-            with self._limit:
+            with self.limit:
                 result = engine.decide(pod, now)
-                self._metrics.algorithm(self._clock.monotonic() - started)
-                if self._parts.debug.settings.active:
-                    self._parts.debug.decided(pod, engine.profile, result)
+                self.metrics.algorithm(self.clock.monotonic() - started)
+                if debug.scores > 0 or debug.filters or debug.diagnosis:
+                    self.debug.decided(pod, engine.profile, result)
                 if isinstance(result, Placement):
                     waits = engine.assume(result) or engine.permit(result)
         except PluginError as error:
-            self._errors.of_pod(pod.key, error)
-            self._failed(entry, started, "SchedulerError", str(error))
+            self.errors.of_pod(pod.key, error)
+            self.failed.failed(entry, started, "SchedulerError", str(error))
             return
         if isinstance(result, Rejection):
-            self._rejected(entry, started, result)
+            self.failed.rejected(entry, started, result)
             return
         if isinstance(waits, Rejection):
-            self._rejected(entry, started, waits)
+            self.failed.rejected(entry, started, waits)
             return
-        self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
+        self.decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
         binding = Binding(entry, result, engine, started, pod_binding(result.pod.pod, result.node.name))
-        self._parts.binder.begin(binding, waits)
-
-    def _unexpected(self, entry: QueuedPod, error: Exception) -> None:
-        """An unexpected error has ended the attempt, wherever that was: the pod must not be lost with it."""
-        pod, text = entry.pod, f"{type(error).__name__}: {error}"
-        self._errors.of_ours(f"scheduling pod {pod.key}", error)
-        if entry.pool not in UNDER_WAY:
-            return
-        if self._queue.get(pod.uid) is entry and pod.uid not in self._view.pseudo_pods:
-            self._parts.reporter.report(Failure(pod.pod, "SchedulerError", text))
-        self._queue.retry(entry, text)
-
-    def _rejected(self, entry: QueuedPod, started: float, rejection: Rejection) -> None:
-        pod, after = entry.pod, rejection.after
-        self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=rejection))
-        logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, rejection.message)
-        engine = self._engines[pod.pod.spec.scheduler_name]
-        if engine.before_failure(pod, rejection.message):
-            return
-        if after != NO_PLAN:
-            self._metrics.preemption_tried()
-        self._parts.rejected.handle(entry, rejection)
-        self._notify(entry, started, "Unschedulable", rejection.message, after.nominated_node)
-        engine.after_failure(pod, rejection.message)
+        self.binder.begin(binding, waits)
 
     def _bound(self, binding: Binding) -> None:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
         binding.engine.post_bind(placement)
-        if self._queue.remove(pod.uid) is not None:
+        if self.queue.remove(pod.uid) is not None:
             # The watch has not shown it yet. When it does, that is no news any more, so unschedulable pods are notified
             # now.
-            self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
-        self._parts.reporter.drop(pod.uid)
-        now = self._clock.monotonic()
-        seconds = now - binding.started
-        self._metrics.scheduled(
-            pod.pod.spec.scheduler_name,
-            seconds,
-            now - entry.created_at,
-            entry.attempts,
-            placement.evaluated,
-            placement.feasible,
-        )
-        self._parts.monitor.completed(pod.pod, seconds)
-        for name in placement.rejecting_plugins:
-            self._metrics.filtered_by(name)
+            self.queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
+        self.reporter.drop(pod.uid)
+        self.monitor.bound(entry, placement, binding.started)
         note = f"Successfully assigned {pod.key} to {placement.node.name}"
         if binding.on_bound is not None:
             binding.on_bound()
-        elif pod.uid not in self._view.pseudo_pods:
-            self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
+        elif pod.uid not in self.view.pseudo_pods:
+            self.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
-
-    def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
-        engine = self._engines[entry.pod.pod.spec.scheduler_name]
-        if engine.before_failure(entry.pod, message):
-            return
-        self._decisions.add(entry.pod.key, Attempt(self._clock.now(), entry.attempts, error=message))
-        self._queue.retry(entry, message)
-        self._notify(entry, started, reason, message)
-        engine.after_failure(entry.pod, message)
-
-    def _notify(
-        self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None
-    ) -> None:
-        pod, seconds = entry.pod.pod, self._clock.monotonic() - started
-        self._metrics.failed(pod.spec.scheduler_name, reason, seconds)
-        self._parts.monitor.completed(pod, seconds)
-        if pod.metadata.uid in self._queue and pod.metadata.uid not in self._view.pseudo_pods:
-            self._parts.reporter.report(Failure(pod, reason, message, nominated_node))

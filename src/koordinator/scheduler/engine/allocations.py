@@ -15,14 +15,16 @@ of a node, its CPUs, a whole node. A closure lasts until the pod can be read, or
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
 
+A = TypeVar("A")
 _TOLD: Final = 4096
 _SHOWN: Final = 100
 
@@ -119,6 +121,62 @@ class Unknown(NamedTuple):
     """The field, its value, and what is allowed."""
 
 
+class NodeAllocations(ABC, Generic[A]):
+    """What pods hold of one node, as a plugin counts it. Closed is what a pod holds by a record that cannot be read, or
+    that names what the node does not have: then it holds something else, and nobody knows what."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, A] = {}
+        """By uid of the pod."""
+        self.holders: dict[str, PodInfo] = {}
+        """These pods, by uid."""
+        self.closed = Closures()
+        """By uid of the pod."""
+
+    @abstractmethod
+    def subjects(self, pod: PodInfo) -> Iterable[str]:
+        """What may be closed because of the pod."""
+
+    @abstractmethod
+    def missing(self, pod: PodInfo, allocation: A) -> Iterable[tuple[str, str]]:
+        """What of the allocation the node does not have: pairs of a subject and the fault of the pod's record."""
+
+    @abstractmethod
+    def count(self, allocation: A, sign: int) -> None:
+        """Add the allocation (``sign`` 1) to what is taken, or subtract it (-1)."""
+
+    def hold(self, pod: PodInfo, allocation: A | Unknown) -> None:
+        """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
+        self.release(pod.uid)
+        if isinstance(allocation, Unknown):
+            for subject in self.subjects(pod):
+                self.closed.close(subject, pod.uid, Closure(pod.key, allocation.fault))
+            return
+        self.held[pod.uid], self.holders[pod.uid] = allocation, pod
+        self.count(allocation, 1)
+        self._close_missing(pod, allocation)
+
+    def release(self, uid: str) -> None:
+        """Remove the pod's allocation; does nothing if it has none."""
+        allocation = self.held.pop(uid, None)
+        if allocation is not None:
+            del self.holders[uid]
+            self.count(allocation, -1)
+        if self.closed:
+            self.closed.open(uid)
+
+    def check(self) -> None:
+        """What the node has is new or changed: compare it with the records of all pods."""
+        for uid, allocation in self.held.items():
+            if self.closed:
+                self.closed.open(uid)
+            self._close_missing(self.holders[uid], allocation)
+
+    def _close_missing(self, pod: PodInfo, allocation: A) -> None:
+        for subject, fault in self.missing(pod, allocation):
+            self.closed.close(subject, pod.uid, Closure(pod.key, fault))
+
+
 _NOTHING: Final[Mapping[str, Allocation]] = {}
 
 
@@ -126,10 +184,11 @@ class AllocationLedger:
     """Allocations by pod and plugin. Plugins read it; the cluster state writes it."""
 
     def __init__(self) -> None:
-        self._of_pod: dict[str, dict[str, Allocation]] = {}
+        self.of_pod: dict[str, dict[str, Allocation]] = {}
+        """By uid; only the pods that hold something."""
         self._listeners: dict[str, list[Callable[..., Any]]] = {}
         self.has_plugins = False
-        """Whether any plugin allocates; otherwise there is nothing to attach, detach or restore."""
+        """Whether any plugin allocates; otherwise there is nothing to restore."""
 
     def register(self, plugin: str, listener: Callable[..., Any]) -> None:
         """``listener(point, *arguments)`` calls a method of an instance of the plugin; it returns what that method
@@ -139,11 +198,11 @@ class AllocationLedger:
 
     def __len__(self) -> int:
         """The number of pods that hold an allocation."""
-        return len(self._of_pod)
+        return len(self.of_pod)
 
     def of(self, plugin: str, uid: str) -> Allocation | None:
         """The pod's allocation of the plugin; None if there is none, or if it is unknown."""
-        held = self._of_pod.get(uid)
+        held = self.of_pod.get(uid)
         if held is None:
             return None
         found = held.get(plugin)
@@ -151,7 +210,7 @@ class AllocationLedger:
 
     def entry(self, plugin: str, uid: str) -> Allocation | Unknown | None:
         """What ``on_allocated`` was called with for the pod; None if there is nothing that counts."""
-        return self._of_pod.get(uid, _NOTHING).get(plugin)
+        return self.of_pod.get(uid, _NOTHING).get(plugin)
 
     # For the cluster state.
 
@@ -159,37 +218,37 @@ class AllocationLedger:
         """Record that the pod, which is on ``row``, holds ``allocation``, in place of its previous allocation of the
         plugin."""
         self.release(row, pod, plugin)
-        self._of_pod.setdefault(pod.uid, {})[plugin] = allocation
+        self.of_pod.setdefault(pod.uid, {})[plugin] = allocation
         self._notify("on_allocated", row, pod, plugin, allocation)
 
     def release(self, row: int, pod: PodInfo, plugin: str) -> None:
         """Release the plugin's allocation of the pod, which is on ``row``."""
-        held = self._of_pod.get(pod.uid, {})
+        held = self.of_pod.get(pod.uid, {})
         allocation = held.pop(plugin, None)
         if allocation is None:
             return
         if not held:
-            del self._of_pod[pod.uid]
+            del self.of_pod[pod.uid]
         self._notify("on_released", row, pod, plugin, allocation)
 
     def attach(self, row: int, pod: PodInfo) -> None:
         """Count the pod on ``row``, with all that it holds."""
-        for plugin, allocation in list(self._of_pod.get(pod.uid, _NOTHING).items()):
+        for plugin, allocation in list(self.of_pod.get(pod.uid, _NOTHING).items()):
             self._notify("on_allocated", row, pod, plugin, allocation)
 
     def detach(self, row: int, pod: PodInfo) -> None:
         """Stop counting the pod on ``row``; its allocations stay in the ledger, since its node may come back."""
-        for plugin, allocation in reversed(list(self._of_pod.get(pod.uid, _NOTHING).items())):
+        for plugin, allocation in reversed(list(self.of_pod.get(pod.uid, _NOTHING).items())):
             self._notify("on_released", row, pod, plugin, allocation)
 
     def forget(self, uid: str) -> Mapping[str, Allocation]:
         """Remove a pod that does not count anywhere and is gone; returns what it held."""
-        return self._of_pod.pop(uid, _NOTHING)
+        return self.of_pod.pop(uid, _NOTHING)
 
     def remember(self, uid: str, held: Mapping[str, Allocation]) -> None:
         """Undo ``forget``."""
         if held:
-            self._of_pod[uid] = dict(held)
+            self.of_pod[uid] = dict(held)
 
     def restore(self, row: int, pod: PodInfo, node: NodeReference, plugin: str = "") -> None:
         """Restore the pod's allocations, those of all plugins or of one, from its annotations. Where these say nothing,

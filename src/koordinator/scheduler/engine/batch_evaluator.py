@@ -21,9 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
-from koordinator.scheduler.engine.best_nodes import INFEASIBLE
-from koordinator.scheduler.engine.cached_results import BatchRefresher, CachedFilterResults, CachedResults, CachedScores
-from koordinator.scheduler.engine.class_state import ClassState, Scores
+from koordinator.scheduler.engine.cached_results import (
+    BatchRefresher,
+    CachedFilterResults,
+    CachedResults,
+    CachedScores,
+    Scores,
+)
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import ScoreType
 
@@ -129,7 +134,7 @@ class BatchEvaluator:
         """Takes up to ``classes`` members. Refreshes when both it and a member that is being evaluated are more than
         ``far`` changes behind, or when it is more than ``old`` changes behind."""
         self._columns = columns
-        self._far = far
+        self.far = far
         self._old = old
         self._classes = classes
         self._score_type = score_type
@@ -220,7 +225,7 @@ class BatchEvaluator:
 
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since ``version`` that refreshing in a batch pays."""
-        columns, far = self._columns, self._far
+        columns, far = self._columns, self.far
         # There are at most as many changes as versions.
         return columns.version - version > far and columns.count_since(version) > far
 

@@ -33,12 +33,14 @@ from koordinator.scheduler.engine.framework import (
     is_built_in,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.row_amounts import grown
 
 FEW_CHANGES: Final = 12
 """Up to so many changes are looked through faster than the versions of all rows are compared."""
 ONE_BY_ONE: Final = 6
 """Up to so many rows are faster in plain integers, one after the other, than as arrays; also when results are
 combined."""
+Scores = NDArray[np.signedinteger[Any]]
 _SPARE_ROWS: Final = 64
 _OF_NODE: Final = 1 << Aspect.NODE
 
@@ -94,7 +96,7 @@ class CachedResults(ABC):
         self.changed_at = -1
         """The version of the columns at which a value last changed."""
 
-    def keep(self, values: NDArray[np.signedinteger[Any]]) -> None:
+    def keep(self, values: Scores) -> None:
         """Have the values in this array from now on."""
         self.values = values
         self.of_row = values.data
@@ -149,9 +151,7 @@ class CachedResults(ABC):
             self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
     def _grow(self, capacity: int) -> None:
-        larger = np.zeros(capacity, dtype=self.values.dtype)
-        larger[: self.values.shape[0]] = self.values
-        self.keep(larger)
+        self.keep(grown(self.values, (capacity,)))
 
     @property
     @abstractmethod
@@ -323,6 +323,20 @@ class CachedScores(CachedResults):
         about the node, concerns that node alone."""
         self.plugin.handle.unusable_score(self.plugin.name, self._columns.names[row], score)
         return MIN_NODE_SCORE
+
+
+class ScaledScores:
+    """The weighted scores of a plugin after scaling, which differ by class, since the feasible rows do."""
+
+    __slots__ = ("of_row", "values")
+
+    def __init__(self, values: Scores) -> None:
+        self.keep(values)
+
+    def keep(self, values: Scores) -> None:
+        """As CachedResults.keep."""
+        self.values = values
+        self.of_row = values.data
 
 
 F = TypeVar("F", bound=CachedResults)

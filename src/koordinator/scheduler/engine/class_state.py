@@ -2,35 +2,83 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.best_nodes import INFEASIBLE, BestNodes
-from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, Failure, failures
+from koordinator.scheduler.engine.cached_results import (
+    CachedFilterResults,
+    CachedScores,
+    Failure,
+    ScaledScores,
+    Scores,
+    failures,
+)
 from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
+from koordinator.scheduler.engine.row_amounts import grown
 from koordinator.scheduler.engine.row_overlays import OverlaidNode
 
-Scores = NDArray[np.signedinteger[Any]]
-Item = TypeVar("Item", bound=np.generic)
+INFEASIBLE: Final = -1
+"""The total of a row that is infeasible for the class."""
 
 
-class ScaledScores:
-    """The weighted scores of a plugin after scaling, which differ by class, since the feasible rows do."""
+class BestNodes:
+    """The indices of the nodes with the highest total, ascending; empty if not known, until ``find`` computes them.
+    ``apply_delta`` and ``forget`` report changes."""
 
-    __slots__ = ("of_row", "values")
+    def __init__(self) -> None:
+        self.size = 0
+        """How many there are."""
+        self._rows: list[int] = []
+        self._found: NDArray[np.intp] | None = None
+        """In place of ``_rows`` until one changes: most results of ``find`` are never looked at."""
+        self._highest = INFEASIBLE
+        """Their total; INFEASIBLE while they are not known."""
 
-    def __init__(self, values: Scores) -> None:
-        self.keep(values)
+    def __getitem__(self, index: int) -> int:
+        return self._rows[index] if self._found is None else self._found.item(index)
 
-    def keep(self, values: Scores) -> None:
-        """As CachedResults.keep."""
-        self.values = values
-        self.of_row = values.data
+    def first(self, count: int) -> list[int]:
+        """The first so many of them."""
+        return self._rows[:count] if self._found is None else self._found[:count].tolist()
+
+    def find(self, totals: Scores) -> None:
+        """Find the feasible rows with the highest of ``totals``; there may be none."""
+        self.forget()
+        highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
+        if highest != INFEASIBLE:
+            self._highest = highest
+            # Without the checks of flatnonzero, which cost as much as the work.
+            self._found = (totals == highest).nonzero()[0]
+            self.size = self._found.shape[0]
+
+    def apply_delta(self, row: int, total: int) -> None:
+        """The total of one row may have changed."""
+        if self._highest == INFEASIBLE:
+            return
+        if self._found is not None:
+            self._rows, self._found = self._found.tolist(), None
+        rows = self._rows
+        if total > self._highest:
+            self._highest, self._rows, self.size = total, [row], 1
+            return
+        index = bisect_left(rows, row)
+        among = index < len(rows) and rows[index] == row
+        if among and total < self._highest:
+            del rows[index]
+            self.size -= 1
+        elif total == self._highest and not among:
+            rows.insert(index, row)
+            self.size += 1
+
+    def forget(self) -> None:
+        """Totals of many rows may have changed."""
+        self._rows, self._found, self.size, self._highest = [], None, 0, INFEASIBLE
 
 
 class ClassState:
@@ -72,15 +120,10 @@ class ClassState:
         """The member number in the batch evaluator; None for classes that have not joined it."""
         self.pod_dependent = tuple(cached for cached in (*self._filters, *self._scores) if cached.is_pod_dependent)
         """Those that change as pods come and go."""
-        self._overlaid: dict[int, OverlaidNode] = {}
+        self.overlaid: dict[int, OverlaidNode] = {}
         """What replaces the values of shared cached results, on rows that this class sees adjusted."""
         self.has_news = False
         """Something of ``static_totals`` has changed since the batch evaluator was last notified."""
-
-    @property
-    def has_no_overlays(self) -> bool:
-        """Whether this class sees every row unadjusted."""
-        return not self._overlaid
 
     @property
     def width(self) -> int:
@@ -133,12 +176,8 @@ class ClassState:
         best_nodes = self._best_nodes
         enough = len(excluded) + count
         if best_nodes.size >= enough:
-            found = best_nodes[:enough]
-            for row in excluded:
-                if row in found:
-                    found.remove(row)
-            return found[:count]
-        found = []
+            return [row for row in best_nodes.first(enough) if row not in excluded][:count]
+        found: list[int] = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
             row = int(self.totals[: self._columns.size].argmax())
@@ -158,8 +197,8 @@ class ClassState:
         return tuple(map(known.__getitem__, rows))
 
     def _read_scores(self, row: int) -> list[int]:
-        if row in self._overlaid:
-            own = zip(self._overlaid[row].scores, self._weighted, strict=True)
+        if row in self.overlaid:
+            own = zip(self.overlaid[row].scores, self._weighted, strict=True)
             return [each.of_row[row] if isinstance(each, ScaledScores) else value for value, each in own]
         return [each.of_row[row] for each in self._weighted]
 
@@ -190,21 +229,18 @@ class ClassState:
 
     def failures(self) -> list[Failure]:
         """The infeasible rows that were considered, grouped by the first plugin that rejects them and its code."""
-        return self._failures(self._rejected_rows())
+        rows = self.rows
+        return self._failures(rows[~self.feasible[rows]])
 
     def _failures(self, rows: Rows) -> list[Failure]:
-        if not self._overlaid:
+        if not self.overlaid:
             return failures(self._filters, rows)
-        own = np.isin(rows, list(self._overlaid))
+        own = np.isin(rows, list(self.overlaid))
         return failures(self._filters, rows[~own]) + [
             Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
             for row in rows[own].tolist()
-            for entry, code in list(zip(self._filters, self._overlaid[row].codes, strict=True))[self._first[row] :][:1]
+            for entry, code in list(zip(self._filters, self.overlaid[row].codes, strict=True))[self._first[row] :][:1]
         ]
-
-    def _rejected_rows(self) -> Rows:
-        rows = self.rows
-        return rows[~self.feasible[rows]]
 
     def filters_to_run(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
         """The filters that have to run again for ``row`` if pods were taken off it (and, with ``added``, others put
@@ -212,7 +248,7 @@ class ClassState:
         if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
             return None
         filters = []
-        seen = self._overlaid.get(row)
+        seen = self.overlaid.get(row)
         for index, entry in enumerate(self._filters):
             passes = not (entry.values[row] if seen is None else seen.codes[index])
             if entry.is_pod_dependent and not (passes and entry.plugin.monotone and not added):
@@ -254,7 +290,7 @@ class ClassState:
 
     def _conclude_overlaid(self) -> None:
         """Recompute feasibility and totals of the rows that this class sees adjusted."""
-        for row in self._overlaid:
+        for row in self.overlaid:
             self._conclude(row)
 
     def _first_of(self, where: Any, count: int, *, only_static: bool = False) -> NDArray[np.int16]:
@@ -296,7 +332,7 @@ class ClassState:
     def _conclude(self, row: int) -> bool:
         """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
         first = 0
-        if self._overlaid:
+        if self.overlaid:
             first, scores = self._first_rejecting(row), self._read_scores(row)
         else:
             for entry in self._filters:
@@ -322,7 +358,7 @@ class ClassState:
 
     def _first_rejecting(self, row: int) -> int:
         """The index of the first filter that rejects the row, which may be seen adjusted."""
-        seen = self._overlaid.get(row)
+        seen = self.overlaid.get(row)
         filters = self._filters
         codes = [entry.has_rejected and entry.of_row[row] for entry in filters] if seen is None else seen.codes
         return next((index for index, code in enumerate(codes) if code), self._passed)
@@ -341,8 +377,8 @@ class ClassState:
 
     def _drop_rows(self, rows: Rows) -> None:
         """Make rows infeasible that no plugin evaluates any more."""
-        for row in rows.tolist() if self._overlaid else ():
-            self._overlaid.pop(row, None)
+        for row in rows.tolist() if self.overlaid else ():
+            self.overlaid.pop(row, None)
         self._count_first(rows, np.full(rows.shape[0], self._passed, dtype=np.int16))
         self.feasible[rows] = False
         self.feasible_count = int(np.count_nonzero(self.feasible))
@@ -355,15 +391,9 @@ class ClassState:
         self._scores_of.clear()
 
     def _grow(self, capacity: int) -> None:
-        self.feasible = _longer(self.feasible, capacity, fill=False)
-        self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
-        self._first = _longer(self._first, capacity, fill=self._passed)
+        self.feasible = grown(self.feasible, (capacity,))
+        self.totals = grown(self.totals, (capacity,), fill=INFEASIBLE)
+        self._first = grown(self._first, (capacity,), fill=self._passed)
         for each in self._weighted:
             if isinstance(each, ScaledScores):
-                each.keep(_longer(each.values, capacity, fill=0))
-
-
-def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:
-    larger = np.full(capacity, fill, dtype=array.dtype)
-    larger[: array.shape[0]] = array
-    return larger
+                each.keep(grown(each.values, (capacity,)))

@@ -296,10 +296,10 @@ class ClusterState:
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
         self.event_handlers.notify("on_pod_assigned", row, pod, placed.assumed, about=pod)
-        if self._allocations.has_plugins:
+        if pod.uid in self._allocations.of_pod:
             self._allocations.attach(row, pod)
-            if not placed.assumed:
-                self._allocations.restore(row, pod, self._columns.reference(row))
+        if self._allocations.has_plugins and not placed.assumed:
+            self._allocations.restore(row, pod, self._columns.reference(row))
 
     def restore(self, uid: str, allocator: AllocatorPlugin | None = None) -> None:
         """Read again from the annotations of a pod on a node what it holds, of one plugin or of all."""
@@ -352,7 +352,7 @@ class ClusterState:
         del self.view.pods_on[placed.row][pod.uid]
         self.view.labels.remove(placed.row, pod.uid)
         self._count(placed.row, pod.request, -1)
-        if self._allocations.has_plugins:
+        if pod.uid in self._allocations.of_pod:
             self._allocations.detach(placed.row, pod)
         self.event_handlers.notify("on_pod_removed", placed.row, pod, about=pod)
 

@@ -23,7 +23,6 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
-from koordinator.scheduler.engine.reservation_points import stands_for_a_reservation
 from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
@@ -34,8 +33,8 @@ _TOP_NODES: Final = 3
 class _PodClass:
     evaluation: Evaluation
     number: int
-    row_cache: RowCache = field(default_factory=RowCache)
-    """Results of PostFilter plugins by row, for all pods of the class."""
+    row_cache: RowCache | None = None
+    """Results of PostFilter plugins by row, for all pods of the class; None before the first of them."""
     rejections: dict[Hashable, Rejection] = field(default_factory=dict)
     """By the result keys of the PostFilter plugins; valid for ``rejected_at``."""
     rejected_at: int = -1
@@ -188,7 +187,7 @@ class Engine:
             except Exception as error:
                 text = f"plugin {plugin.name} failed in pre_binds: {type(error).__name__}: {error}"
                 raise PluginError(text) from error
-        return stands_for_a_reservation(profile, pod) or profile.is_bound_by_plugin(pod)
+        return profile.is_reserve_pod(pod) or profile.is_bound_by_plugin(pod)
 
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; only the plugins' reservations if the API has the pod on a node by now. A failing plugin
@@ -269,8 +268,8 @@ class Engine:
         return self._placement(state, profile, evaluation, row, choice.tied)
 
     def _attempt(self, pod_class: _PodClass, key: Hashable, state: CycleState) -> Attempt:
-        evaluation, row_cache = pod_class.evaluation, pod_class.row_cache
-        return Attempt(self.profile, self._state, evaluation, state, key, row_cache, self.check_time)
+        row_cache = pod_class.row_cache = pod_class.row_cache or RowCache()
+        return Attempt(self.profile, self._state, pod_class.evaluation, state, key, row_cache, self.check_time)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
@@ -301,14 +300,13 @@ class Engine:
             self._drop_plans()
         if self._last is not None and self._last[0] == key:
             return self._last[1]
-        known = self._classes.get(key)
-        if known is not None:
+        pod_class = self._classes.get(key)
+        if pod_class is not None:
             self._classes.move_to_end(key)
-            self._last = key, known
-            return known
-        evaluation = Evaluation(self.profile, view, pod, self.times, self._shared, self._batch)
-        self._evict_classes(evaluation)
-        pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
+        else:
+            evaluation = Evaluation(self.profile, view, pod, self.times, self._shared, self._batch)
+            self._evict_classes(evaluation)
+            pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         self._last = key, pod_class
         return pod_class
 
@@ -346,9 +344,6 @@ class Engine:
             rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt, self.times)
             if attempt.refusal is None:
                 rejection = replace(rejection, pod_class=pod_class.number)
-            else:
-                name, reason = attempt.refusal
-                rejection = replace(rejection, waits_as=self._waits_as(name, pod), refusal=reason.text)
             if alike and not rejection.after.found:
                 # A simulation leaves the columns as they were, at a later version.
                 pod_class.evaluation.refresh()
@@ -358,16 +353,8 @@ class Engine:
             transformer.after_post_filter(pod, rejection.why)
         return rejection
 
-    def _waits_as(self, plugin_name: str, pod: PodInfo) -> Hashable:
-        """The key shared by pods that wait for the same events as this one, which the plugin rejected in this attempt;
-        None if the pod waits alone."""
-        plugin = self.profile.part(plugin_name, CyclePreFilterPlugin)
-        key = plugin.waits_as(pod) if plugin is not None else None
-        return (plugin_name, key) if key is not None else None
-
     def _placement(self, state: CycleState, profile: Profile, evaluation: Evaluation, row: int, tied: int) -> Placement:
         columns = self._state.view.columns
-        names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
         evaluated, feasible = len(columns.row_of), evaluation.feasible_count
         node = state.node
@@ -380,7 +367,7 @@ class Engine:
             evaluated=evaluated,
             feasible=feasible,
             rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
-            best_nodes=tuple(map(names.__getitem__, rows)),
+            best_nodes=tuple(map(columns.names.__getitem__, rows)),
             best_scores=evaluation.scores_of(rows),
             plugins=evaluation.score_names,
             tied=tied,

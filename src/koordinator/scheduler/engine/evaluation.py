@@ -17,16 +17,16 @@ import msgspec
 import numpy as np
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.best_nodes import INFEASIBLE
 from koordinator.scheduler.engine.cached_results import (
     FEW_CHANGES,
     ONE_BY_ONE,
     CachedFilterResults,
     CachedResults,
+    Scores,
     SharedResults,
 )
 from koordinator.scheduler.engine.class_plan import plan_class
-from koordinator.scheduler.engine.class_state import ClassState, Scores
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import Aspect, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
@@ -73,8 +73,9 @@ class Evaluation(ClassState):
         self.incoming = pod
         """The pod of the class that was evaluated last."""
         self.pod = plan.pod or pod
-        overlays = RowOverlays(profile, self.pod)
-        self._overlays = overlays if overlays else None
+        transforming = [each.name for each in profile.filter_transformers if each.transforms(self.pod)]
+        transforming += [each.name for each in profile.score_transformers if each.transforms(self.pod)]
+        self._overlays = RowOverlays(profile, self.pod) if transforming else None
         self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[CachedResults, ...]] = {}
         """By bit mask of aspects: the cached results that read any of them."""
@@ -109,8 +110,9 @@ class Evaluation(ClassState):
         before = self.version
         self._apply_changes()
         self.version = columns.version
-        if self._batch is not None and not self._batch.take_note(self, before):
-            self._batch = None
+        batch = self._batch
+        if batch is not None and (self.number is not None or columns.version - before > batch.far):
+            self._batch = batch if batch.take_note(self, before) else None
 
     def choose(self, preferred: Iterable[str], has_capacity: Callable[[int], bool], random: RandomSource) -> Choice:
         """The first of the ``preferred`` nodes that is feasible and has capacity, else the best that has, chosen at
@@ -258,11 +260,11 @@ class Evaluation(ClassState):
         """Evaluate those of ``rows`` that transformers adjust for this class; returns whether there are or were any, so
         that scores of others may be out of date."""
         if self._is_cross_node:
-            rows = np.union1d(rows, np.array(list(self._overlaid), dtype=np.intp))
-        before = [row for row in rows.tolist() if self._overlaid.pop(row, None) is not None]
+            rows = np.union1d(rows, np.array(list(self.overlaid), dtype=np.intp))
+        before = [row for row in rows.tolist() if self.overlaid.pop(row, None) is not None]
         assert self._overlays is not None, "the caller has looked"
         found = self._overlays.rows(rows, self._filters, self._scores)
-        self._overlaid.update(found)
+        self.overlaid.update(found)
         for row in {*before, *found}:
             self._conclude(row)
         return bool(before or found)
@@ -305,7 +307,7 @@ class Evaluation(ClassState):
             if not score.scales:
                 continue
             known = weighted_scores.values
-            raw = score.values[:size] if not self._overlaid else self._raw(index, size)
+            raw = score.values[:size] if not self.overlaid else self._raw(index, size)
             is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(raw)
             if is_flat and self._flat.get(index) == size:
                 continue
@@ -325,7 +327,7 @@ class Evaluation(ClassState):
     def _raw(self, index: int, size: int) -> Scores:
         """The input of ``normalize``, with the rows that this class sees adjusted."""
         raw = self._scores[index].values[:size].copy()
-        for row, seen in self._overlaid.items():
+        for row, seen in self.overlaid.items():
             raw[row] = seen.scores[index]
         return raw
 

@@ -186,7 +186,7 @@ class Attempt:
     def _goes_by_columns(self, row: int, added: Iterable[PodInfo], filters: Sequence[CachedFilterResults]) -> bool:
         """Whether it is enough to count other requests, instead of removing and placing pods, to run these filters on
         the hypothetical node."""
-        if not self._evaluation.has_no_overlays or row in self._view.columns.discounts:
+        if self._evaluation.overlaid or row in self._view.columns.discounts:
             return False
         if any(nominated_allocations(self._profile.allocators, self._view, pod) for pod in added):
             return False

@@ -24,7 +24,6 @@ from koordinator.scheduler.engine.post_filter import FailedAttempt
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, count_slots
-from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 P = TypeVar("P", bound=Plugin)
@@ -69,17 +68,6 @@ class SchedulerServices(Events, Protocol):
     def unusable_score(self, plugin: str, subject: str, score: int) -> None: ...
     def set_pseudo_pod(self, pod: Pod) -> None: ...
     def remove_pseudo_pod(self, pod: Pod) -> None: ...
-
-
-class HandledPlugin(Protocol):
-    """A plugin that uses its handle, to others that do so for it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def view(self) -> ClusterView: ...
-    @property
-    def handle(self) -> Handle: ...
 
 
 class Handle:

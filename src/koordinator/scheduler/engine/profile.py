@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 
+from koordinator.api.annotations import RESERVE_POD
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -296,6 +297,10 @@ class Profile:
         """By the plugins that are left out."""
         return {}
 
+    def is_reserve_pod(self, pod: PodInfo) -> bool:
+        """Whether the pod is the reserve pod of a reservation; never in a profile that does not schedule these."""
+        return bool(self.reservation_pre_bind) and pod.pod.metadata.annotations.get(RESERVE_POD) == "true"
+
     def is_bound_by_plugin(self, pod: PodInfo) -> bool:
         """Whether a Bind plugin may bind the pod itself. Called for every pod: a list costs half of a generator."""
         return bool([plugin for plugin in self.bind if plugin.binds(pod)])
@@ -319,6 +324,12 @@ class Profile:
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         plugins = (self.plugins[name] for name in names if name in self.plugins)
         return (part for plugin in plugins for part in (plugin, *plugin.parts) if part not in self.idle)
+
+
+def gate_of(profiles: Mapping[str, Profile]) -> Callable[[PodInfo], str | None]:
+    """The gate of the queue that the profiles share, by scheduler name: why it must not hold a pod yet; None admits
+    it."""
+    return lambda pod: ": ".join(profiles[pod.pod.spec.scheduler_name].gate(pod) or ()) or None
 
 
 def _concerns(plugin: Plugin, pod: PodInfo) -> bool:

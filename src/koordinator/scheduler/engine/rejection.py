@@ -4,9 +4,11 @@ help."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Final
 
+from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import (
     NO_NODES,
@@ -66,9 +68,11 @@ def reject(
         plugin, reason = refusal
         rejected = [RejectedNodes(plugin, (reason.text,), reason.unresolvable, total, ())]
         names = {plugin, *attempt.involved}
-        return _rejection(
-            profile, known, pre_filter_error(total, reason.text, after.message), 0, rejected, after, names
-        )
+        message = pre_filter_error(total, reason.text, after.message)
+        found = _rejection(profile, known, message, 0, rejected, after, names)
+        if attempt.refusal is None:
+            return found
+        return replace(found, waits_as=_waits_as(profile, plugin, pod), refusal=reason.text)
     rejected = [_rejected_rows(state, status) for status in attempt.statuses]
     skipped = total - sum(entry.count for entry in rejected)
     plugins = {entry.plugin for entry in rejected}
@@ -109,13 +113,20 @@ def _rejection(
     evaluated: int,
     rejected: list[RejectedNodes],
     after: PostFilterResult,
-    plugins: set[str] | None = None,
+    names: set[str],
 ) -> Rejection:
-    names = plugins if plugins is not None else {entry.plugin for entry in rejected}
     # The events of the plugins that rejected nodes, and those that may change how the pod sees nodes.
     registering = [*(known[name] for name in names), *profile.filter_transformers]
     events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in registering))
     return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
+
+
+def _waits_as(profile: Profile, plugin_name: str, pod: PodInfo) -> Hashable:
+    """The key shared by pods that wait for the same events as this one, which the plugin rejected in this attempt; None
+    if the pod waits alone."""
+    plugin = profile.part(plugin_name, CyclePreFilterPlugin)
+    key = plugin.waits_as(pod) if plugin is not None else None
+    return (plugin_name, key) if key is not None else None
 
 
 def _rejected_rows(state: ClusterState, status: NodeStatus) -> RejectedNodes:

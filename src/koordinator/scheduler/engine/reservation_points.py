@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from koordinator.api.annotations import RESERVATION_NAME, RESERVE_POD
+from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, Plugin, PluginError, Reason
@@ -135,11 +135,6 @@ class _Restoration:
         if not self._was_seen:
             self._seen.discard(self._row)
         self._before = None
-
-
-def stands_for_a_reservation(profile: Profile, pod: PodInfo) -> bool:
-    """Whether the pod is the reserve pod of a reservation; never in a profile that does not schedule reservations."""
-    return bool(profile.reservation_pre_bind) and pod.pod.metadata.annotations.get(RESERVE_POD) == "true"
 
 
 def reservation_of(profile: Profile, pod: PodInfo) -> Reservation:

@@ -74,7 +74,7 @@ def grown(
     """A copy of the array in a larger one, whose other items are ``fill``."""
     # The operating system commits the memory of zeros only when it is written.
     larger = np.full(shape, fill, array.dtype, order) if fill else np.zeros(shape, array.dtype, order)
-    larger[tuple(slice(0, length) for length in array.shape)] = array
+    larger[tuple(map(slice, array.shape))] = array
     return larger
 
 

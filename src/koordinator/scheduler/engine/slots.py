@@ -92,7 +92,7 @@ def statuses_of(
 
 def _without_placing(view: ClusterView, evaluation: Evaluation, rows: Rows, pod: PodInfo) -> Rows:
     """Those of ``rows`` for which all filters can compute directly how many more pods like this one fit."""
-    if not evaluation.has_no_overlays or not all(map(_counts_directly, _pod_dependent(evaluation))):
+    if evaluation.overlaid or not all(map(_counts_directly, _pod_dependent(evaluation))):
         return rows[:0]
     others = {row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
     others = {row for row in others if nominated_before(view, pod, row)} | view.columns.discounts.keys()

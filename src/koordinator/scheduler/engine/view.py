@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.reservation import Reservation
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.allocations import AllocationLedger
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.journal import Journal
@@ -23,8 +24,9 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 T = TypeVar("T", bound=Object)
-K = TypeVar("K")
+Shared = TypeVar("Shared")
 _Key = tuple[str, bool, frozenset[tuple[str, str]]]
+_REMEMBERED: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -46,8 +48,8 @@ class LabelGroups:
     def __init__(self) -> None:
         self._by_key: dict[_Key, LabelGroup] = {}
         self._by_number: dict[int, LabelGroup] = {}
-        self._by_namespace: dict[str, dict[int, LabelGroup]] = {}
-        self._by_label: dict[tuple[str, str, str], dict[int, LabelGroup]] = {}
+        self._by_namespace = Groups[str, int, LabelGroup]()
+        self._by_label = Groups[tuple[str, str, str], int, LabelGroup]()
         self._of_pod: dict[str, LabelGroup] = {}
         self._on_row: dict[int, dict[int, int]] = {}
         self._next = 0
@@ -67,8 +69,8 @@ class LabelGroups:
         checks the other requirements of its selector."""
         found: list[LabelGroup] = []
         for namespace in self._by_namespace if namespaces is None else namespaces:
-            pools = [self._by_label.get((namespace, key, value), {}) for key, value in required.items()]
-            smallest = min(pools, key=len) if pools else self._by_namespace.get(namespace, {})
+            pools = [self._by_label.of((namespace, key, value)) for key, value in required.items()]
+            smallest = min(pools, key=len) if pools else self._by_namespace.of(namespace)
             found.extend(
                 group
                 for group in smallest.values()
@@ -104,17 +106,60 @@ class LabelGroups:
             self._next += 1
             group = LabelGroup(self._next, metadata.namespace, metadata.labels, terminating)
             self._by_key[key] = self._by_number[group.number] = group
-            self._by_namespace.setdefault(group.namespace, {})[group.number] = group
+            self._by_namespace.put(group.namespace, group.number, group)
             for label in metadata.labels.items():
-                self._by_label.setdefault((group.namespace, *label), {})[group.number] = group
+                self._by_label.put((group.namespace, *label), group.number, group)
         return group
 
     def _drop(self, group: LabelGroup) -> None:
         del self._by_key[(group.namespace, group.terminating, frozenset(group.labels.items()))]
         del self._by_number[group.number]
-        _forget(self._by_namespace, group.namespace, group.number)
+        self._by_namespace.take(group.namespace, group.number)
         for label in group.labels.items():
-            _forget(self._by_label, (group.namespace, *label), group.number)
+            self._by_label.take((group.namespace, *label), group.number)
+
+
+class MatchingPods:
+    """The sum by row of what pods count, ``amount_of`` their group: 1 if it matches a selector, or the weights of the
+    terms that match it. ``candidates`` returns the groups that may count anything, each once."""
+
+    def __init__(
+        self,
+        labels: LabelGroups,
+        candidates: Callable[[], Iterable[LabelGroup]],
+        amount_of: Callable[[LabelGroup], int],
+    ) -> None:
+        self._labels = labels
+        self._candidates = candidates
+        self._amount_of = amount_of
+        self._known: dict[int, int] = {}
+        """Number of a group -> what each of its pods counts."""
+
+    def on_row(self, row: int) -> int:
+        """The amount of ``row``."""
+        total, known = 0, self._known
+        for number, pods in self._labels.on_row(row).items():
+            amount = known.get(number)
+            total += (self._of_group(number) if amount is None else amount) * pods
+        return total
+
+    def everywhere(self) -> dict[int, int]:
+        """Row -> amount, of all rows with pods that count."""
+        found: dict[int, int] = {}
+        for group in self._candidates():
+            amount = self._amount_of(group)
+            if amount == 1 and not found:
+                found.update(group.rows)
+            elif amount:
+                for row, pods in group.rows.items():
+                    found[row] = found.get(row, 0) + amount * pods
+        return found
+
+    def _of_group(self, number: int) -> int:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        amount = self._known[number] = self._amount_of(self._labels.group(number))
+        return amount
 
 
 def _take_one(counts: dict[int, int], key: int) -> None:
@@ -122,12 +167,6 @@ def _take_one(counts: dict[int, int], key: int) -> None:
         del counts[key]
     else:
         counts[key] -= 1
-
-
-def _forget(index: dict[K, dict[int, LabelGroup]], key: K, number: int) -> None:
-    del index[key][number]
-    if not index[key]:
-        del index[key]
 
 
 class ReservationInfo(Protocol):
@@ -300,6 +339,13 @@ class ClusterView:
 
     def _on_affinity(self) -> None:
         self.concerns_version += 1
+
+    def share(self, key: str, make: Callable[[], Shared]) -> Shared:
+        """What is ``shared`` by this key; ``make`` is called for the first plugin that asks for it, and only then."""
+        if key not in self.shared:
+            self.shared[key] = make()
+        found: Shared = self.shared[key]
+        return found
 
     def objects_of(self, kind: Kind[T]) -> Mapping[str, T]:
         """All objects of a kind that some plugin ``watches``, by key."""

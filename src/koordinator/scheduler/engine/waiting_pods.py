@@ -62,7 +62,9 @@ class WaitingPods:
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
-        self._decided: deque[WaitingPod] = deque()
+        self.is_empty = True
+        self.decided: deque[WaitingPod] = deque()
+        """Those whose binding is to be notified by ``notify_decided``."""
         self._deadlines: list[tuple[float, str, str, float]] = []
         """(when, uid, plugin, seconds)."""
         self.on_decided: Callable[[], None] = lambda: None
@@ -88,6 +90,7 @@ class WaitingPods:
         """Add a pod that waits for the plugins in ``waits``, for each so many seconds at most from ``now`` on."""
         deadlines = {plugin: now + min(seconds, _LONGEST_WAIT) for plugin, seconds in waits.items()}
         waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, deadlines, on_status, self._decide)
+        self.is_empty = False
         for plugin, when in deadlines.items():
             heapq.heappush(self._deadlines, (when, pod.uid, plugin, when - now))
         return waiting
@@ -109,17 +112,17 @@ class WaitingPods:
         waiting = self._pods.get(uid)
         return waiting is not None and plugin in waiting.deadlines
 
-    def notify_decided(self) -> bool:
-        """Call ``on_status`` of the pod that was decided first; False if there is none."""
-        if not self._decided:
-            return False
-        waiting = self._decided.popleft()
+    def notify_decided(self) -> None:
+        """Call ``on_status`` of the pod that was decided first."""
+        waiting = self.decided.popleft()
         assert waiting.status is not None
         waiting.on_status(waiting.status)
-        return True
 
     def _decide(self, waiting: WaitingPod) -> None:
         if self._pods.get(waiting.pod.uid) is waiting:
             del self._pods[waiting.pod.uid]
-        self._decided.append(waiting)
+            if not self._pods:
+                self.is_empty = True
+                self._deadlines.clear()
+        self.decided.append(waiting)
         self.on_decided()

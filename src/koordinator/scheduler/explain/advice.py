@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -70,13 +71,9 @@ def _obstacle(plugin: str, reasons: tuple[str, ...], filter_results: FilterResul
     return Obstacle(plugin, reasons, tuple(details), alone)
 
 
-def advise_on_resources(reasons: Sequence[str], pod: PodInfo, view: ClusterView, rows: Rows) -> list[str]:
-    """A sentence for each of the reasons of NodeResourcesFit; ``rows`` are the nodes that have insufficient resources,
-    but that the pod could use otherwise; none when it could not use any node."""
-    return [_sentence(reason, pod, view, rows) for reason in reasons]
-
-
 def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
+    """Advice on one of the reasons of NodeResourcesFit; ``rows`` are the nodes that have insufficient resources, but
+    that the pod could use otherwise; none when it could not use any node."""
     if reason == "Too many pods":
         return "Nodes have no room for one more pod: add a node, or raise the kubelet's maxPods."
     resource = reason.removeprefix("Insufficient ")
@@ -120,11 +117,8 @@ def advise(
     """Sentences about the plugins that have rejected nodes, first those that alone reject some node."""
     sentences: list[str] = []
     for obstacle in obstacles(rejected, filter_results):
-        if obstacle.plugin == _FIT:
-            found = _on_resources(obstacle, pod, view, filter_results)
-        else:
-            adviser = _ADVISERS.get(obstacle.plugin)
-            found = adviser(obstacle) if adviser is not None else []
+        is_fit = obstacle.plugin == _FIT
+        found = _on_resources(obstacle, pod, view, filter_results) if is_fit else _from_table(obstacle)
         sentences += [text + _effect(obstacle, view) for text in found]
     return sentences
 
@@ -132,14 +126,15 @@ def advise(
 def _on_resources(
     obstacle: Obstacle, pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
 ) -> list[str]:
-    if filter_results is None:
-        return advise_on_resources(obstacle.reasons, pod, view, np.array(sorted(view.columns.row_of.values())))
-    could_use = usable(filter_results, _FIT)
-    too_full = could_use & filter_results.against(_FIT)
-    if could_use.any() and not too_full.any():
-        # Only nodes that the pod could not use anyway have insufficient resources.
-        return []
-    return advise_on_resources(obstacle.reasons, pod, view, filter_results.rows[too_full])
+    rows: Rows = np.array(sorted(view.columns.row_of.values()))
+    if filter_results is not None:
+        could_use = usable(filter_results, _FIT)
+        too_full = could_use & filter_results.against(_FIT)
+        if could_use.any() and not too_full.any():
+            # Only nodes that the pod could not use anyway have insufficient resources.
+            return []
+        rows = filter_results.rows[too_full]
+    return [_sentence(reason, pod, view, rows) for reason in obstacle.reasons]
 
 
 def _effect(obstacle: Obstacle, view: ClusterView) -> str:
@@ -152,147 +147,97 @@ def _effect(obstacle: Obstacle, view: ClusterView) -> str:
     return f" Nothing else keeps the pod off {'one node' if count == 1 else f'{count} nodes'}: {names}{more}."
 
 
-_Adviser = Callable[[Obstacle], list[str]]
-
-
-def _fixed(text: str) -> _Adviser:
-    return lambda obstacle: [text]
-
-
-def _with_details(text: str) -> _Adviser:
-    """``{}`` is replaced by examples of what nodes lack."""
-
-    def adviser(obstacle: Obstacle) -> list[str]:
-        shown = [*obstacle.details[:_EXAMPLES], *(["…"] if len(obstacle.details) > _EXAMPLES else [])]
-        return [text.format(f" ({'; '.join(shown)})" if shown else "")]
-
-    return adviser
-
-
-def _load(obstacle: Obstacle) -> list[str]:
-    sentences = []
-    if any("expired" in reason for reason in obstacle.reasons):
-        sentences.append("Nodes have not reported their usage for too long: check that their agent runs.")
-    if any("exceed" in reason for reason in obstacle.reasons):
-        sentences.append(
-            "Nodes are busy, measured and expected use counted: wait until it falls, request less, add a node, or "
-            "raise the thresholds (usageThresholds of LoadAwareScheduling, or a node's annotation "
-            "scheduling.koordinator.sh/usage-thresholds)."
-        )
-    return sentences
-
-
-_NUMA_ADVICE: Final = {
-    "must be integer": "Pods that are bound to CPUs request whole CPUs: round the pod's CPU request.",
-    "not multiple cpus per core": "Pods that require FullPCPUs request whole cores: round the pod's CPU request.",
-    "invalid CPU Topology": "Nodes do not say which CPUs they have: check that koordlet runs there and writes a "
-    "NodeResourceTopology.",
-    "missing NUMA resources": "Nodes do not say what their NUMA nodes have: check that koordlet runs there.",
-    "policy": "The policies of the pod and of nodes contradict each other: drop one of them (the pod's annotations "
-    "resource-spec and numa-topology-spec, or the node's labels cpu-bind-policy and numa-topology-policy).",
-    "NUMA": "The pod wants everything from few NUMA nodes: request less, make room there, or use a NUMA topology "
-    "policy that is less strict.",
-    "cpu": "Too few CPUs are free to be bound{}: request fewer, make room, or prefer a bind policy instead of "
-    "requiring it.",
-}
-"""By a part of a reason of NodeNUMAResource; the first that matches is used."""
-
-
-def _numa(obstacle: Obstacle) -> list[str]:
-    shown = f" ({'; '.join(obstacle.details[:_EXAMPLES])})" if obstacle.details else ""
-    found = [next((each for part, each in _NUMA_ADVICE.items() if part in reason), "") for reason in obstacle.reasons]
-    return [each.format(shown) for each in dict.fromkeys(filter(None, found))]
-
-
-def _volumes(otherwise: str) -> _Adviser:
-    """Advice of a volume plugin: whichever of them evaluates a claim first, an error of the claim itself comes before
-    what it would require of nodes."""
-
-    def adviser(obstacle: Obstacle) -> list[str]:
-        if any("persistentvolumeclaim" in reason.lower() for reason in obstacle.reasons):
-            return ["Something is wrong with a volume claim of the pod, whatever the node: kubectl describe pvc."]
-        return [otherwise]
-
-    return adviser
-
-
-def _devices(obstacle: Obstacle) -> list[str]:
-    """Advice on what is missing: devices, the Device object, or labels of the node."""
-    too_few = _with_details(
-        "Nodes have too few devices free{}: wait until pods end, request less or fewer, or add a node."
-    )
-    sentences = too_few(obstacle) if any("Insufficient" in reason for reason in obstacle.reasons) else []
-    sentences += [text for part, text in _ABOUT_DEVICES if any(part in reason for reason in obstacle.reasons)]
-    return sentences
-
-
-_QUOTA: Final = re.compile(r"quotaName(?:Topo)?: (?:\[(?P<names>[^\]]*)\]|(?P<name>[^,]*))")
-
-
-def _quota(obstacle: Obstacle) -> list[str]:
-    """Advice of ElasticQuota, whose reasons name the quota, or the quotas from the root down to the pod's."""
-    sentences = []
-    for reason in obstacle.reasons:
-        found = _QUOTA.search(reason)
-        if found is None:
-            continue
-        name = found["name"] or (found["names"] or "").rpartition(" ")[2]
-        if "used: <empty>" in reason:
-            sentences.append(
-                f"The quota {name} has nothing in use, and the pod alone requests more than it may use at present: "
-                f"request less, or raise the quota (koord explain quota {name} says where each amount comes from)."
-            )
-            continue
-        limit = "its min" if "non-preemptible" in reason else "its runtime, which is between its min and its max"
-        sentences.append(
-            f"The pods of the quota {name} use, with this one, more than {limit}: wait until some of them end, request "
-            f"less, or raise the quota (koord explain quota {name} says who borrows what, and who is next)."
-        )
-    return sentences
-
-
-_ABOUT_DEVICES: Final = (
-    (
-        "invalid resource device requests",
-        "A share of a GPU is at most 100, and several GPUs are requested in whole hundreds: 200 are two.",
-    ),
-    (
-        "GPU Partition Table",
-        "Nodes list no GPU partitions: drop the annotation gpu-partition-spec, or see docs/devices.md.",
-    ),
-    ("number of GPU requests", "Nodes have no partition of so many GPUs: request another number."),
-    ("Topology Tree", "The Device objects of nodes do not say where their GPUs are: drop requiredTopologyScope."),
-    ("Joint-Allocate", "No devices that are free are on the same PCIe switches: request fewer, or drop SamePCIe."),
-    ("resource template", "Request just what one of the templates of the model has (docs/devices.md)."),
-    ("does not support GPU Share", "GPUs of the model are not shared: request whole ones."),
-    (
-        "GPUIsolationProvider",
-        "Nodes isolate shares of GPUs otherwise than the label gpu-isolation-provider of the pod says.",
-    ),
+_QUOTA: Final = r"quotaName(?:Topo)?: \[?(?:[^\],]* )?(?P<name>[^\],]+)"
+"""The reasons of ElasticQuota name the quota, or the quotas from the root down to the pod's."""
+_OVER_QUOTA: Final = (
+    "The pods of the quota {name} use, with this one, more than %s: wait until some of them end, request less, or "
+    "raise the quota (koord explain quota {name} says who borrows what, and who is next)."
 )
-"""A part of a reason -> the advice."""
-_ADVISERS: Final[Mapping[str, _Adviser]] = {
-    "NodeAffinity": _with_details(
-        "Change the pod's nodeSelector or node affinity, or label a node so that it matches{}."
-    ),
-    "TaintToleration": _with_details("Give the pod a toleration, or take a taint off a node with kubectl taint{}."),
-    "NodeUnschedulable": _fixed("Some nodes are cordoned; to use one again: kubectl uncordon NODE."),
-    "LoadAwareScheduling": _load,
-    "NodeNUMAResource": _numa,
-    "NodeName": _fixed("spec.nodeName of the pod names a node that is not there."),
-    "NodePorts": _with_details("Another pod has the host port{}: drop hostPort, or spread such pods over more nodes."),
-    "PodTopologySpread": _fixed(
-        "Placing the pod would make its topology spread more uneven than maxSkew allows: make room in the emptier "
-        "domains, or use whenUnsatisfiable: ScheduleAnyway."
-    ),
-    "InterPodAffinity": _fixed(
-        "Required pod affinity or anti-affinity, the pod's own or that of running pods, keeps it off: check its terms, "
-        "or make them preferred."
-    ),
-    "VolumeBinding": _volumes("Look at the pod's volume claims: kubectl describe pvc."),
-    "VolumeZone": _volumes("A volume of the pod is in another zone than these nodes."),
-    "NodeVolumeLimits": _volumes("Nodes have as many volumes attached as their driver allows: add a node."),
-    "DeviceShare": _devices,
-    "ElasticQuota": _quota,
-    "VolumeRestrictions": _volumes("A volume of the pod is in use elsewhere in a way that does not allow sharing."),
+_OF_A_CLAIM: Final = {
+    "(?i)persistentvolumeclaim": "Something is wrong with a volume claim of the pod, whatever the node: kubectl "
+    "describe pvc.",
 }
+"""Whichever volume plugin evaluates a claim first, an error of the claim itself comes before what it would require of
+nodes."""
+_ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
+    "NodeAffinity": {
+        "": "Change the pod's nodeSelector or node affinity, or label a node so that it matches{details}.",
+    },
+    "TaintToleration": {"": "Give the pod a toleration, or take a taint off a node with kubectl taint{details}."},
+    "NodeUnschedulable": {"": "Some nodes are cordoned; to use one again: kubectl uncordon NODE."},
+    "LoadAwareScheduling": {
+        "expired": "Nodes have not reported their usage for too long: check that their agent runs.",
+        "exceed": "Nodes are busy, measured and expected use counted: wait until it falls, request less, add a node, "
+        "or raise the thresholds (usageThresholds of LoadAwareScheduling, or a node's annotation "
+        "scheduling.koordinator.sh/usage-thresholds).",
+    },
+    "NodeNUMAResource": {
+        "must be integer": "Pods that are bound to CPUs request whole CPUs: round the pod's CPU request.",
+        "not multiple cpus per core": "Pods that require FullPCPUs request whole cores: round the pod's CPU request.",
+        "invalid CPU Topology": "Nodes do not say which CPUs they have: check that koordlet runs there and writes a "
+        "NodeResourceTopology.",
+        "missing NUMA resources": "Nodes do not say what their NUMA nodes have: check that koordlet runs there.",
+        "policy": "The policies of the pod and of nodes contradict each other: drop one of them (the pod's annotations "
+        "resource-spec and numa-topology-spec, or the node's labels cpu-bind-policy and numa-topology-policy).",
+        "NUMA": "The pod wants everything from few NUMA nodes: request less, make room there, or use a NUMA topology "
+        "policy that is less strict.",
+        "cpu": "Too few CPUs are free to be bound{details}: request fewer, make room, or prefer a bind policy instead "
+        "of requiring it.",
+    },
+    "NodeName": {"": "spec.nodeName of the pod names a node that is not there."},
+    "NodePorts": {"": "Another pod has the host port{details}: drop hostPort, or spread such pods over more nodes."},
+    "PodTopologySpread": {
+        "": "Placing the pod would make its topology spread more uneven than maxSkew allows: make room in the emptier "
+        "domains, or use whenUnsatisfiable: ScheduleAnyway.",
+    },
+    "InterPodAffinity": {
+        "": "Required pod affinity or anti-affinity, the pod's own or that of running pods, keeps it off: check its "
+        "terms, or make them preferred.",
+    },
+    "VolumeBinding": {**_OF_A_CLAIM, "": "Look at the pod's volume claims: kubectl describe pvc."},
+    "VolumeZone": {**_OF_A_CLAIM, "": "A volume of the pod is in another zone than these nodes."},
+    "NodeVolumeLimits": {
+        **_OF_A_CLAIM,
+        "": "Nodes have as many volumes attached as their driver allows: add a node.",
+    },
+    "VolumeRestrictions": {
+        **_OF_A_CLAIM,
+        "": "A volume of the pod is in use elsewhere in a way that does not allow sharing.",
+    },
+    "DeviceShare": {
+        "Insufficient": "Nodes have too few devices free{details}: wait until pods end, request less or fewer, or add "
+        "a node.",
+        "invalid resource device requests": "A share of a GPU is at most 100, and several GPUs are requested in whole "
+        "hundreds: 200 are two.",
+        "GPU Partition Table": "Nodes list no GPU partitions: drop the annotation gpu-partition-spec, or see "
+        "docs/devices.md.",
+        "number of GPU requests": "Nodes have no partition of so many GPUs: request another number.",
+        "Topology Tree": "The Device objects of nodes do not say where their GPUs are: drop requiredTopologyScope.",
+        "Joint-Allocate": "No devices that are free are on the same PCIe switches: request fewer, or drop SamePCIe.",
+        "resource template": "Request just what one of the templates of the model has (docs/devices.md).",
+        "does not support GPU Share": "GPUs of the model are not shared: request whole ones.",
+        "GPUIsolationProvider": "Nodes isolate shares of GPUs otherwise than the label gpu-isolation-provider of the "
+        "pod says.",
+    },
+    "ElasticQuota": {
+        f"{_QUOTA}.*used: <empty>": "The quota {name} has nothing in use, and the pod alone requests more than it may "
+        "use at present: request less, or raise the quota (koord explain quota {name} says where each amount comes "
+        "from).",
+        f"non-preemptible.*{_QUOTA}": _OVER_QUOTA % "its min",
+        _QUOTA: _OVER_QUOTA % "its runtime, which is between its min and its max",
+    },
+}
+"""Plugin -> pattern in a reason of it -> what to do: the first that matches is used. ``{details}`` is replaced by
+examples of what nodes lack, other names by groups of the pattern."""
+
+
+def _from_table(obstacle: Obstacle) -> list[str]:
+    """The advice for each of the reasons, each once."""
+    shown = [*obstacle.details[:_EXAMPLES], *(["…"] if len(obstacle.details) > _EXAMPLES else [])]
+    details = f" ({'; '.join(shown)})" if shown else ""
+    entries, found = _ADVICE.get(obstacle.plugin, {}), dict[str, None]()
+    for reason in obstacle.reasons:
+        matches = ((text, match) for pattern, text in entries.items() if (match := re.search(pattern, reason)))
+        for text, match in islice(matches, 1):
+            found[text.format(details=details, **match.groupdict())] = None
+    return list(found)

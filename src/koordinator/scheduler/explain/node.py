@@ -31,15 +31,6 @@ _PODS_LOOKED_AT: Final = 2000
 
 
 @dataclass(slots=True)
-class _RejectedPods:
-    """Kinds of pods that one plugin rejects on the node for the same reasons."""
-
-    pods: int = 0
-    examples: list[str] = field(default_factory=list)
-    details: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class _Kind:
     """Pods that every plugin treats alike, represented by the first."""
 
@@ -133,28 +124,26 @@ def _filter_results(sources: Sources, row: int, name: str) -> tuple[EvaluatedPod
     """Which of the pods that wait or were last placed elsewhere could be placed here now, and the plugins that reject
     the others."""
     kinds = _kinds(sources, name)
-    rejected: dict[tuple[str, tuple[str, ...]], _RejectedPods] = {}
+    rejected: dict[tuple[str, tuple[str, ...]], list[tuple[_Kind, NodeLack]]] = {}
     would_take = 0
     for kind in kinds:
         objection = _objection(kind, sources.view, row)
         if objection is None:
             would_take += len(kind.pods)
-            continue
-        entry = rejected.setdefault((objection.plugin, tuple(objection.reasons)), _RejectedPods())
-        entry.pods += len(kind.pods)
-        entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
-        entry.details |= dict.fromkeys(objection.details)
+        else:
+            rejected.setdefault((objection.plugin, tuple(objection.reasons)), []).append((kind, objection))
     evaluated = EvaluatedPods(pods=sum(len(kind.pods) for kind in kinds), kinds=len(kinds), would_take=would_take)
-    return evaluated, [
+    found = [
         RejectedPods(
             plugin=plugin,
             reasons=list(reasons),
-            pods=entry.pods,
-            examples=entry.examples,
-            details=list(entry.details)[:_EXAMPLES],
+            pods=sum(len(kind.pods) for kind, _ in entries),
+            examples=[pod.key for kind, _ in entries for pod in kind.pods][:_EXAMPLES],
+            details=list(dict.fromkeys(text for _, objection in entries for text in objection.details))[:_EXAMPLES],
         )
-        for (plugin, reasons), entry in sorted(rejected.items(), key=lambda item: -item[1].pods)
+        for (plugin, reasons), entries in rejected.items()
     ]
+    return evaluated, sorted(found, key=lambda each: -each.pods)
 
 
 def _objection(kind: _Kind, view: ClusterView, row: int) -> NodeLack | None:

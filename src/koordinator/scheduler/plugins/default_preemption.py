@@ -9,7 +9,7 @@ from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
+from koordinator.scheduler.plugins.preemption import PodPreemption
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -18,8 +18,7 @@ class DefaultPreemption(PostFilterPlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        policy = PodPolicy(args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
-        self._preemption = PreemptionPlanner(self.name, view, policy)
+        self._preemption = PodPreemption(self.name, view, args)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
@@ -31,4 +30,4 @@ class DefaultPreemption(PostFilterPlugin):
         if pod.uid in self.view.pseudo_pods:
             # For a pseudo pod, which represents a Reservation, the Reservation plugin preempts, if enabled.
             return NO_PLAN
-        return self._preemption.plan(pod, attempt)
+        return self._preemption.plan(pod, attempt).result

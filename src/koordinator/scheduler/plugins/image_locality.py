@@ -59,9 +59,7 @@ class ImageIndex(EventHandler):
     @classmethod
     def of(cls, view: ClusterView) -> ImageIndex:
         """The index of a view, created on the first call."""
-        index = view.shared.setdefault(_SHARED, cls())
-        assert isinstance(index, cls)
-        return index
+        return view.share(_SHARED, cls)
 
     def get(self, name: str) -> Image | None:
         """The image; None if no node has it."""

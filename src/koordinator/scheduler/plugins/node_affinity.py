@@ -4,7 +4,7 @@ pods; and which requirements of a node selector, a pod's or a volume's, a node d
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from koordinator.model.node_selector import (
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
     SKIP_FILTER,
     SKIP_SCORE,
     EventHandler,
@@ -36,7 +37,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, E
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_labels import Compute, KnownResults
+from koordinator.scheduler.plugins.node_labels import KnownResults, NodeResults
 
 _ENFORCED: Final = 1
 _OF_POD: Final = 2
@@ -47,32 +48,10 @@ _REASONS: Final = {
 _CONFLICT: Final = Reason("pod affinity terms conflict", unresolvable=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    key: Hashable
-    added: NodePredicate | None
-    of_pod: NodePredicate | None
-
-    def compute(self) -> Compute:
-        """The code of a node."""
-        added, of_pod = self.added, self.of_pod
-
-        def code(node: Node) -> int:
-            if added is not None and not added(node):
-                return _ENFORCED
-            return 0 if of_pod is None or of_pod(node) else _OF_POD
-
-        return code
-
-
-@dataclass(frozen=True, slots=True)
-class _Preferences:
-    key: Hashable
-    scores: tuple[Compute, ...]
-
-    def compute(self) -> Compute:
-        """The sum of the weights of all preferences that a node meets."""
-        return lambda node: sum(score(node) for score in self.scores)
+def _code(added: NodePredicate | None, of_pod: NodePredicate | None, node: Node) -> int:
+    if added is not None and not added(node):
+        return _ENFORCED
+    return FEASIBLE if of_pod is None or of_pod(node) else _OF_POD
 
 
 class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlugin, EventHandler, Explainer):
@@ -106,7 +85,7 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         of_pod = required_predicate(pod.pod)
         if of_pod is None and self._added is None:
             return SKIP_FILTER
-        state = _Terms(("required", self.class_key(pod)), self._added, of_pod)
+        state = self._results.get(("required", self.class_key(pod)), lambda: partial(_code, self._added, of_pod))
         required = required_affinity(pod.pod)
         if required is None or not required.node_selector_terms:
             return PreFilterResult(state)
@@ -116,7 +95,8 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         return PreFilterResult(state, node_names=names)
 
     def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
-        return self._results.get(state.key, state.compute).of(rows)
+        results: NodeResults = state
+        return results.of(rows)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
@@ -129,10 +109,15 @@ class NodeAffinity(PreFilterPlugin, ElementwiseFilterPlugin, ElementwiseScorePlu
         affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
         preferred = preferred_score(affinity.preferred_during_scheduling_ignored_during_execution) if affinity else None
         preferences = tuple(score for score in (self._added_preference, preferred) if score is not None)
-        return _Preferences(("preferred", self.class_key(pod)), preferences) if preferences else SKIP_SCORE
+        if not preferences:
+            return SKIP_SCORE
+        # The sum of the weights of all preferences that a node meets.
+        key = "preferred", self.class_key(pod)
+        return self._results.get(key, lambda: lambda node: sum([score(node) for score in preferences]))
 
     def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
-        return self._results.get(state.key, state.compute).of(rows)
+        results: NodeResults = state
+        return results.of(rows)
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)

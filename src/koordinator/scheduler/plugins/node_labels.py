@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.api.node import Node
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.plugin_forms import SomeRows
@@ -40,17 +41,13 @@ class LabelRows(EventHandler):
     def __init__(self, columns: NodeColumns) -> None:
         self.columns = columns
         self._known: dict[int, Mapping[str, str]] = {}
-        self._of_host: dict[str, set[int]] = {}
+        self._of_host = Groups[str, int, None]()
         self.versions: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
     @classmethod
     def of(cls, view: ClusterView) -> LabelRows:
         """Those of a view, for all profiles; created by the first caller."""
-        rows = view.shared.get(_NAME)
-        if rows is None:
-            rows = view.shared[_NAME] = cls(view.columns)
-        assert isinstance(rows, cls)
-        return rows
+        return view.share(_NAME, lambda: cls(view.columns))
 
     def on_reset(self) -> None:
         for row in list(self._known):
@@ -64,7 +61,7 @@ class LabelRows(EventHandler):
             return
         self._forget_host(row, before)
         self._known[row] = labels
-        self._of_host.setdefault(labels.get(HOST_NAME, ""), set()).add(row)
+        self._of_host.put(labels.get(HOST_NAME, ""), row, None)
         self._move_on(row)
 
     def on_node_removed(self, row: int, name: str) -> None:
@@ -74,14 +71,11 @@ class LabelRows(EventHandler):
 
     def on_hosts(self, hosts: frozenset[str]) -> list[int]:
         """The rows whose nodes bear one of these host names."""
-        return sorted(row for host in hosts for row in self._of_host.get(host, ()))
+        return sorted(row for host in hosts for row in self._of_host.of(host))
 
     def _forget_host(self, row: int, labels: Mapping[str, str] | None) -> None:
         if labels is not None:
-            rows = self._of_host[labels.get(HOST_NAME, "")]
-            rows.discard(row)
-            if not rows:
-                del self._of_host[labels.get(HOST_NAME, "")]
+            self._of_host.take(labels.get(HOST_NAME, ""), row)
 
     def _move_on(self, row: int) -> None:
         self.fit(row + 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from koordinator.api.pod import Pod
+from koordinator.base.groups import Counts, Groups
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
@@ -57,9 +57,10 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._used: dict[tuple[str, int], dict[int, Counter[str]]] = {}
-        """(protocol, port) -> row -> address -> pods."""
-        self._counted: dict[tuple[int, str], tuple[_HostPort, ...]] = {}
+        self._used = Counts[tuple[str, int], tuple[int, str]]()
+        """(protocol, port) -> (row, address) -> pods."""
+        self._counted = Groups[int, str, tuple[_HostPort, ...]]()
+        """Row -> uid of a pod -> its ports."""
 
     def reads_pod(self, pod: PodInfo) -> bool:
         return bool(_ports_of(pod))
@@ -68,21 +69,20 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         # Most running pods have none, which need not be cached.
         known: tuple[_HostPort, ...] | None = pod.memo.get(self.name)
         ports = known if known is not None else host_ports(pod.pod)
-        before = self._counted.get((row, pod.uid), ())
-        if ports == before:
+        if ports == self._counted.of(row).get(pod.uid, ()):
             return
         self._forget(row, pod.uid)
         if ports:
-            self._counted[row, pod.uid] = ports
+            self._counted.put(row, pod.uid, ports)
         for address, protocol, port in ports:
-            self._used.setdefault((protocol, port), {}).setdefault(row, Counter())[address] += 1
+            self._used.add((protocol, port), (row, address), 1)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         self._forget(row, pod.uid)
 
     def on_node_removed(self, row: int, name: str) -> None:
-        for counted_row, uid in [key for key in self._counted if key[0] == row]:
-            self._forget(counted_row, uid)
+        for uid in list(self._counted.of(row)):
+            self._forget(row, uid)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return _ports_of(pod)
@@ -115,17 +115,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         """The rows on which some pod has the port."""
         address, protocol, port = wanted
         return [
-            row
-            for row, addresses in self._used.get((protocol, port), {}).items()
-            if address == _ANY_ADDRESS or address in addresses or _ANY_ADDRESS in addresses
+            row for row, used in self._used.of((protocol, port)) if address == used or _ANY_ADDRESS in (address, used)
         ]
 
     def _forget(self, row: int, uid: str) -> None:
-        for address, protocol, port in self._counted.pop((row, uid), ()):
-            rows = self._used[protocol, port]
-            rows[row][address] -= 1
-            rows[row] += Counter()  # drops addresses that no pod uses any more
-            if not rows[row]:
-                del rows[row]
-            if not rows:
-                del self._used[protocol, port]
+        for address, protocol, port in self._counted.take(row, uid) or ():
+            self._used.add((protocol, port), (row, address), -1)

@@ -1,8 +1,8 @@
 """The preemption planner: chooses nodes, and the lower-priority victims there, so that pods fit.
 
 Kubernetes 1.35, pkg/scheduler/framework/preemption. The planner has the steps that all preemption has in common: may
-the pod preempt at all, which nodes may help, what the plan nominates and evicts, or what the message says. A
-``PreemptionPolicy`` chooses the nodes and the victims: a ``NodePolicy`` one node for one pod, and
+the pod preempt at all, which nodes may help, what the plan nominates and evicts, or what the message says. Its
+subclasses choose the nodes and the victims: ``NodePreemption`` one node for one pod, and
 ``coscheduling.job_preemption`` nodes for all members of a gang group. All of them ask hypothetical nodes, from which
 pods are removed and on which others are placed: see ``engine.simulation``.
 """
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.workload import PodDisruptionBudget
@@ -69,27 +69,24 @@ class Plan(NamedTuple):
     result: PostFilterResult
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """``rows`` are those where preemption may help; ``plugin`` is the name of the one that asks."""
-
-    plugin: str
-    view: ClusterView
-    attempt: FailedAttempt
-    rows: Sequence[int]
-
-    @property
-    def pod(self) -> PodInfo:
-        return self.attempt.state.pod
-
-
-class PreemptionPolicy(ABC):
-    """What preemption does in its own way."""
+class Preemption(ABC):
+    """Plans preemption for the plugin ``name``. The subclasses choose the nodes and the victims."""
 
     leaving: ClassVar[str] = "not eligible due to a terminating pod on the nominated node."
     """What the message says while a pod is awaited."""
     waiting: Mapping[str, tuple[PodInfo, str]] = MappingProxyType({})
     """Uid -> a pod that has a node already, which is the second item, and waits there for the others."""
+
+    def __init__(self, name: str, view: ClusterView) -> None:
+        self.name = name
+        self.view = view
+
+    # What preemption does in its own way.
+
+    @abstractmethod
+    def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int] | str:
+        """The nodes and the victims; or reason -> the number of nodes with it, or a text, why there are none. ``rows``
+        are those where preemption may help."""
 
     def preemptors(self, pod: PodInfo) -> Sequence[PodInfo]:
         """The pods that get nodes together, of which ``pod`` is one."""
@@ -103,11 +100,7 @@ class PreemptionPolicy(ABC):
         """Whether ``pod`` must not preempt before ``other``, a pod of lower priority on its nominated node, is gone."""
         return is_preempted(other)
 
-    @abstractmethod
-    def search(self, question: Question) -> Found | Mapping[str, int] | str:
-        """The nodes and the victims; or reason -> the number of nodes with it, or a text, why there are none."""
-
-    def unchanged(self, view: ClusterView, pod: PodInfo) -> str | None:
+    def nomination(self, pod: PodInfo) -> str | None:
         """The nomination in the result for a pod for which preemption is not tried now. See PostFilterResult."""
         return None
 
@@ -119,70 +112,55 @@ class PreemptionPolicy(ABC):
         """See PostFilterResult."""
         return NO_PLAN.cause
 
+    # What all preemption has in common.
 
-class PreemptionPlanner:
-    """Plans preemption for the plugin ``name``."""
-
-    def __init__(self, name: str, view: ClusterView, policy: PreemptionPolicy) -> None:
-        self._name = name
-        self._view = view
-        self._policy = policy
-
-    def plan(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+    def plan(self, pod: PodInfo, attempt: FailedAttempt) -> Plan:
         """The nodes with their victims, or why there is no plan."""
-        return self.explained(pod, attempt).result
-
-    def explained(self, pod: PodInfo, attempt: FailedAttempt) -> Plan:
-        """The same, with what the plan is called."""
         refusal = self._not_eligible(pod, attempt)
         if refusal:
             return self.unchanged(pod, refusal, refusal)
-        rows = resolvable_rows(self._policy.statuses(attempt))
-        found = self._policy.search(Question(self._name, self._view, attempt, rows))
+        rows = [row for each in self.statuses(attempt) if not each.unresolvable for row in each.rows.tolist()]
+        found = self.search(attempt, rows)
         if isinstance(found, Found):
-            return Plan(SUCCESS, self._policy.success(pod), self._result(pod, found))
-        nodes = len(self._view.columns.row_of)
+            return Plan(SUCCESS, self.success(pod), self._result(pod, found))
+        nodes = len(self.view.columns.row_of)
         text = found if isinstance(found, str) else preemption_error(nodes, found, len(rows))
         return Plan(_NOT_HELPFUL, text, PostFilterResult(f"{_PREFIX}{text}", "", nominations=self._cleared(pod)))
 
     def unchanged(self, pod: PodInfo, outcome: str, message: str) -> Plan:
         """The plan without victims for a pod for which preemption is not tried now."""
-        nominated = self._policy.unchanged(self._view, pod)
-        return Plan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", nominated))
+        return Plan(outcome, message, PostFilterResult(f"{_PREFIX}{message}", self.nomination(pod)))
 
     def _not_eligible(self, pod: PodInfo, attempt: FailedAttempt) -> str:
         """Why the pod may not preempt (now); empty if it may."""
         if pod.pod.spec.preemption_policy == "Never":
             return NEVER
-        if self._view.nominations.is_empty:
+        if self.view.nominations.is_empty:
             return ""
-        for each in self._policy.preemptors(pod):
+        for each in self.preemptors(pod):
             # For other preemptors, it is not known on which nodes preemption would not help.
-            statuses = self._policy.statuses(attempt) if each.uid == pod.uid else ()
-            on_node = pods_on_nominated_node(self._view, each, statuses)
-            if any(other.priority < pod.priority and self._policy.is_awaited(pod, other) for other in on_node):
-                return self._policy.leaving
+            statuses = self.statuses(attempt) if each.uid == pod.uid else ()
+            on_node = pods_on_nominated_node(self.view, each, statuses)
+            if any(other.priority < pod.priority and self.is_awaited(pod, other) for other in on_node):
+                return self.leaving
         return ""
 
     def _result(self, pod: PodInfo, found: Found) -> PostFilterResult:
-        names = self._view.columns.names
+        names = self.view.columns.names
         nodes = {each.uid: Nomination(each, names[row]) for each, row in found.placements}
         # Waiting pods release their nodes when the attempt ends, so they are nominated to the same nodes.
-        nodes.update({uid: Nomination(each, node_name) for uid, (each, node_name) in self._policy.waiting.items()})
-        own, cause = nodes.pop(pod.uid), self._policy.cause(pod)
-        others = tuple(nodes.values())
-        return PostFilterResult("", own.node_name, tuple(found.victims), self._name, others, cause)
+        nodes.update({uid: Nomination(each, node_name) for uid, (each, node_name) in self.waiting.items()})
+        own, cause = nodes.pop(pod.uid), self.cause(pod)
+        return PostFilterResult("", own.node_name, tuple(found.victims), self.name, tuple(nodes.values()), cause)
 
     def _cleared(self, pod: PodInfo) -> tuple[Nomination, ...]:
         """The nominations of a failed plan: all others are cleared, so that other pods can use their nodes."""
-        if self._view.nominations.is_empty:
-            return ()
-        waiting = [each for each, _ in self._policy.waiting.values()]
-        others = [each for each in (*self._policy.preemptors(pod), *waiting) if each.uid != pod.uid]
-        return tuple(Nomination(each, "") for each in others if self._view.nominations.node_of(each.uid))
+        nominations, waiting = self.view.nominations, [each for each, _ in self.waiting.values()]
+        others = [each for each in (*self.preemptors(pod), *waiting) if each.uid != pod.uid]
+        return tuple(Nomination(each, "") for each in others if nominations.node_of(each.uid))
 
 
-class NodePolicy(PreemptionPolicy):
+class NodePreemption(Preemption):
     """One node for one pod: on each node where preemption may help, all potential victims are removed hypothetically,
     as many as possible are reprieved, and the node with the least harm is chosen."""
 
@@ -207,88 +185,95 @@ class NodePolicy(PreemptionPolicy):
         """What the message says about ``rows``, which have no potential victims: text -> number of nodes."""
         return {NO_VICTIMS: len(rows)}
 
-    def search(self, question: Question) -> Found | Mapping[str, int]:
+    def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int]:
         """The candidate with the least harm, among equals the first."""
-        pod = question.pod
+        pod = attempt.state.pod
         may_be_victim = self.victims_of(pod)
         if may_be_victim is None:
-            return self.no_victims(pod, question.rows)
+            return self.no_victims(pod, rows)
         # If there is no candidate, the potential victims of each node are needed for a second time.
-        potential = cache(partial(potential_victims, question.view, pod.priority, may_be_victim))
-        if candidates := self._candidates(question, potential):
+        potential = cache(partial(potential_victims, self.view, pod.priority, may_be_victim))
+        if candidates := self._candidates(attempt, rows, potential):
             best = min(candidates, key=_HARM)
             return Found([(pod, best.row)], best.victims)
-        return self._why_not(question, potential)
+        return self._why_not(attempt, rows, potential)
 
-    def _candidates(self, question: Question, potential: PotentialVictims) -> Sequence[Candidate]:
-        budgets = list(question.view.objects_of(POD_DISRUPTION_BUDGETS).values())
+    def _candidates(
+        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims
+    ) -> Sequence[Candidate]:
+        budgets = list(self.view.objects_of(POD_DISRUPTION_BUDGETS).values())
 
         def on_node(row: int) -> Candidate | None:
             protected, others = by_protection(sorted(potential(row), key=importance), budgets)
             in_order = (*protected, *others)
-            victims = question.attempt.reprieve(row, in_order, self.require) if in_order else None
+            victims = attempt.reprieve(row, in_order, self.require) if in_order else None
             if not victims:
                 return None
             violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
-            return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
+            return Candidate(row, tuple(sorted(victims, key=importance)), harm_of(victims, violations))
 
         versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets)
-        candidate_on = self._cached(question, ("preemption/victims", versions), on_node)
-        rows, found, respects_budgets = question.rows, list[Candidate](), False
+        candidate_on = self._cached(attempt, ("preemption/victims", versions), on_node)
+        found, respects_budgets = list[Candidate](), False
         enough = self.enough(len(rows))
         for step in range(len(rows)):
             candidate = candidate_on(rows[(self._start + step) % len(rows)])
             if candidate is None:
                 continue
             found.append(candidate)
-            respects_budgets = respects_budgets or not candidate.violations
+            respects_budgets = respects_budgets or not candidate.harm[0]
             if respects_budgets and enough is not None and len(found) >= enough:
                 # The next pod starts where this one has stopped, so that no node is always the first.
                 self._start += step + 1
                 break
         return found
 
-    def _why_not(self, question: Question, potential: PotentialVictims) -> Mapping[str, int]:
+    def _why_not(self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims) -> Mapping[str, int]:
         """Reason why preemption does not help -> the number of nodes with it. Called only if there is no candidate at
         all, since finding all reasons costs more than finding that there is one."""
 
         def on_node(row: int) -> tuple[str, ...] | None:
             if not (victims := potential(row)):
                 return None
-            return tuple(reason.text for reason in question.attempt.reasons(row, victims, self.require))
+            return tuple(reason.text for reason in attempt.reasons(row, victims, self.require))
 
-        why_not = self._cached(question, ("preemption/why not",), on_node)
+        why_not = self._cached(attempt, ("preemption/why not",), on_node)
         counts: Counter[str] = Counter()
         no_victims: list[int] = []
-        for row in question.rows:
+        for row in rows:
             texts = why_not(row)
             if texts is None:
                 no_victims.append(row)
             else:
                 counts.update(texts)
-        counts.update(self.no_victims(question.pod, no_victims))
+        counts.update(self.no_victims(attempt.state.pod, no_victims))
         return counts
 
-    def _cached(self, question: Question, key: tuple[Hashable, ...], compute: Callable[[int], T]) -> Callable[[int], T]:
+    def _cached(
+        self, attempt: FailedAttempt, key: tuple[Hashable, ...], compute: Callable[[int], T]
+    ) -> Callable[[int], T]:
         if not self.is_local:
             return compute
-        return question.attempt.remember((*key, question.plugin, question.pod.priority), compute)
+        return attempt.remember((*key, self.name, attempt.state.pod.priority), compute)
 
 
-class PodPolicy(NodePolicy):
-    """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. At least ``percentage`` of the
-    nodes where preemption may help, and at least ``absolute``, are collected as candidates, if there are as many."""
+class PodPreemption(NodePreemption):
+    """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. ``args`` are the plugin's: how
+    many of the nodes where preemption may help are collected as candidates at least, if there are as many."""
 
-    def __init__(self, percentage: int, absolute: int, may_be_victim: MayBeVictim = lambda pod: True) -> None:
-        self._percentage = percentage
-        self._absolute = absolute
+    def __init__(self, name: str, view: ClusterView, args: Any, may_be_victim: MayBeVictim = lambda pod: True) -> None:
+        super().__init__(name, view)
+        self._args = args
         self._may_be_victim = may_be_victim
 
     def victims_of(self, pod: PodInfo) -> MayBeVictim:
         return self._may_be_victim
 
     def enough(self, nodes: int) -> int:
-        return min(max(nodes * self._percentage // 100, self._absolute), nodes)
+        least: int = max(
+            nodes * self._args.min_candidate_nodes_percentage // 100, self._args.min_candidate_nodes_absolute
+        )
+        return min(least, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +282,8 @@ class Candidate:
 
     row: int
     victims: tuple[PodInfo, ...]
-    violations: int
-    """How many victims violate a PodDisruptionBudget."""
     harm: tuple[int, int, int, int, float]
-    """The sort key of candidates, lower is better: see ``harm_of``."""
+    """The sort key of candidates, lower is better: see ``harm_of``. It begins with the violations of budgets."""
 
 
 def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[NodeStatus]) -> Iterable[PodInfo]:
@@ -309,11 +292,6 @@ def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[N
     if row is None or any(status.unresolvable and row in status.rows for status in statuses):
         return ()
     return view.pods_on[row].values()
-
-
-def resolvable_rows(statuses: Iterable[NodeStatus]) -> list[int]:
-    """The node rows where preemption may help."""
-    return [row for status in statuses if not status.unresolvable for row in status.rows.tolist()]
 
 
 def potential_victims(view: ClusterView, priority: int, may_be_victim: MayBeVictim, row: int) -> list[PodInfo]:

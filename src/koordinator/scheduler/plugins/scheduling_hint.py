@@ -9,7 +9,6 @@ import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import SKIP_FILTER, PluginError, PreFilterPlugin, PreFilterResult
 from koordinator.scheduler.engine.framework_hooks import PreferNodesPlugin
@@ -70,20 +69,13 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
 
 
 def _found(pod: PodInfo) -> Hint | str | None:
-    """The result of ``_read``, computed once for each pod."""
+    """The hint, or the error in it, read once for each pod. None without an annotation or with an empty one."""
     if _MEMO not in pod.memo:
-        pod.memo[_MEMO] = _read(pod.pod)
+        present = ((key, pod.pod.metadata.annotations.get(key)) for key in _ANNOTATIONS)
+        key, text = next(((key, text) for key, text in present if text), ("", None))
+        try:
+            pod.memo[_MEMO] = decode(text, Hint) if text else None
+        except DecodeError as error:
+            pod.memo[_MEMO] = f"annotation {key}: {error}"
     found: Hint | str | None = pod.memo[_MEMO]
     return found
-
-
-def _read(pod: Pod) -> Hint | str | None:
-    """The hint, or the error in it. None without an annotation or with an empty one."""
-    for key in _ANNOTATIONS:
-        text = pod.metadata.annotations.get(key)
-        if text:
-            try:
-                return decode(text, Hint)
-            except DecodeError as error:
-                return f"annotation {key}: {error}"
-    return None

@@ -1,5 +1,5 @@
-"""The pools of the scheduling queue: active pods, pods in back-off, unschedulable pods by the events that may help
-them, and the events since the attempts of pods in flight began."""
+"""Where pods of the scheduling queue wait: in back-off, or unschedulable by the events that may help them; and the
+events since the attempts of pods in flight began."""
 
 from __future__ import annotations
 
@@ -7,62 +7,18 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import islice
+from math import ceil
 from typing import Any, Final
 
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
-_SPARE: Final = 256
-_Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
-
-
-class ActivePods:
-    """A heap of pods by sort key; the last item of a key is the age, those before it the priority. Entries whose ticket
-    has changed are void."""
-
-    def __init__(self) -> None:
-        self._heaps: dict[str, _Heap] = {}
-        self._limits: dict[str, int] = {}
-        """By profile: when the heap exceeds this, void entries are removed."""
-        self._served: dict[str, int] = {}
-        self._turn = 0
-
-    def __len__(self) -> int:
-        """The number of entries, void ones included."""
-        return sum(map(len, self._heaps.values()))
-
-    def push(self, key: tuple[Any, ...], entry: QueuedPod) -> None:
-        profile = entry.pod.pod.spec.scheduler_name
-        heap = self._heaps.get(profile)
-        if heap is None:
-            heap = self._heaps[profile] = []
-        heapq.heappush(heap, (key, entry.ticket, entry))
-        if len(heap) > _SPARE and len(heap) > self._limits.get(profile, 0):
-            # An instance that waits to lead pops no pods, but sees them come and go.
-            heap[:] = [each for each in heap if each[1] == each[2].ticket]
-            heapq.heapify(heap)
-            self._limits[profile] = 2 * len(heap) + _SPARE
-
-    def pop(self) -> QueuedPod | None:
-        """The next pod; None when there is none."""
-        best: str | None = None
-        rank: tuple[Any, ...] = ()
-        for profile, heap in self._heaps.items():
-            while heap and heap[0][1] != heap[0][2].ticket:
-                heapq.heappop(heap)
-            if not heap:
-                continue
-            if len(self._heaps) == 1:
-                return heapq.heappop(heap)[2]
-            key = heap[0][0]
-            of_profile = (*key[:-1], self._served.get(profile, 0))
-            if best is None or of_profile < rank:
-                best, rank = profile, of_profile
-        if best is None:
-            return None
-        self._turn += 1
-        self._served[best] = self._turn
-        return heapq.heappop(self._heaps[best])[2]
+SPARE: Final = 256
+"""So many entries of a heap are kept before the void ones are removed."""
+_WINDOW: Final = 1.0
+"""Seconds. All back-offs that would end within a window end with it, so that priority orders these pods, and not which
+of them failed first; kube-scheduler 1.33, pkg/scheduler/backend/queue/backoff_queue.go."""
+Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
 
 
 class BackingOff:
@@ -70,10 +26,13 @@ class BackingOff:
     that may not, are in a heap each. Entries whose ticket has changed are void: their pods are in another pool by
     now."""
 
-    def __init__(self) -> None:
-        self._early: _Heap = []
-        self._held: _Heap = []
-        self._limits = {False: _SPARE, True: _SPARE}
+    def __init__(self, initial: float = 1.0, longest: float = 10.0) -> None:
+        """The first back-off of a pod and the longest one, in seconds."""
+        self._initial = initial
+        self._longest = longest
+        self._early: Heap = []
+        self._held: Heap = []
+        self._limits = {False: SPARE, True: SPARE}
         """When a heap exceeds this, void entries are removed."""
 
     def __len__(self) -> int:
@@ -96,6 +55,11 @@ class BackingOff:
         """The first of those that may be tried before their back-off ends."""
         return _first(self._early) if self._early else None
 
+    def end(self, now: float, failures: int) -> float:
+        """When a back-off ends that begins now, after so many failures in a row."""
+        pause = min(self._initial * 2.0 ** min(failures - 1, 62), self._longest)
+        return ceil((now + pause) / _WINDOW) * _WINDOW
+
     def push(self, key: tuple[Any, ...], entry: QueuedPod, *, is_held: bool) -> None:
         """Add the pod, which backs off until ``entry.backoff_until``; if it ``is_held``, all that time."""
         heap = self._held if is_held else self._early
@@ -103,10 +67,10 @@ class BackingOff:
         if len(heap) > self._limits[is_held]:
             heap[:] = [each for each in heap if each[1] == each[2].ticket]
             heapq.heapify(heap)
-            self._limits[is_held] = 2 * len(heap) + _SPARE
+            self._limits[is_held] = 2 * len(heap) + SPARE
 
 
-def _first(heap: _Heap) -> QueuedPod | None:
+def _first(heap: Heap) -> QueuedPod | None:
     while heap:
         _, ticket, entry = heap[0]
         if ticket == entry.ticket:

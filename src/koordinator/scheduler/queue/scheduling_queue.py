@@ -6,18 +6,19 @@ event that may help it; events while it is in flight count too, so that none is 
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Final
 
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.pools import (
-    ActivePods,
+    SPARE,
     BackingOff,
+    Heap,
     NominatedTo,
     QueueingHint,
     RecentEvents,
@@ -25,9 +26,6 @@ from koordinator.scheduler.queue.pools import (
 )
 from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Cause, Pool, QueuedPod, may_matter, of_event
 
-_WINDOW: Final = 1.0
-"""Seconds. All back-offs that would end within a window end with it, so that priority orders these pods, and not which
-of them failed first; kube-scheduler 1.33, pkg/scheduler/backend/queue/backoff_queue.go."""
 _EVENTS_AT_ONCE: Final = 64
 """So many events are looked through together for those that can be forgotten."""
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
@@ -45,6 +43,53 @@ class QueueOptions:
     """An unschedulable pod is retried after this long even without an event."""
 
 
+class ActivePods:
+    """A heap of pods by sort key; the last item of a key is the age, those before it the priority. Entries whose ticket
+    has changed are void."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[str, Heap] = {}
+        self._limits: dict[str, int] = {}
+        """By profile: when the heap exceeds this, void entries are removed."""
+        self._served: dict[str, int] = {}
+        self._turn = 0
+
+    def __len__(self) -> int:
+        """The number of entries, void ones included."""
+        return sum(map(len, self._heaps.values()))
+
+    def push(self, key: tuple[Any, ...], entry: QueuedPod) -> None:
+        profile = entry.pod.pod.spec.scheduler_name
+        heap = self._heaps.setdefault(profile, [])
+        heapq.heappush(heap, (key, entry.ticket, entry))
+        if len(heap) > SPARE and len(heap) > self._limits.get(profile, 0):
+            # An instance that waits to lead pops no pods, but sees them come and go.
+            heap[:] = [each for each in heap if each[1] == each[2].ticket]
+            heapq.heapify(heap)
+            self._limits[profile] = 2 * len(heap) + SPARE
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod; None when there is none."""
+        best: str | None = None
+        rank: tuple[Any, ...] = ()
+        for profile, heap in self._heaps.items():
+            while heap and heap[0][1] != heap[0][2].ticket:
+                heapq.heappop(heap)
+            if not heap:
+                continue
+            if len(self._heaps) == 1:
+                return heapq.heappop(heap)[2]
+            key = heap[0][0]
+            of_profile = (*key[:-1], self._served.get(profile, 0))
+            if best is None or of_profile < rank:
+                best, rank = profile, of_profile
+        if best is None:
+            return None
+        self._turn += 1
+        self._served[best] = self._turn
+        return heapq.heappop(self._heaps[best])[2]
+
+
 class SchedulingQueue:
     """``monotonic`` is the clock; nothing here sleeps, see ``next_deadline``."""
 
@@ -57,19 +102,23 @@ class SchedulingQueue:
         queueing_hint: QueueingHint = lambda entry, event: True,
         nominated_to: NominatedTo = lambda event: (),
         keeps_back_off: Callable[[PodInfo], bool] = lambda pod: False,
+        gate_failed: Callable[[PodInfo, PluginError], None] = lambda pod, error: None,
     ) -> None:
-        """``keeps_back_off`` returns whether a pod's back-off must be waited for even when the active pool is empty."""
+        """``keeps_back_off`` returns whether a pod's back-off must be waited for even when the active pool is empty.
+        ``gate_failed`` is called with each error of a gate, which is checked again after a back-off."""
         self._sort_key = sort_key
         self._gate = gate
+        self._gate_failed = gate_failed
         self._monotonic = monotonic
-        self._options = options or QueueOptions()
+        options = options or QueueOptions()
+        self._max_in_unschedulable = options.max_in_unschedulable
         self._pods: dict[str, QueuedPod] = {}
-        self._sizes: Counter[Pool] = Counter()
+        self._sizes: Counter[Pool] = Counter(dict.fromkeys(Pool, 0))
         self.incoming: Counter[tuple[Pool, str]] = Counter()
         """How many pods entered a pool, by cause (see ``Cause``)."""
         self._ticket = 0
         self._active = ActivePods()
-        self._backoff = BackingOff()
+        self._backoff = BackingOff(options.initial_backoff, options.max_backoff)
         self._unschedulable = UnschedulablePods(queueing_hint, nominated_to)
         self._keeps_back_off = keeps_back_off
         self._in_flight: dict[str, QueuedPod] = {}
@@ -117,10 +166,10 @@ class SchedulingQueue:
         """The next pod to try. When no pod is active, the most important one of those whose back-off ends first, of
         those that need not wait for its end."""
         self.flush()
-        entry = self._active.pop() or self._pop_backoff()
-        if entry is None:
-            return None
-        return self._begin(entry)
+        entry = self._active.pop()
+        if entry is None and self._sizes[Pool.BACKOFF] and (entry := self._backoff.early) is not None:
+            self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
+        return self._begin(entry) if entry is not None else None
 
     def take(self, uid: str) -> QueuedPod | None:
         """Take out the pod to try next out of order, whichever pool it is in; None if it is gated, in flight or
@@ -163,12 +212,11 @@ class SchedulingQueue:
             return
         if ready:
             self._activate(entry, Cause.ACTIVATED)
-            return
-        if entry.changed or (events_to_register and self._has_missed(entry)):
+        elif entry.changed or (events_to_register and self._has_missed(entry)):
             self._to_backoff_or_active(entry, Cause.FAILED)
-            return
-        self._enter(entry, Pool.UNSCHEDULABLE, Cause.FAILED)
-        self._unschedulable.add(entry)
+        else:
+            self._enter(entry, Pool.UNSCHEDULABLE, Cause.FAILED)
+            self._unschedulable.add(entry)
 
     def _has_missed(self, entry: QueuedPod) -> bool:
         """Whether an event that may help the pod has happened since its attempt began, or such events may have been
@@ -204,12 +252,9 @@ class SchedulingQueue:
                 continue
             if entry.pool in UNDER_WAY:
                 entry.changed = True
-            elif entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF):
+            elif entry.pool is not Pool.ACTIVE:
                 self._leave(entry)
-                self._activate(entry, Cause.ACTIVATED)
-            elif entry.pool is Pool.GATED:
-                self._leave(entry)
-                if not self._gated(entry, Cause.ACTIVATED):
+                if entry.pool is not Pool.GATED or not self._gated(entry, Cause.ACTIVATED):
                     self._activate(entry, Cause.ACTIVATED)
 
     def on_event(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> None:
@@ -219,7 +264,7 @@ class SchedulingQueue:
             if not self._events.count % _EVENTS_AT_ONCE:
                 # Those that no attempt in flight needs any more.
                 self._events.forget_until(next(iter(self._in_flight.values())).seen)
-        for entry in self._unschedulable.freed_by(event, useless_to):
+        for entry in self._unschedulable.freed_by(event, useless_to) if self._sizes[Pool.UNSCHEDULABLE] else ():
             self._wake(entry, of_event(event.kind))
 
     def wake(self, uids: Iterable[str], kind: str) -> None:
@@ -237,23 +282,30 @@ class SchedulingQueue:
     def flush(self) -> None:
         """Move on the pods whose back-off or longest time in the unschedulable pool is over, and check failed gates
         again."""
+        if not self._any_waits():
+            return
         now = self._monotonic()
         while (entry := self._backoff.first) is not None and entry.backoff_until <= now:
             if entry.pool is Pool.GATED:
-                self._check_gate_again(entry)
-            else:
-                self._activate(entry, Cause.BACKED_OFF)
-        while (oldest := self._unschedulable.oldest) is not None:
-            if oldest.queued_at + self._options.max_in_unschedulable > now:
-                break
+                if self._gated(entry, Cause.BACKED_OFF):
+                    continue
+                entry.errors = 0
+            self._activate(entry, Cause.BACKED_OFF)
+        while (oldest := self._unschedulable.oldest) and oldest.queued_at + self._max_in_unschedulable <= now:
             self._wake(oldest, Cause.TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When ``flush`` has something to do next, in seconds of the queue's clock."""
+        if not self._any_waits():
+            return None
         deadlines = [first.backoff_until] if (first := self._backoff.first) is not None else []
         if (oldest := self._unschedulable.oldest) is not None:
-            deadlines.append(oldest.queued_at + self._options.max_in_unschedulable)
+            deadlines.append(oldest.queued_at + self._max_in_unschedulable)
         return min(deadlines, default=None)
+
+    def _any_waits(self) -> bool:
+        """Whether any pod is neither active nor in flight."""
+        return len(self._pods) > self._sizes[Pool.ACTIVE] + self._sizes[Pool.IN_FLIGHT]
 
     def _update(self, entry: QueuedPod, pod: PodInfo) -> None:
         changed = may_matter(entry.pod.pod, pod.pod)
@@ -278,16 +330,11 @@ class SchedulingQueue:
         if not self._gated(entry, cause):
             self._to_backoff_or_active(entry, cause)
 
-    def _check_gate_again(self, entry: QueuedPod) -> None:
-        """Check a gate again that has failed before."""
-        if not self._gated(entry, Cause.BACKED_OFF):
-            entry.errors = 0
-            self._activate(entry, Cause.BACKED_OFF)
-
     def _gated(self, entry: QueuedPod, cause: str) -> bool:
         try:
             reason = self._gate(entry.pod)
         except PluginError as error:
+            self._gate_failed(entry.pod, error)
             # No change of the pod would bring it back: its gate is checked again after a back-off.
             entry.errors += 1
             entry.reason = str(error)
@@ -295,11 +342,10 @@ class SchedulingQueue:
             self._enter(entry, Pool.GATED, cause)
             self._push_backoff(entry)
             return True
-        if reason is None:
-            return False
-        entry.reason = reason
-        self._enter(entry, Pool.GATED, cause)
-        return True
+        if reason is not None:
+            entry.reason = reason
+            self._enter(entry, Pool.GATED, cause)
+        return reason is not None
 
     def _wake(self, entry: QueuedPod, cause: str) -> None:
         self._leave(entry)
@@ -329,18 +375,9 @@ class SchedulingQueue:
         self._in_flight[entry.pod.uid] = entry
         return entry
 
-    def _pop_backoff(self) -> QueuedPod | None:
-        entry = self._backoff.early
-        if entry is None:
-            return None
-        self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
-        return entry
-
     def _set_backoff(self, entry: QueuedPod, failures: int) -> None:
-        options = self._options
-        pause = min(options.initial_backoff * 2.0 ** min(failures - 1, 62), options.max_backoff)
         entry.queued_at = self._monotonic()
-        entry.backoff_until = ceil((entry.queued_at + pause) / _WINDOW) * _WINDOW
+        entry.backoff_until = self._backoff.end(entry.queued_at, failures)
 
     def _enter(self, entry: QueuedPod, pool: Pool, cause: str) -> None:
         self._move(entry, pool)

@@ -69,17 +69,14 @@ class EventHandlers:
         self.writes = writes
         self._on_change = on_change
         self._foreign_nominations = foreign_nominations
-        self._deferred: deque[Callable[[], None]] = deque()
+        self.deferred: deque[Callable[[], None]] = deque()
+        """Changes that are to be made by ``run_deferred``."""
         self._is_running_deferred = False
 
     def defer(self, change: Callable[[], None]) -> None:
         """Change the cluster state when the present event, or decision, is over."""
-        self._deferred.append(change)
+        self.deferred.append(change)
         self._wake()
-
-    @property
-    def has_deferred(self) -> bool:
-        return bool(self._deferred)
 
     def run_deferred(self) -> None:
         """Make the deferred changes; to be called where neither an event nor a decision is half done."""
@@ -87,8 +84,8 @@ class EventHandlers:
             return
         self._is_running_deferred = True
         try:
-            while self._deferred:
-                self._deferred.popleft()()
+            while self.deferred:
+                self.deferred.popleft()()
         finally:
             self._is_running_deferred = False
 
@@ -100,7 +97,7 @@ class EventHandlers:
             self._pending(pod)
         else:
             self._unassigned(pod)
-        if self._deferred:
+        if self.deferred:
             self.run_deferred()
 
     def remove_pod(self, pod: Pod) -> None:
@@ -117,7 +114,7 @@ class EventHandlers:
             self.announce(ClusterEvent(EventKind.POD_DELETE, removed))
             self._wake_nominated(removed)
         self._state.view.pending_evictions.seen(uid)
-        if self._deferred:
+        if self.deferred:
             self.run_deferred()
 
     def _wake_nominated(self, gone: PodInfo) -> None:
@@ -150,7 +147,7 @@ class EventHandlers:
         old = self._state.node(node.metadata.name)
         for kind in self._state.set_node(node):
             self.announce(ClusterEvent(kind, old, node))
-        if self._deferred:
+        if self.deferred:
             self.run_deferred()
 
     def remove_node(self, name: str) -> None:
@@ -161,7 +158,7 @@ class EventHandlers:
                 if waiting.node_name == name:
                     waiting.reject("", f"node {name} was deleted")
             self.announce(ClusterEvent(EventKind.NODE_DELETE, old))
-        if self._deferred:
+        if self.deferred:
             self.run_deferred()
 
     def set_node_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
@@ -181,7 +178,7 @@ class EventHandlers:
 
     def _announce_object(self, kind: Kind[Any], old: Object | None, new: Object | None) -> None:
         self.announce(ClusterEvent(object_event(kind, old, new), old, new))
-        if self._deferred:
+        if self.deferred:
             self.run_deferred()
 
     def _mark_time(self) -> None:

@@ -1,4 +1,4 @@
-"""What may make an unschedulable pod schedulable: an event for which a plugin's queueing hint is True, or time alone.
+"""What may make an unschedulable pod schedulable: an event for which a plugin's queueing hint is True.
 
 Free capacity on a node that a pod is nominated to is for that pod alone, until it is there or its nomination is
 cleared: waking all other pods for it, each time that a pod leaves, would be useless.
@@ -6,13 +6,12 @@ cleared: waking all other pods for it, each time that a pod leaves, would be use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from koordinator.api.node import Node
-from koordinator.base.clock import Clock
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import nominated_before, place_nominated
@@ -68,48 +67,3 @@ def _node_name(event: ClusterEvent) -> str:
     if isinstance(about, Node):
         return about.metadata.name
     return about.pod.spec.node_name if isinstance(about, PodInfo) else ""
-
-
-class TimeEvents:
-    """Reports changes by time alone: ``announce`` reports those that are due to unschedulable pods, ``next_deadline``
-    returns when the next ones are."""
-
-    def __init__(
-        self, profiles: Iterable[Profile], clock: Clock, notify: Callable[[ClusterEvent], None], errors: PluginErrors
-    ) -> None:
-        event_handlers = [handler for profile in profiles for handler in profile.event_handlers]
-        self._event_handlers = [
-            each for each in event_handlers if type(each).next_time_event is not EventHandler.next_time_event
-        ]
-        self._clock = clock
-        self._notify = notify
-        self._errors = errors
-
-    def announce(self) -> None:
-        """Report what is due by now."""
-        for handler in self._event_handlers:
-            point = "next_time_event"
-            try:
-                moment = handler.next_time_event()
-                if moment is not None and moment <= (now := self._clock.now()).timestamp():
-                    point = "time_events"
-                    for event in handler.time_events(now):
-                        self._notify(event)
-            except Exception as error:
-                self._failed(handler, point, error)
-
-    def next_deadline(self) -> float | None:
-        """The next time in monotonic seconds; None when nothing is expected."""
-        moments = []
-        for handler in self._event_handlers:
-            try:
-                if (moment := handler.next_time_event()) is not None:
-                    moments.append(float(moment))
-            except Exception as error:
-                self._failed(handler, "next_time_event", error)
-        return self._clock.monotonic() + min(moments) - self._clock.now().timestamp() if moments else None
-
-    def _failed(self, handler: EventHandler, point: str, error: Exception) -> None:
-        """A plugin may raise anything; the others, and scheduling, continue."""
-        name = handler.name if isinstance(handler, Plugin) else type(handler).__name__
-        self._errors.of_plugin(name, point, error)

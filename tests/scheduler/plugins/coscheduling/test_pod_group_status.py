@@ -35,7 +35,7 @@ def in_phase(pod: Pod, phase: str) -> Pod:
 def after(before: PodGroupStatus, *pods: str, minimum: int = 2) -> PodGroupStatus:
     """The status that follows; of each pod its phase, that of a pod without a node being empty."""
     found: PodGroup = msgspec.structs.replace(pod_group("g", minimum), status=before)
-    return next_status(found, gang_with(found, *pods), NOW)
+    return next_status(found, gang_with(found, *pods), NOW, {})
 
 
 def gang_with(found: PodGroup, *pods: str) -> Gang:
@@ -70,7 +70,7 @@ def test_the_next_phase(before: str, pods: tuple[str, ...], phase: str) -> None:
 
 def observed(*pods: str) -> PodGroupStatus:
     found = pod_group("g", 2)
-    return observed_status(found, gang_with(found, *pods), NOW)
+    return observed_status(found, gang_with(found, *pods), NOW, {})
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def held(minor: int = 1, **changes: Any) -> HeldDevice:
     return HeldDevice(minor, changes.pop("resources", resources), id=f"GPU-{minor}", **changes)
 
 
-def written(*gpus: HeldDevice, vendor: str = "", model: str = "", **labels: str) -> dict[str, str]:
-    return for_device_plugins(gpus, (vendor, model), labels, "a", NOW).annotations
+def written(*gpus: HeldDevice, vendor: str = "", model: str = "", **labels: str) -> dict[str, str | None]:
+    return for_device_plugins(gpus, (vendor, model), labels, "a", NOW)[0].annotations
 
 
 def test_every_pod_has_the_time_of_its_binding() -> None:
@@ -39,7 +39,7 @@ def test_gpus_are_listed() -> None:
 
 
 def test_hami_finds_the_node() -> None:
-    found = for_device_plugins((held(),), ("", ""), {GPU_ISOLATION_PROVIDER: "HAMi-core"}, "a", NOW)
+    found, _ = for_device_plugins((held(),), ("", ""), {GPU_ISOLATION_PROVIDER: "HAMi-core"}, "a", NOW)
     assert found.labels == {"hami.io/vgpu-node": "a"}
 
 
@@ -56,15 +56,15 @@ def test_huawei(gpus: tuple[HeldDevice, ...], model: str, expected: dict[str, st
 
 
 def test_cambricon_counts_memory_in_units_of_256_mebibytes() -> None:
-    found = for_device_plugins((held(),), ("cambricon", ""), {}, "a", NOW)
-    assert found.lock == "cambricon.com/dsmlu.lock"
+    found, lock = for_device_plugins((held(),), ("cambricon", ""), {}, "a", NOW)
+    assert lock == "cambricon.com/dsmlu.lock"
     assert found.annotations["CAMBRICON_DSMLU_ASSIGHED"] == "false"
     assert found.annotations["CAMBRICON_DSMLU_PROFILE"] == "1_50_32"
 
 
 def test_metax_counts_memory_in_mebibytes() -> None:
-    found = for_device_plugins((held(),), ("metax", ""), {}, "a", NOW)
-    assert found.lock == "hami.io/mutex.lock"
+    found, lock = for_device_plugins((held(),), ("metax", ""), {}, "a", NOW)
+    assert lock == "hami.io/mutex.lock"
     wanted = '[[{"uuid":"GPU-1","compute":50,"vRam":8192}]]'
     assert found.annotations["metax-tech.com/gpu-devices-allocated"] == wanted
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, device_requests, per_gpu
+from koordinator.scheduler.plugins.device_share.demand import TYPE_OF, RequestError, device_requests, per_gpu
 
 _DOMAIN = "koordinator.sh/"
 

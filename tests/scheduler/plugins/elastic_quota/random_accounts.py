@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from koordinator.api.elastic_quota import ROOT_QUOTA, ElasticQuota
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, PodKind
-from koordinator.scheduler.plugins.elastic_quota.amounts import masked, summed
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod, PodKind
+from koordinator.scheduler.plugins.elastic_quota.amounts import AccountSettings, masked, summed
 from tests.model.quota_tree.quota_objects import wire_quota
 
 RESOURCES = ("cpu", "memory", "gpu")

@@ -16,9 +16,9 @@ from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.features import MULTI_QUOTA_TREE
+from koordinator.scheduler.plugins.elastic_quota.amounts import specification_of
 from koordinator.scheduler.plugins.elastic_quota.preemption import RevokeController, to_revoke
-from koordinator.scheduler.plugins.elastic_quota.specification import specification_of
-from koordinator.scheduler.plugins.elastic_quota.status import QuotaAmounts, QuotaGauges, amounts_of, patch_of
+from koordinator.scheduler.plugins.elastic_quota.status import QuotaAmounts, amounts_of, patch_of, quota_gauges
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW
@@ -249,7 +249,7 @@ def test_the_gauges_of_a_quota_go_with_it() -> None:
     cluster = QuotaCluster()
     cluster.quota(wire_quota("a", max={"cpu": 5}))
     cluster.place(of_quota("p"))
-    gauges = QuotaGauges(lambda: cluster.plugin.accounts)
+    gauges = quota_gauges(lambda: cluster.plugin.accounts)
 
     def samples() -> dict[str, float]:
         return {each.labels["field"]: each.value for family in gauges.collect() for each in family.samples}

@@ -37,7 +37,7 @@ class NUMA(NodeNUMAResource):
 
     def node(self, row: int) -> NodeState:
         """The node as the plugin knows it."""
-        return self._node(row)
+        return self.known_node(row)
 
 
 def topology(

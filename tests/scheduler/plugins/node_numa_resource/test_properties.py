@@ -25,9 +25,9 @@ from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     Taken,
     Zones,
 )
-from koordinator.scheduler.plugins.node_numa_resource.reserved import Choice, Restored
+from koordinator.scheduler.plugins.node_numa_resource.filtering import hints_of
+from koordinator.scheduler.plugins.node_numa_resource.reserved import NOTHING_RESTORED, Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import hints_of
 from tests.examples import examples
 from tests.model.cpu_allocation.machines import machine
 from tests.scheduler.fakes import describe
@@ -214,7 +214,7 @@ def test_the_smallest_sets_of_many_numa_nodes_are_enough(data: st.DataObject, po
     wanted = {"cpu": 1000 * data.draw(st.integers(1, 6)), "memory": data.draw(st.integers(1, 8))}
     if data.draw(st.booleans()):
         wanted["example.com/card"] = 1
-    choice = Choice(FreeCapacity(cpus, cpus.all, Zones(zones), Taken(0, taken)), Request(wanted, {}), Restored())
+    choice = Choice(FreeCapacity(cpus, cpus.all, Zones(zones), Taken(0, taken)), Request(wanted, {}), NOTHING_RESTORED)
     scorer = NUMAScorer([ResourceSpec(name="cpu"), ResourceSpec(name="memory")], most=data.draw(st.booleans()))
     here = Machine(tuple(cpus.numa_nodes))
 

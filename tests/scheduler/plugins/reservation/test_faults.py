@@ -103,10 +103,9 @@ class Controlled:
         self.writer = NotingWriter()
         self.reported: list[tuple[str, str]] = []
         self.controller = ReservationController(
-            self.cluster.view.shared[ReservationPlugin.name]["cache"],
+            self.cluster.view.shared[ReservationPlugin.name],
             self.cluster.view,
             self.writer,  # type: ignore[arg-type]
-            {},
             lambda reservation, text: self.reported.append((reservation.metadata.name, text)),
             kept=None,
             cleans_every=60,

@@ -24,8 +24,8 @@ from koordinator.api.reservation import (
 )
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod

@@ -85,7 +85,7 @@ def test_the_index_finds_what_a_look_at_every_reservation_finds(
             there.pop(name, None)
         else:
             there[name] = found
-    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]
     for each in PODS:
         owned = tuple(sorted(r.metadata.uid for r in there.values() if Owners(r.spec.owners).include(each)))
         assert cache.match(describe(each)).uids == owned
@@ -127,7 +127,7 @@ class CountedOwners(Owners):
 
 def test_a_pod_is_matched_anew_for_what_is_reserved_and_not_for_what_is_used() -> None:
     cluster = cluster_with(available(cpu="1"))
-    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]
     booking = cache.bookings["uid-r"]
     booking.owners = owners = CountedOwners(booking.reservation.spec.owners)
     requesting = describe(make_pod("asking", labels=OWNER))
@@ -144,7 +144,7 @@ def test_labels_that_a_node_gets_count_for_its_reservations() -> None:
     requesting = noted(
         make_pod("asking", labels=OWNER), {RESERVATION_AFFINITY: '{"reservationSelector": {"zone": "x"}}'}
     )
-    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]
     info = describe(requesting)
     assert cache.match(info).uids == ()
     cluster.state.set_node(make_node("a", labels={"zone": "x"}))

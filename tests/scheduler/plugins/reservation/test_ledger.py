@@ -17,10 +17,10 @@ from koordinator.api.pod import Pod
 from koordinator.api.reservation import ALIGNED, FAILED, RESTRICTED, SUCCEEDED, Reservation
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.controller import Facts, status_change
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
@@ -79,7 +79,7 @@ class History:
 
     @property
     def cache(self) -> ReservationCache:
-        cache: ReservationCache = self.cluster.view.shared[ReservationPlugin.name]["cache"]
+        cache: ReservationCache = self.cluster.view.shared[ReservationPlugin.name]
         return cache
 
     def taken(self, name: str) -> int:

@@ -84,7 +84,7 @@ class Api:
         self.cluster.state.remove_pod(made.metadata.uid)
 
     def booking(self, name: str) -> Booking:
-        booking: Booking = self.cluster.view.shared[ReservationPlugin.name]["cache"].bookings[f"uid-{name}"]
+        booking: Booking = self.cluster.view.shared[ReservationPlugin.name].bookings[f"uid-{name}"]
         return booking
 
     def requested(self, node: str = "a") -> int:

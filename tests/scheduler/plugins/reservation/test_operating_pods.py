@@ -19,8 +19,8 @@ from koordinator.api.pod import Pod, PodCondition, PodStatus
 from koordinator.api.reservation import ReservationStatus
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation, operating_faults, reserve_pod
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster

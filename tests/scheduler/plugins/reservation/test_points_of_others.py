@@ -28,8 +28,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
-from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, reserve_pod
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
@@ -167,6 +167,17 @@ def test_pods_that_own_nothing_share_what_is_known_and_are_followed_row_by_row()
     assert tokens.filtered_rows <= 2, "the rows of the two pods that came since"
     assert len(cluster.engine._classes) == evaluations, "no class more"
     assert tokens.calls["unmatched"] >= 1
+
+
+def test_the_plugin_of_another_profile_hides_no_reservation() -> None:
+    cluster = cluster_with()
+    ReservationPlugin(ReservationArgs(), cluster.view)
+    found = holding("r", red=3)
+    cluster.state.set_object(RESERVATIONS, "r", found)
+    cluster.bound(reserve_pod(found), "a")
+    assert placed(cluster, owner("o", 2)) == ("r", Counter(red=2))
+    # The two tokens of the owner are among the three that are reserved.
+    assert placed(cluster, other("p", 3)) == ("", Counter(blue=2, red=1))
 
 
 def test_profiles_without_such_a_plugin_ask_nothing_about_reservations() -> None:

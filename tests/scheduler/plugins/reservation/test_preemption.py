@@ -18,8 +18,8 @@ from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.binding import Use
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
 from tests.scheduler.fakes import FirstChoice, Fit, describe, make_node, make_pod, make_profile, make_state
 from tests.scheduler.ground.clusters import NOW, listed

@@ -57,7 +57,7 @@ def selecting(**labels: str) -> Pod:
 
 
 def matched(cluster: Cluster, pod: Pod) -> tuple[str, ...]:
-    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]
     return cache.match(describe(pod)).uids
 
 

@@ -139,7 +139,7 @@ def test_those_that_are_refused_or_not_answered_delay_no_other(name: str) -> Non
 def test_a_standby_keeps_nothing_of_reservations_that_are_gone() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await available(fixture, "r")
-        cache = fixture.scheduler.state.view.shared["Reservation"]["cache"]
+        cache = fixture.scheduler.state.view.shared["Reservation"]
         await bound(fixture, owner("r"))
         assert [*cache.changed] == ["uid-r"]
         fixture.api.drop("pods", "default/r-0")

@@ -11,7 +11,7 @@ from koordinator.api.pod import Pod, PodTemplateSpec
 from koordinator.api.reservation import ALIGNED, RESTRICTED, Reservation
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.reservation.binding import Use
+from koordinator.scheduler.plugins.reservation.pod_points import Use
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.plugins.reservation.test_free_capacity import available, cluster_with, noted, owner

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,7 +25,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.plugins.coscheduling.documents import what_it_waits_for
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, MemberState
-from koordinator.scheduler.plugins.coscheduling.gangs import NOBODY, Gangs
+from koordinator.scheduler.plugins.coscheduling.gangs import Gangs
 
 _GATHERING: Final = 0.5
 """Seconds for which changes are batched before they are written: most come in bursts, and each write is a request."""
@@ -34,47 +35,45 @@ _ENDED: Final = (phases.FINISHED, phases.FAILED)
 _FORGOTTEN: Final = timedelta(hours=48)
 
 
+@dataclass(eq=False)
 class PodGroupController:
     """Patches the status of changed PodGroups, each by itself: one that is refused, or not answered, is tried again
     later, and the others do not wait for it."""
 
-    name = "PodGroupController"
-
-    def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
-        self._writer = writer
-        self._gangs = gangs
-        self._changed = gangs.changed
+    writer: ControllerWriter
+    gangs: Gangs
+    name: str = "PodGroupController"
 
     async def run(self) -> None:
         """Run until cancelled."""
-        self._changed.update(self._gangs.pod_groups)
-        writing: set[str] = set()
+        changed, writing = self.gangs.changed, set[str]()
+        changed.update(self.gangs.pod_groups)
         while True:
-            if self._changed <= writing:
-                await self._writer.until(lambda: not self._changed <= writing, _IDLE)
-            await self._writer.sleep(_GATHERING)
-            for gang_id in sorted(self._changed - writing):
-                self._changed.discard(gang_id)
+            if changed <= writing:
+                await self.writer.until(lambda: not changed <= writing, _IDLE)
+            await self.writer.sleep(_GATHERING)
+            for gang_id in sorted(changed - writing):
+                changed.discard(gang_id)
                 writing.add(gang_id)
-                self._writer.start(self._keep(gang_id, writing), f"status of PodGroup {gang_id}")
+                self.writer.start(self._keep(gang_id, writing), f"status of PodGroup {gang_id}")
 
     async def _keep(self, gang_id: str, writing: set[str]) -> None:
         """Write the status of one PodGroup, which is in ``writing`` meanwhile, so that its writes keep their order."""
         try:
             await self._write(gang_id)
         except KoordinatorError as error:
-            self._writer.warn(f"the status of PodGroup {gang_id} is not written yet: {error}")
-            await self._writer.sleep(_AFTER_FAILURE)
-            self._changed.add(gang_id)
+            self.writer.warn(f"the status of PodGroup {gang_id} is not written yet: {error}")
+            await self.writer.sleep(_AFTER_FAILURE)
+            self.gangs.changed.add(gang_id)
         finally:
             writing.discard(gang_id)
 
     async def _write(self, gang_id: str) -> None:
-        gangs, now = self._gangs, self._gangs.view.now
+        gangs, now = self.gangs, self.gangs.view.now
         pod_group, gang = gangs.pod_groups.get(gang_id), gangs.cache.gangs.get(gang_id)
         if pod_group is None or gang is None or now is None:
             return
-        status = observed_status(pod_group, gang, now, gangs.finished.of(gang_id))
+        status = observed_status(pod_group, gang, now, gangs.finished(gang_id))
         patch = {
             field.wire_name: to_document(getattr(status, field.name))
             for field in struct_fields(PodGroupStatus)
@@ -82,12 +81,10 @@ class PodGroupController:
         }
         if patch:
             metadata = pod_group.metadata
-            await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
+            await self.writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
 
 
-def observed_status(
-    pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = NOBODY
-) -> PodGroupStatus:
+def observed_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod]) -> PodGroupStatus:
     """The final status that repeated ``next_status`` reaches: a phase that would be left at once is not written."""
     seen = [pod_group.status]
     while (status := next_status(msgspec.structs.replace(pod_group, status=seen[-1]), gang, now, finished)) not in seen:
@@ -95,7 +92,7 @@ def observed_status(
     return seen[-1]
 
 
-def next_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod] = NOBODY) -> PodGroupStatus:
+def next_status(pod_group: PodGroup, gang: Gang, now: datetime, finished: Mapping[str, Pod]) -> PodGroupStatus:
     """The next status, from the current one, the gang's members and its ``finished`` pods by uid; Koordinator 1.8,
     pkg/scheduler/plugins/coscheduling/controller."""
     status, minimum = pod_group.status, pod_group.spec.min_member
@@ -158,75 +155,73 @@ PATIENCE: Final = 30.0
 """Seconds for which the same must be missing before it is reported: a group's pods and gangs are created one by one."""
 
 
+@dataclass(slots=True)
+class _KnownFaults:
+    """The faults of one gang."""
+
+    problems: tuple[str, ...] = ()
+    """The problems of its declaration that were reported."""
+    missing: str = ""
+    """What it lacks."""
+    since: float = 0.0
+    """Since when, in seconds of the monotonic clock."""
+    reported: set[tuple[str, str]] = field(default_factory=set)
+    """What it lacked when that was reported, with the uid of each pod."""
+
+
+@dataclass(eq=False)
 class GangFaultController:
     """Checks all gangs every few seconds, and reports each fault once as long as it lasts."""
 
-    name = "GangFaultController"
-
-    def __init__(self, writer: ControllerWriter, gangs: Gangs) -> None:
-        self._writer = writer
-        self._gangs = gangs
-        self._problems: dict[str, tuple[str, ...]] = {}
-        """Gang -> the problems of its declaration that were reported."""
-        self._missing: dict[str, tuple[str, float]] = {}
-        """Gang -> what it lacks, and since when, in seconds of the monotonic clock."""
-        self._reported: dict[str, tuple[str, set[str]]] = {}
-        """Gang -> what it lacks, and the uids of the pods on which that was reported."""
+    writer: ControllerWriter
+    gangs: Gangs
+    name: str = "GangFaultController"
+    _known: dict[str, _KnownFaults] = field(default_factory=dict)
+    """By id of the gang."""
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
             self.look()
-            await self._writer.sleep(_PERIOD)
+            await self.writer.sleep(_PERIOD)
 
     def look(self) -> None:
         """Report new faults."""
-        gangs, now = self._gangs.cache.gangs, self._writer.monotonic()
-        for known in (self._problems, self._missing, self._reported):
-            for gang_id in known.keys() - gangs.keys():
-                del known[gang_id]
-        for gang in gangs.values():
-            self._report_problems(gang)
-            self._report_missing(gang, now)
+        gangs = self.gangs.cache.gangs
+        self._known = {gang_id: self._known.get(gang_id) or _KnownFaults() for gang_id in gangs}
+        for gang_id, known in self._known.items():
+            self._report_problems(gangs[gang_id], known)
+            self._report_missing(gangs[gang_id], known, self.writer.monotonic())
 
-    def _report_problems(self, gang: Gang) -> None:
+    def _report_problems(self, gang: Gang, known: _KnownFaults) -> None:
         problems = gang.declaration.problems if gang.declaration is not None else ()
-        reported = self._problems.get(gang.id, ())
         for problem in problems:
-            if problem not in reported:
+            if problem not in known.problems:
                 about = next((member.pod for member in gang.members.values()), None)
-                if (
-                    not self._gangs.event(gang, "Warning", "InvalidPodGroup", "Reconcile", problem)
-                    and about is not None
-                ):
-                    self._gangs.pod_event(about, "InvalidGang", "Reconcile", problem)
-        self._problems[gang.id] = problems
+                if not self.gangs.event(gang, "Warning", "InvalidPodGroup", "Reconcile", problem) and about is not None:
+                    self.gangs.pod_event(about, "InvalidGang", "Reconcile", problem)
+        known.problems = problems
 
-    def _report_missing(self, gang: Gang, now: float) -> None:
+    def _report_missing(self, gang: Gang, known: _KnownFaults, now: float) -> None:
         pending = [] if gang.is_admitted else [*gang.by_state[MemberState.PENDING].values()]
-        text = " ".join(what_it_waits_for(self._gangs.cache, gang)) if pending else ""
-        missing, since = self._missing.get(gang.id, ("", now))
-        if text != missing:
-            since = now
-        self._missing[gang.id] = text, since
+        text = " ".join(what_it_waits_for(self.gangs.cache, gang)) if pending else ""
+        if text != known.missing:
+            known.missing, known.since = text, now
         if not text:
-            self._reported.pop(gang.id, None)
-            return
-        if now - since < PATIENCE:
-            return
-        known_text, uids = self._reported.get(gang.id, ("", set()))
-        new = [member.pod for member in pending if text != known_text or member.uid not in uids]
-        if new:
-            self._report_on(gang, new, f"the gang {gang.id} is not tried: {text}")
-            self._reported[gang.id] = text, {member.uid for member in pending}
+            known.reported.clear()
+        elif now - known.since >= PATIENCE:
+            new = [member.pod for member in pending if (text, member.uid) not in known.reported]
+            if new:
+                self._report_on(gang, new, f"the gang {gang.id} is not tried: {text}")
+                known.reported = {(text, member.uid) for member in pending}
 
     def _report_on(self, gang: Gang, pods: Iterable[Pod], note: str) -> None:
         """Record an event on those of the pods that this scheduler schedules, and on the PodGroup."""
-        profiles = self._gangs.admitting_profiles
+        profiles = self.gangs.admitting_profiles
         pods = [pod for pod in pods if pod.spec.scheduler_name in profiles]
         if not pods:
             return
-        self._gangs.event(gang, "Warning", "FailedScheduling", "Scheduling", note)
+        self.gangs.event(gang, "Warning", "FailedScheduling", "Scheduling", note)
         for pod in pods:
-            if pod.metadata.uid not in self._gangs.view.pseudo_pods:
-                self._gangs.pod_event(pod, "FailedScheduling", "Scheduling", note)
+            if pod.metadata.uid not in self.gangs.view.pseudo_pods:
+                self.gangs.pod_event(pod, "FailedScheduling", "Scheduling", note)

@@ -75,7 +75,7 @@ def _state(cache: GangCache, gang: Gang) -> str:
         return "has a node for every member"
     if not gang.is_admitted:
         return "is not tried"
-    if cache.wave is not None and cache.wave.group is gang.group:
+    if cache.wave_in(gang.group) is not None:
         return "is being tried"
     if waiting:
         return "holds nodes and waits for more"
@@ -102,7 +102,7 @@ def what_it_waits_for(cache: GangCache, gang: Gang) -> list[str]:
         return [f"Nobody knows how many members must be placed together: {gang.why_undeclared}."]
     if not gang.is_admitted:
         return _what_the_group_lacks(cache, declaration)
-    wave = cache.wave if cache.wave is not None and cache.wave.group is group else next_wave(group)
+    wave = cache.wave_in(group) or next_wave(group)
     return [*_bound_in_part(group), *_missing(group, wave), *_last_failure(cache, group), *_unschedulable(gang)]
 
 
@@ -342,7 +342,7 @@ class GangServices(GangPart, ServiceProvider):
         if gang.declaration is not None and gang.declaration.network_topology is not None:
             plan = gang.group.plan if gang.group is not None else None
             network = explain_network(self.gangs.topology, plan, heeded=self.args.aware_network_topology)
-        return explain_gang(self.cache, gang, node_of, self.gangs.finished.of(gang.id).values(), network)
+        return explain_gang(self.cache, gang, node_of, self.gangs.finished(gang.id).values(), network)
 
     def _gang(self, parameters: Mapping[str, str]) -> Gang:
         gang_id = f"{parameters['namespace']}/{parameters['name']}"

@@ -213,6 +213,8 @@ class Wave:
     group: Group
     todo: deque[str]
     """The uids of the members that are still to be tried."""
+    began: datetime | None = None
+    """When its first member was tried."""
     attempted: set[str] = field(default_factory=set)
     permitted: set[str] = field(default_factory=set)
     """The uids of the members that were allowed to be bound; once there are any, the others are tried one by one."""
@@ -266,8 +268,14 @@ class Instructions:
         return bool(self.activate or self.allow or self.reject or self.ended)
 
 
-def basic_check(gangs: Mapping[str, Gang], gang: Gang, declaration: Declaration, pod: Pod) -> str:
+def basic_check(gangs: Mapping[str, Gang], gang_id: str, pod: Pod) -> str:
     """Return the message why ``pod`` may not be tried: what the gangs of its group lack. ``gangs``: all, by id."""
+    gang = gangs.get(gang_id)
+    if gang is None:
+        return f"can't find gang, gangName: {gang_id}, podName: {pod.metadata.key}"
+    declaration = gang.declaration
+    if declaration is None:
+        return f"gang has not init, gangName: {gang_id}, podName: {pod.metadata.key}: {gang.why_undeclared}"
     absent, undeclared, incomplete, details = [], [], False, []
     for id_ in declaration.group:
         other = gangs.get(id_)

@@ -35,7 +35,6 @@ from koordinator.scheduler.plugins.coscheduling.gang import (
 from koordinator.scheduler.plugins.coscheduling.interruption import next_wave
 
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
-SUCCEEDED: Final = "gang is already succeed"
 _NOT_DONE: Final = "its binding was given up"
 _UNRESERVED: Final = 'Gang "{}" gets rejected due to Pod "{}" in Unreserve'
 
@@ -144,16 +143,10 @@ class GangCache:
     def admission_error(self, pod: Pod) -> str:
         """Why PreEnqueue must keep the pod out of the queue; empty if it need not, and for a pod that is in no gang."""
         gang_id = gang_id_of(pod)
-        if not gang_id:
-            return ""
         gang = self.gangs.get(gang_id)
-        if gang is None:
-            return f"can't find gang, gangName: {gang_id}, podName: {pod.metadata.key}"
-        if gang.is_admitted:
+        if not gang_id or (gang is not None and gang.is_admitted):
             return ""
-        if gang.declaration is None:
-            return f"gang has not init, gangName: {gang_id}, podName: {pod.metadata.key}: {gang.why_undeclared}"
-        return basic_check(self.gangs, gang, gang.declaration, pod)
+        return basic_check(self.gangs, gang_id, pod)
 
     def begin_attempt(self, uid: str) -> str:
         """Begin the scheduling attempt of a pod. Return why the pod is rejected; empty if it is not."""
@@ -197,23 +190,34 @@ class GangCache:
             member.not_bound = error
         if member.gang.is_released:
             return
-        gang, group, wave = member.gang, member.gang.group, self._wave_of(member)
+        gang, group, wave = member.gang, member.gang.group, self.wave_of(uid)
         if group is None or wave is None or wave.failure or wave.permitted:
             return
         group.failed_by(member, error)
         if gang.is_strict:
-            waiting = sum(len(each.by_state[MemberState.WAITING]) for each in group.gangs.values())
             wave.failure = (
-                f'GangGroup "{group.id}" gets rejected due to member Pod "{member.key}" is unschedulable '
-                f'with reason "{error}", alreadyWaitForBound: {waiting}'
+                f'GangGroup "{group.id}" gets rejected due to member Pod "{member.key}" is unschedulable with reason '
+                f'"{error}", alreadyWaitForBound: {len(group.members(MemberState.WAITING))}'
             )
             self._reject_waiting(group, wave.regain or wave.failure)
+
+    def group_of(self, uid: str) -> Group | None:
+        """The group with which the pod is placed; None for a pod that is placed by itself."""
+        member = self.by_uid.get(uid)
+        return member.gang.group if member is not None and not member.gang.is_released else None
+
+    def wave_of(self, uid: str) -> Wave | None:
+        """The current attempt if it is one of that group."""
+        return self.wave_in(self.group_of(uid))
+
+    def wave_in(self, group: Group | None) -> Wave | None:
+        """The current attempt if it is one of the group."""
+        return self.wave if self.wave is not None and self.wave.group is group else None
 
     def not_freed_by(self, uid: str) -> Collection[str]:
         """The uids of pods that the node released by the member ``uid`` must not requeue: members of its group that
         found no node in an attempt that began with a member of the same spec. They would only fail the same way."""
-        member = self.by_uid.get(uid)
-        group = member.gang.group if member is not None else None
+        group = self.group_of(uid)
         return group.need_foreign_capacity if group is not None else ()
 
     def permit(self, uid: str) -> float | None:
@@ -246,7 +250,7 @@ class GangCache:
         # nodes the other needs would otherwise never run.
         gives_up = state is MemberState.WAITING and member.is_schedulable
         if member.gang.is_strict or gives_up:
-            why, wave = _UNRESERVED.format(member.gang.id, member.pod.metadata.name), self._wave_of(member)
+            why, wave = _UNRESERVED.format(member.gang.id, member.pod.metadata.name), self.wave_of(uid)
             if wave is not None and member.gang.is_strict and not wave.permitted:
                 wave.failure = wave.failure or why
             self._reject_waiting(member.gang.group, why)
@@ -314,7 +318,7 @@ class GangCache:
             del naming[group.id]
             if not naming:
                 del self._naming[id_]
-        if self.wave is not None and self.wave.group is group:
+        if self.wave_in(group) is not None:
             self._end_wave()
 
     def _drop(self, gang: Gang) -> None:
@@ -331,13 +335,9 @@ class GangCache:
     def _join_wave(self, member: Member) -> None:
         """Add a member that is created while its group is being tried to the wave. If the wave has failed already, the
         member begins a new wave, which may succeed; so it does if the wave has a plan, since the plan lacks it."""
-        wave = self._wave_of(member)
+        wave = self.wave_in(member.gang.group)
         if wave is not None and not wave.failure and wave.plan is None:
             wave.todo.append(member.uid)
-
-    def _wave_of(self, member: Member) -> Wave | None:
-        wave = self.wave
-        return wave if wave is not None and wave.group is member.gang.group else None
 
     def _review(self, gang: Gang) -> None:
         """A gang has changed: update whether its pods, and those of the other gangs in its groups, may be tried."""
@@ -367,7 +367,7 @@ class GangCache:
         """Allow the waiting members to be bound. ``but``: the member that is at Permit now, which needs no
         instruction."""
         waiting = group.members(MemberState.WAITING)
-        wave = self.wave if self.wave is not None and self.wave.group is group else None
+        wave = self.wave_in(group)
         bound_with = wave.bound_with(len(waiting)) if wave is not None else len(waiting)
         for member in waiting:
             member.gang.move(member, MemberState.BINDING)

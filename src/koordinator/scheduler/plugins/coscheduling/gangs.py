@@ -5,12 +5,9 @@ and the metrics of gangs observed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
@@ -19,15 +16,15 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
-from koordinator.base.instruments import Histogram
+from koordinator.base.instruments import Histogram, Scraped
 from koordinator.base.metrics import exponential_buckets
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
-from koordinator.scheduler.engine.handle import EventType, Handle, HandledPlugin
+from koordinator.scheduler.engine.handle import EventType, Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, MemberState, Wave
-from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
+from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, GangCache
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import Tree
 
@@ -37,13 +34,19 @@ _KEPT_SECONDS: Final = 300.0
 """How long the series of a job is kept after its last preemption attempt, as in the original."""
 _STEP: Final = 100
 _LARGEST: Final = 1000
+_SUCCEEDED: Final = "gang is already succeed"
 
 
 class GangMetrics(Collector):
     """The metrics of gangs; ``groups`` is called at each scrape."""
 
     def __init__(self, groups: Callable[[], Iterable[Group]]) -> None:
-        self._groups = groups
+        self._waiting = Scraped(
+            "scheduler_waiting_gang_group_number",
+            "[ALPHA] Gang groups of which members have a node and wait for the others",
+            (),
+            lambda: [((), sum(1 for group in groups() if group.members(MemberState.WAITING)))],
+        )
         self._cycles = Histogram(
             "scheduler_gang_schedule_cycle_duration_seconds",
             "[ALPHA] Seconds from the first to the last member of a gang group in one attempt",
@@ -74,13 +77,7 @@ class GangMetrics(Collector):
             self._preemptions.remove(*oldest)
 
     def collect(self) -> Iterable[Metric]:
-        waiting = sum(1 for group in self._groups() if group.members(MemberState.WAITING))
-        family = GaugeMetricFamily(
-            "scheduler_waiting_gang_group_number",
-            "[ALPHA] Gang groups of which members have a node and wait for the others",
-        )
-        family.add_metric((), waiting)
-        return [family, *self._cycles.collect(), *self._preemptions.collect()]
+        return [*self._waiting.collect(), *self._cycles.collect(), *self._preemptions.collect()]
 
 
 def job_size(members: int) -> str:
@@ -93,62 +90,31 @@ def job_size(members: int) -> str:
     return f"{first}-{first + _STEP - 1}"
 
 
-NOBODY: Final[Mapping[str, Pod]] = MappingProxyType({})
 REJECTED_BY: Final = "JobRejectPlugin"
 """The plugin name with which waiting members are rejected, as in the original."""
-_LONGEST_NOTE: Final = 1024
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _shortened(note: str) -> str:
-    """The note cut to the length that the API server accepts in an event."""
-    return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
-
-
-class FinishedMembers:
-    """Finished pods of gangs: they are no longer members, but count in the status of the PodGroup."""
-
-    def __init__(self) -> None:
-        self._by_gang: dict[str, dict[str, Pod]] = {}
-
-    def set(self, pod: Pod) -> None:
-        """The pod has finished."""
-        if gang_id := gang_id_of(pod):
-            self._by_gang.setdefault(gang_id, {})[pod.metadata.uid] = pod
-
-    def remove(self, pod: Pod) -> None:
-        """The finished pod was deleted."""
-        found = self._by_gang.get(gang_id_of(pod), {})
-        if found.pop(pod.metadata.uid, None) is not None and not found:
-            del self._by_gang[gang_id_of(pod)]
-
-    def of(self, gang_id: str) -> Mapping[str, Pod]:
-        """The finished pods of a gang, by uid."""
-        return self._by_gang.get(gang_id, NOBODY)
-
-
 class Gangs(EventHandler):
     """The gangs of the cluster. All profiles share them, since the members of a gang may use different profiles."""
 
-    def __init__(self, cache: GangCache, plugin: HandledPlugin) -> None:
-        """``plugin`` is the first profile's; its handle acts on the queue that all profiles share."""
+    def __init__(self, cache: GangCache) -> None:
         self.cache = cache
         self.pending: dict[str, PodInfo] = {}
         """Members that are not bound, by uid; some of them are assumed on a node."""
         self.queueing: list[GangPart] = []
-        """The part of each profile that implements PreEnqueue."""
-        self.finished = FinishedMembers()
+        """The part of each profile that implements PreEnqueue. The handle of the first one acts on the queue that all
+        profiles share."""
+        self._finished: dict[str, dict[str, Pod]] = {}
+        """Id of a gang -> its finished pods by uid: they are no longer members, but count in the PodGroup's status."""
         self.changed: set[str] = set()
         """The ids of gangs whose PodGroup status may have changed; only of PodGroups that are there, since nothing
         clears it on an instance that waits to lead."""
         self.metrics = GangMetrics(lambda: self.cache.groups.values())
         self.topology: ClusterTopology | None = None
         """The network topology; None if the scheduler does not watch it."""
-        self._began: tuple[Wave, datetime] | None = None
-        """The current attempt, and when it began."""
-        self._plugin = plugin
 
     def on_reset(self) -> None:
         self.cache.clear()
@@ -200,17 +166,23 @@ class Gangs(EventHandler):
 
     def on_finished(self, pod: Pod) -> None:
         """A pod of a gang has finished."""
-        self.finished.set(pod)
+        self._finished.setdefault(gang_id_of(pod), {})[pod.metadata.uid] = pod
         self._note(pod)
 
     def on_finished_gone(self, pod: Pod) -> None:
         """A pod that had finished is gone."""
-        self.finished.remove(pod)
+        found = self.finished(gang_id_of(pod))
+        if found.pop(pod.metadata.uid, None) is not None and not found:
+            del self._finished[gang_id_of(pod)]
         self._note(pod)
+
+    def finished(self, gang_id: str) -> dict[str, Pod]:
+        """The finished pods of a gang, by uid."""
+        return self._finished.get(gang_id, {})
 
     @property
     def view(self) -> ClusterView:
-        return self._plugin.view
+        return self.queueing[0].view
 
     @property
     def network(self) -> Tree | None:
@@ -232,12 +204,12 @@ class Gangs(EventHandler):
         """Record an event on the PodGroup of the gang; returns whether there is one."""
         pod_group = self.pod_groups.get(gang.id)
         if pod_group is not None:
-            self._plugin.handle.object_event(POD_GROUPS, pod_group, event_type, reason, action, _shortened(note))
+            self.queueing[0].handle.object_event(POD_GROUPS, pod_group, event_type, reason, action, note)
         return pod_group is not None
 
     def pod_event(self, pod: Pod, reason: str, action: str, note: str) -> None:
         """Record a warning on a pod."""
-        self._plugin.handle.pod_event(pod, "Warning", reason, action, _shortened(note))
+        self.queueing[0].handle.pod_event(pod, "Warning", reason, action, note)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind is CLUSTER_NETWORK_TOPOLOGIES and key == DEFAULT_NAME and self.topology is not None:
@@ -255,8 +227,8 @@ class Gangs(EventHandler):
         """Update the topology. An invalid object gets an event, once for each error."""
         before = topology.problem
         problem = topology.set_object(found)
-        if problem and problem != before and found is not None and hasattr(self._plugin, "handle"):
-            self._plugin.handle.object_event(
+        if problem and problem != before and found is not None and hasattr(self.queueing[0], "handle"):
+            self.queueing[0].handle.object_event(
                 CLUSTER_NETWORK_TOPOLOGIES, found, "Warning", "InvalidClusterNetworkTopology", "Reconcile", problem
             )
 
@@ -269,15 +241,15 @@ class Gangs(EventHandler):
 
     def _carry_out(self) -> None:
         instructions = self.cache.take_instructions()
-        if not hasattr(self._plugin, "handle"):
+        if not hasattr(self.queueing[0], "handle"):
             # A profile without a scheduler (such as in ``koord explain``) has no queue, and no pods wait at Permit.
             return
-        handle = self._plugin.handle
+        handle = self.queueing[0].handle
         for wave in instructions.ended:
             self._ended(wave)
         for uid in instructions.allow:
             if (waiting := handle.waiting.get(uid)) is not None:
-                waiting.allow(self._plugin.name)
+                waiting.allow(GangPart.name)
         for uid, message in instructions.reject:
             if (waiting := handle.waiting.get(uid)) is not None:
                 waiting.reject(REJECTED_BY, message)
@@ -286,18 +258,16 @@ class Gangs(EventHandler):
 
     def attempt_begun(self) -> None:
         """Note the time if a new attempt has begun."""
-        wave, now = self.cache.wave, self.view.now
-        if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
-            self._began = wave, now
+        if self.cache.wave is not None and self.cache.wave.began is None:
+            self.cache.wave.began = self.view.now
 
     def _ended(self, wave: Wave) -> None:
         """Observe the attempt's metrics, and record one event on each PodGroup, beside those of the pods."""
         now = self.view.now
-        if self._began is not None and self._began[0] is wave and now is not None:
-            seconds = max((now - self._began[1]).total_seconds(), 0.0)
-            reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
+        if wave.began is not None and now is not None:
+            seconds = max((now - wave.began).total_seconds(), 0.0)
+            reason = _SUCCEEDED if wave.permitted else ALL_ATTEMPTED
             self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
-        self._began = None
         failed = self.cache.by_uid.get(wave.group.failed_member)
         about = f"no node for {failed.key if failed is not None else 'a member'}"
         for gang in [each for each in wave.group.gangs.values() if each.id in self.pod_groups]:

@@ -16,16 +16,16 @@ from typing import ClassVar, Final
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
 from koordinator.scheduler.engine.cached_results import Failure
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, is_preempted
-from koordinator.scheduler.engine.simulation import Simulate, Simulation, reasons_of
+from koordinator.scheduler.engine.simulation import Simulation, reasons_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.preemption import (
     SUCCESS,
     Found,
     Placements,
-    PreemptionPolicy,
-    Question,
+    Preemption,
     potential_victims,
 )
 
@@ -54,22 +54,20 @@ class Job:
 
 
 PotentialByRow = Mapping[int, Sequence[PodInfo]]
-Refusal = Callable[[PodInfo], Reason | None]
 PlaceInNetwork = Callable[[Simulation, Mapping[int, int]], Placements | str]
 """Called in a simulation without the potential victims, with a score for each node row: the higher the priorities of
 the potential victims there, the lower. Returns the placements, or as a text why there are none."""
 
 
-class JobPolicy(PreemptionPolicy):
-    """Nodes for all pending pods of a job. ``refusal`` returns why a pod can be placed on no node in the state of a
-    simulation, such as exceeded quota; None if it can. ``simulate`` is that of the plugin's handle."""
+class JobPreemption(Preemption):
+    """Nodes for all pending pods of a job."""
 
     leaving: ClassVar = "not eligible due to terminating pod on the nominated node."
 
-    def __init__(self, job: Job, refusal: Refusal, simulate: Simulate) -> None:
+    def __init__(self, name: str, view: ClusterView, job: Job, handle: Handle) -> None:
+        super().__init__(name, view)
         self._job = job
-        self._refusal = refusal
-        self._simulate = simulate
+        self._handle = handle
         self.waiting = job.waiting
 
     def preemptors(self, pod: PodInfo) -> Sequence[PodInfo]:
@@ -81,10 +79,10 @@ class JobPolicy(PreemptionPolicy):
     def is_awaited(self, pod: PodInfo, other: PodInfo) -> bool:
         return is_preempted(other) and self._may_be_victim(other)
 
-    def unchanged(self, view: ClusterView, pod: PodInfo) -> str | None:
+    def nomination(self, pod: PodInfo) -> str | None:
         """The pod keeps its nomination, and the result ends PostFilter: another plugin that finds no node would clear
         the nomination."""
-        return view.nominations.node_of(pod.uid) or None
+        return self.view.nominations.node_of(pod.uid) or None
 
     def success(self, pod: PodInfo) -> str:
         waiting = len(self.waiting)
@@ -94,16 +92,16 @@ class JobPolicy(PreemptionPolicy):
         preemptor = f"preemptor: {self._job.name}, triggerPod: {pod.key}"
         return f"preempting to accommodate higher priority pods, {preemptor}"
 
-    def search(self, question: Question) -> Found | Mapping[str, int] | str:
-        potential = {row: victims for row in question.rows if (victims := self._potential(question, row))}
+    def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int] | str:
+        potential = {row: victims for row in rows if (victims := self._potential(row))}
         if not potential:
-            return {_NO_VICTIMS: len(question.rows)}
-        rows = _by_cost(question.view.columns.names, question.rows, potential)
-        with self._simulate(question.attempt) as simulation:
-            simulation.require(lambda pod, row: self._refusal(pod))
+            return {_NO_VICTIMS: len(rows)}
+        costs = _by_cost(self.view.columns.names, rows, potential)
+        with self._handle.simulate(attempt) as simulation:
+            simulation.require(self._refusal)
             start = simulation.mark
-            _remove(simulation, [pod for row in rows for pod in potential.get(row, ())])
-            placements = self._placed(simulation, rows)
+            _remove(simulation, [pod for row in costs for pod in potential.get(row, ())])
+            placements = self._placed(simulation, costs)
             if isinstance(placements, str | Counter):
                 return placements
             simulation.undo(start)
@@ -115,14 +113,19 @@ class JobPolicy(PreemptionPolicy):
                 return Counter(reason.text for reason in reasons_of(failure, pod))
         return Found(placements, victims)
 
+    def _refusal(self, pod: PodInfo, row: int) -> Reason | None:
+        """Why PreFilter of a plugin would reject the pod in the state of the simulation, such as exceeded quota."""
+        refusals = (plugin.refusal_if_tried(pod) for plugin in self._handle.profile.pre_filter_cycle)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
     def _may_be_victim(self, pod: PodInfo) -> bool:
         labels = pod.pod.metadata.labels
         spared = labels.get(DISABLE_PREEMPTIBLE) == "true" or labels.get(QUOTA_PREEMPTIBLE) == "false"
         return not spared and pod.uid not in self.waiting
 
-    def _potential(self, question: Question, row: int) -> list[PodInfo]:
+    def _potential(self, row: int) -> list[PodInfo]:
         """The potential victims on a node row, in the order in which they are considered for reprieve."""
-        victims = potential_victims(question.view, self._job.trigger.priority, self._may_be_victim, row)
+        victims = potential_victims(self.view, self._job.trigger.priority, self._may_be_victim, row)
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
 
     def _placed(self, simulation: Simulation, rows: Mapping[int, int]) -> Placements | Counter[str] | str:

@@ -53,14 +53,13 @@ from koordinator.scheduler.plugins.coscheduling.documents import GangServices, p
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
-from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPolicy
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import (
     ClusterTopology,
     TopologyStatusController,
 )
-from koordinator.scheduler.plugins.coscheduling.network_topology.gang_placement import GangPlacement
-from koordinator.scheduler.plugins.coscheduling.network_topology.scoring import NetworkScore
-from koordinator.scheduler.plugins.preemption import SUCCESS, Plan, PreemptionPlanner
+from koordinator.scheduler.plugins.coscheduling.network_topology.placement import GangPlacement, NetworkScore
+from koordinator.scheduler.plugins.preemption import SUCCESS, Plan
 
 _ALREADY_TRIED: Final = "preemption already attempted"
 
@@ -135,29 +134,22 @@ class GangCycle(
 
     def _preempted(self, pod: PodInfo, attempt: FailedAttempt) -> tuple[str, Plan]:
         """The metric label of the job, empty if preemption was not tried again for it, and the plan."""
-        member = self.cache.by_uid.get(pod.uid)
-        group = member.gang.group if member is not None and not member.gang.is_released else None
-        wave = self.cache.wave
-        if group is None or wave is None or wave.group is not group:
-            return pod.key, self._planner(Job(pod, (pod,), {}, pod.key)).explained(pod, attempt)
+        group, wave = self.cache.group_of(pod.uid), self.cache.wave_of(pod.uid)
+        if group is None or wave is None:
+            return pod.key, self._preemption(Job(pod, (pod,), {}, pod.key)).plan(pod, attempt)
         if wave.preemption:
-            again = self._planner(Job(pod, (pod,), {}, group.id))
+            again = self._preemption(Job(pod, (pod,), {}, group.id))
             return "", again.unchanged(pod, _ALREADY_TRIED, wave.preemption)
         job = self._job(pod, group)
         if self._placement is not None:
             job = self._placement.job(job, wave)
-        plan = self._planner(job).explained(pod, attempt)
+        plan = self._preemption(job).plan(pod, attempt)
         wave.preemption = f"{_ALREADY_TRIED} by {pod.key} with message {plan.message}"
         wave.regain = plan.message if plan.outcome == SUCCESS else ""
         return group.id, plan
 
-    def _planner(self, job: Job) -> PreemptionPlanner:
-        return PreemptionPlanner(self.name, self.view, JobPolicy(job, self._refusal, self.handle.simulate))
-
-    def _refusal(self, pod: PodInfo) -> Reason | None:
-        """Why PreFilter of a plugin would reject the pod now, also in the state of a simulation; None if none does."""
-        refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
-        return next((refusal for refusal in refusals if refusal is not None), None)
+    def _preemption(self, job: Job) -> JobPreemption:
+        return JobPreemption(self.name, self.view, job, self.handle)
 
     def _job(self, pod: PodInfo, group: Group) -> Job:
         found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
@@ -188,13 +180,12 @@ class GangCycle(
         return Counter(held.node_name for held in waiting if held is not None)
 
     def questioned_job(self, pod: PodInfo) -> QuestionedJob | None:
-        member, wave = self.cache.by_uid.get(pod.uid), self.cache.wave
-        group = member.gang.group if member is not None and not member.gang.is_released else None
+        group, wave = self.cache.group_of(pod.uid), self.cache.wave_of(pod.uid)
         about, found = self._last_preemption
         preemption = found if about == pod.uid else None
         if group is None:
             return QuestionedJob(pod.key, {}, "", preemption) if preemption is not None else None
-        if wave is None or wave.group is not group:
+        if wave is None:
             return QuestionedJob(group.id, {}, "", preemption)
         cause = wave.failure if group.failed_member != pod.uid else ""
         plan = wave.plan.diagnosis if wave.plan is not None else None
@@ -266,7 +257,7 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
-        self.gangs: Gangs = view.shared.setdefault("coscheduling", Gangs(GangCache(defaults), self))
+        self.gangs = view.share("coscheduling", lambda: Gangs(GangCache(defaults)))
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
         shared = args, view, self.gangs

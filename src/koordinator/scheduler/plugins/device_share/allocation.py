@@ -1,9 +1,4 @@
-"""The devices that a pod holds, the annotation that records them, and what it may have of a node's devices.
-
-A reserve pod holds the devices of its Reservation. Where owners have taken some of them, these count for both. A pod
-that may take from Reservations sees the node without their reserve pods, so what is left of each Reservation looks free
-and has to be kept from pods that do not take from it.
-"""
+"""The devices that a pod holds, the annotation that records them, and what it may have of a node's devices."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from koordinator.api.reservation import RESTRICTED
 from koordinator.api.resource_names import DEPRECATED_NAMES
 from koordinator.api.usable_amounts import bounded
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.view import ReservationInfo
+from koordinator.scheduler.plugins.recorded_allocator import Restored
 
 Minors = Mapping[int, Mapping[str, int]]
 """Minor number -> resource -> amount."""
@@ -57,6 +52,8 @@ class Share:
     """Minor numbers that come first, by type."""
     numa_nodes: frozenset[int] | None = None
     """If set, only devices of these NUMA nodes."""
+    leaves_secondary: bool = False
+    """See ``instances``."""
 
 
 WHATEVER_IS_FREE: Final = Share({}, {}, {}, {})
@@ -131,60 +128,30 @@ PREFIX = "Reservation(s) "
 
 @dataclass(frozen=True, slots=True)
 class ReservedDevices:
-    """The devices of one Reservation."""
+    """The devices of one Reservation, or of a running pod that a Reservation may take over."""
 
     held: ByType
     left: ByType
     """What owners may still take."""
-    is_restricted: bool
-    """Whether owners take no other devices of the types that it holds."""
+    policy: str
+    """If Restricted, owners take no other devices of the types that it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What is restored on a node. ``matched``: by uid of the Reservation, only those with devices."""
-
-    matched: Mapping[str, ReservedDevices]
-    twice: ByType
-    """What counts for an unmatched Reservation and for the pods that have taken it."""
+Restorable = Restored[ReservedDevices, ByType]
 
 
-def reserved_devices(
-    reservation: ReservationInfo, held: DeviceAllocations, users: Iterable[DeviceAllocations]
-) -> ReservedDevices:
-    """``held`` by the Reservation, of which its users have taken some."""
-    whole = amounts_held(held)
-    taken = total([amounts_held(each) for each in users])
-    return ReservedDevices(whole, minus(whole, taken), reservation.reservation.spec.allocate_policy == RESTRICTED)
-
-
-def share_of_node(restored: Restored | None, *, ignores_reservations: bool) -> Share:
-    """The share of a pod that takes from no Reservation."""
-    if restored is None:
-        return WHATEVER_IS_FREE
-    kept = {} if ignores_reservations else total([each.left for each in restored.matched.values()])
-    return Share(restored.twice, kept, {}, {})
-
-
-def share_of_reservation(restored: Restored, uid: str) -> Share:
-    """The share of a pod that takes from the Reservation: what is left of that, and of the node."""
-    own = restored.matched[uid]
-    kept = total([each.left for other, each in restored.matched.items() if other != uid])
-    required: ByType = {}
-    if own.is_restricted:
-        required = {
-            device_type: {minor: own.left.get(device_type, {}).get(minor, {}) for minor in minors}
-            for device_type, minors in own.held.items()
-        }
-    return Share(restored.twice, kept, required, minors_of(own.held))
-
-
-def share_of_taking_over(restored: Restored | None, held: Mapping[str, ByType], chosen: Collection[str]) -> Share:
-    """The share of a Reservation that takes over the pods with the uids ``chosen``. ``held`` is what each candidate
-    holds; the node is seen without all of them."""
-    kept = total([each for uid, each in held.items() if uid not in chosen])
-    own = total([held[uid] for uid in chosen if uid in held])
-    return Share(restored.twice if restored is not None else {}, kept, {}, minors_of(own))
+def share_of_reserved(restored: Restorable, uids: Collection[str]) -> Share:
+    """The share of a pod that takes from this Reservation, or of a Reservation that takes over these pods: what is left
+    of these, and of the node."""
+    kept = total([each.left for uid, each in restored.matched.items() if uid not in uids])
+    chosen = [restored.matched[uid] for uid in uids]
+    required = {
+        device_type: {minor: own.left.get(device_type, {}).get(minor, {}) for minor in minors}
+        for own in chosen
+        if own.policy == RESTRICTED and not restored.takes_over
+        for device_type, minors in own.held.items()
+    }
+    return Share(restored.counted_twice, kept, required, minors_of(total([each.held for each in chosen])))
 
 
 def includes(found: DeviceAllocations, held: ByType) -> bool:

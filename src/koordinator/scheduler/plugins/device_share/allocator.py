@@ -10,10 +10,16 @@ from koordinator.api.device import GPU
 from koordinator.api.device_share import APPLY_FOR_ALL, DEVICE_LEVEL, REQUESTS_AS_COUNT
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, HeldDevice, Share, allocations_of
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, Hint
+from koordinator.scheduler.plugins.device_share.demand import (
+    RESOURCE_OF,
+    WHOLE,
+    DeviceDemand,
+    Hint,
+    fits,
+    with_both_memories,
+)
 from koordinator.scheduler.plugins.device_share.gpu_allocator import DeviceScorer, GPUAllocator
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import RESOURCE_OF, WHOLE, fits, with_both_memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,8 @@ def instances(
     """By type. ``leaves_secondary``: where the node is planned so that secondary devices fit whenever the primary one
     does, these are omitted."""
     found: dict[str, Instances] = {}
-    leaves_secondary = leaves_secondary and node.is_well_planned and demand.gpu is not None and not demand.shares_gpu
+    if node.planned != "true" or demand.gpu is None or demand.shares_gpu:
+        leaves_secondary = False
     for device_type in demand.requests:
         if leaves_secondary and demand.joint and device_type != demand.joint[0]:
             continue
@@ -101,9 +108,9 @@ class Allocator:
     model: str = ""
     """``vendor-model`` of the node."""
 
-    def allocate(self, share: Share, *, leaves_secondary: bool = False) -> DeviceAllocations | Reason:
-        """The pod's devices, never none, or the reason why it gets none. ``leaves_secondary``: see ``instances``."""
-        wanted = instances(self.demand, self.node, leaves_secondary=leaves_secondary)
+    def allocate(self, share: Share) -> DeviceAllocations | Reason:
+        """The pod's devices, never none, or the reason why it gets none."""
+        wanted = instances(self.demand, self.node, leaves_secondary=share.leaves_secondary)
         if isinstance(wanted, Reason):
             return wanted
         if self.node.closed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
@@ -14,24 +13,20 @@ from koordinator.api.device import GPU
 from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import DEVICES, NODES
 from koordinator.api.labels import GPU_MODEL, GPU_VENDOR
-from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.allocations import Nothing, Unknown, unusable_annotation
+from koordinator.scheduler.engine.allocations import Unknown, unusable_annotation
 from koordinator.scheduler.engine.binding_points import (
-    AllocatorPlugin,
     ClusterWriter,
     CycleState,
     PodChanges,
-    PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
-    ReservationPreBindPlugin,
     ReservationScorePlugin,
     ResizePodPlugin,
 )
-from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.features import DEVICE_PLUGIN_ADAPTION, RESIZE_POD
@@ -39,90 +34,59 @@ from koordinator.scheduler.plugins.device_share.allocation import (
     ByType,
     DeviceAllocations,
     ReservedDevices,
-    Restored,
     Share,
     allocation_annotation,
     amounts_held,
     minus,
     of_reservation,
     read_allocations,
-    reserved_devices,
-    share_of_reservation,
+    share_of_reserved,
     summed,
     total,
 )
 from koordinator.scheduler.plugins.device_share.allocator import instances
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, requested_types
 from koordinator.scheduler.plugins.device_share.device_plugins import for_device_plugins, is_locked, lock_text
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.device_share.part import DeviceSharePart
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
-    reserve_pod,
     stands_for_a_reservation,
 )
 
+_ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
 
-class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, DeviceSharePart):
-    """Restores, filters and scores Reservations."""
 
-    def restore_reservations(
-        self, matched: Sequence[ReservationInfo], unmatched: Sequence[ReservationInfo], row: int
-    ) -> Restored:
-        by_uid = {each.uid: found for each in matched if (found := self._reserved(each)) is not None}
-        others = [found for each in unmatched if (found := self._reserved(each)) is not None]
-        return Restored(by_uid, total([minus(each.held, each.left) for each in others]))
+class DeviceBinding(ResizePodPlugin, ReservationFilterPlugin, ReservationScorePlugin, DeviceSharePart):
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._locks: dict[tuple[str, str], str] = {}
+        """(node, annotation) -> the lock that we have written there and the watch has not shown yet."""
 
-    def _reserved(self, reservation: ReservationInfo) -> ReservedDevices | None:
-        held = self.held(reservation.uid)
-        return reserved_devices(reservation, held, map(self.held, reservation.users)) if held else None
+    # Reservations.
 
-    def held(self, uid: str) -> DeviceAllocations:
-        """What the pod, or the Reservation, holds by the ledger."""
-        found: DeviceAllocations | None = self.view.allocations.of(self.name, uid)
-        return found or ()
+    def reserved(
+        self, uid: str, held: DeviceAllocations, owners: Sequence[DeviceAllocations], policy: str
+    ) -> ReservedDevices:
+        whole = amounts_held(held)
+        return ReservedDevices(whole, minus(whole, total([amounts_held(each) for each in owners])), policy)
 
-    def restore_pre_allocatable(
-        self, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int
-    ) -> Mapping[str, ByType]:
-        return {pod.uid: amounts_held(held) for pod in pods if (held := self.held(pod.uid))}
+    def counted_twice(self, reservations: Sequence[tuple[DeviceAllocations, Sequence[DeviceAllocations]]]) -> ByType:
+        found = [self.reserved("", held, owners, "") for held, owners in reservations]
+        return total([minus(each.held, each.left) for each in found])
 
     def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
-        if row not in self.nodes:
+        pod, uid = self.taker(pod, reservation, row)
+        demand, seen = self.demand_of(pod), self.seen(row)
+        if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return None
-        if self.restored_pre_allocatable(row) is not None:
-            found = self._takes_over(pod, reservation, row)
-        else:
-            found = self._takes_from(pod, reservation, row)
+        found = self.found_in(pod, demand, row, (uid,), self.numa_nodes(pod, row))
         return of_reservation(found) if isinstance(found, Reason) else None
 
-    def _takes_from(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
-        """The pod's devices if it takes from the Reservation; None if devices do not matter for that."""
-        restored: Restored | None = self.restored(row)
-        demand = self.demand_of(pod)
-        if restored is None or reservation.uid not in restored.matched or not isinstance(demand, DeviceDemand):
-            return None
-        share = share_of_reservation(restored, reservation.uid)
-        share = replace(share, numa_nodes=self.numa_nodes(pod, row))
-        return self.allocate_of(demand, row, share, leaves_secondary=True)
-
-    def _takes_over(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> DeviceAllocations | Reason | None:
-        """The Reservation's devices if it takes over the pod; None if devices do not matter for that."""
-        stand_in = make_pod_info(reserve_pod(reservation.reservation))
-        demand = self.demand_of(stand_in)
-        if pod.uid not in (self.restored_pre_allocatable(row) or {}) or not isinstance(demand, DeviceDemand):
-            return None
-        numa_nodes = self.numa_nodes(stand_in, row)
-        return self.taking_over(demand, row, frozenset({pod.uid}), numa_nodes, leaves_secondary=True)
-
     def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
-        restored: Restored | None = self.restored(row)
-        demand = self.demand_of(pod)
-        if restored is None or reservation.uid not in restored.matched or not isinstance(demand, DeviceDemand):
+        demand, seen, uid = self.demand_of(pod), self.seen(row), reservation.uid
+        if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return 0
-        if row not in self.nodes:
-            return 0
-        return self.score_of(pod, demand, row, share_of_reservation(restored, reservation.uid))
+        return self.score_of(pod, demand, row, share_of_reserved(seen, (uid,)))
 
     def score_of(self, pod: PodInfo, demand: DeviceDemand, row: int, share: Share) -> int:
         """The sum over the types of devices, each scored by all of them together."""
@@ -137,17 +101,7 @@ class DeviceReservations(ReservationFilterPlugin, ReservationScorePlugin, Device
             score += self._scorer.score(request, summed(candidates.total.values()), summed(candidates.free.values()))
         return score
 
-
-_ALLOWED: Final = 'devices by type, as in {"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
-
-
-class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ResizePodPlugin, DeviceReservations):
-    """Reserve and PreBind."""
-
-    def __init__(self, args: Any, view: ClusterView) -> None:
-        super().__init__(args, view)
-        self._locks: dict[tuple[str, str], str] = {}
-        """(node, annotation) -> the lock that we have written there and the watch has not shown yet."""
+    # Reserve.
 
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Reason | None:
         demand, row = self.demand_of(pod), node.index
@@ -156,38 +110,14 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
         found = self.found(pod, demand, row, assumed=True)
         return found if isinstance(found, Reason) else self.nodes[row].with_ids(found)
 
-    def restore(self, pod: PodInfo, node: NodeReference) -> DeviceAllocations | Nothing | Unknown | None:
+    def recorded(self, pod: PodInfo) -> DeviceAllocations | Unknown | None:
         text = pod.pod.metadata.annotations.get(annotation_keys.DEVICE_ALLOCATED)
         try:
-            found = (read_allocations(text) or None) if text else None
+            return (read_allocations(text) or None) if text else None
         except DecodeError as error:
-            if not self.requested_types(pod):
+            if not requested_types(pod):
                 return None
-            fault = unusable_annotation(annotation_keys.DEVICE_ALLOCATED, text or "", str(error), _ALLOWED)
-            self.unreadable.tell(pod, fault)
-            return Unknown(fault)
-        if node.index in self.nodes and self.nodes[node.index].closed:
-            return self.unreadable.restored(pod, found, self.nodes[node.index].closed)
-        return found
-
-    def on_allocated(self, row: int, pod: PodInfo, allocation: DeviceAllocations | Unknown) -> None:
-        node, types = self.nodes.setdefault(row, NodeDevices()), partial(self.requested_types, pod)
-        if isinstance(allocation, Unknown):
-            node.hold_unknown(pod.uid, pod.key, types(), allocation.fault)
-        else:
-            node.hold(pod.uid, pod.key, allocation, types)
-        if node.closed:
-            self.unreadable.tell_of(node.closed, row)
-        self.touch(row)
-
-    def on_released(self, row: int, pod: PodInfo, allocation: DeviceAllocations | Unknown) -> None:
-        node = self.nodes.get(row)
-        if node is None:
-            return
-        node.release(pod.uid)
-        if node.is_empty:
-            del self.nodes[row]
-        self.touch(row)
+            return Unknown(unusable_annotation(annotation_keys.DEVICE_ALLOCATED, text or "", str(error), _ALLOWED))
 
     def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
         """With the gate ResizePod, a Reservation holds on the node the devices that it is allocated, in all the units
@@ -213,49 +143,35 @@ class DeviceBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, Re
             annotation_keys.DEVICE_ALLOCATED in pod.pod.metadata.annotations or bool(self.held(pod.uid))
         )
 
-    async def pre_bind(
-        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
-    ) -> None:
-        """Write the record of the pod's devices; one of an earlier attempt is removed."""
+    def record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+        """A record of an earlier attempt is removed."""
         held = self.held(pod.uid)
-        devices = self._record(held, node, changes)
-        if devices is None or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
-            return
-        gpus, labels = dict(held).get(GPU, ()), devices.labels
-        vendor_and_model = labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, "")
-        found = for_device_plugins(gpus, vendor_and_model, pod.pod.metadata.labels, node.name, writer.now())
-        changes.annotations.update(found.annotations)
-        changes.labels.update(found.labels)
-        if found.lock:
-            await self._lock(found.lock, vendor_and_model[0], pod, node, writer)
-
-    async def pre_bind_reservation(
-        self,
-        state: CycleState,
-        reservation: Reservation,
-        node: NodeReference,
-        changes: PodChanges,
-        writer: ClusterWriter,
-    ) -> None:
-        metadata = reservation.metadata
-        held = self.held(metadata.uid)
-        if not held and annotation_keys.DEVICE_ALLOCATED not in metadata.annotations:
-            return
-        self._record(held, node, changes)
-        if held and RESIZE_POD in self.view.gates:
-            key = annotation_keys.RESERVATION_RESIZE_ALLOCATABLE
-            changes.annotations[key] = _resized(metadata.annotations.get(key, ""), held)
-
-    def _record(self, held: DeviceAllocations, node: NodeReference, changes: PodChanges) -> NodeDevices | None:
-        """Add the record to ``changes``; returns the devices of the node if the pod holds some."""
         if not held:
-            changes.annotations[annotation_keys.DEVICE_ALLOCATED] = None
-            return None
+            if annotation_keys.DEVICE_ALLOCATED in annotations:
+                changes.annotations[annotation_keys.DEVICE_ALLOCATED] = None
+            return
         devices = self.nodes.get(node.index) if self.view.columns.is_current(node) else None
         if devices is None or devices.device is None:
             raise PluginError(f'{DEVICES.plural}.{DEVICES.group} "{node.name}" not found')
         changes.annotations[annotation_keys.DEVICE_ALLOCATED] = allocation_annotation(held)
-        return devices
+        if stands_for_a_reservation(pod.pod) and RESIZE_POD in self.view.gates:
+            key = annotation_keys.RESERVATION_RESIZE_ALLOCATABLE
+            changes.annotations[key] = _resized(annotations.get(key, ""), held)
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        await super().pre_bind(state, pod, node, changes, writer)
+        held = self.held(pod.uid)
+        if not held or DEVICE_PLUGIN_ADAPTION not in self.view.gates:
+            return
+        labels = self.nodes[node.index].labels
+        gpus, vendor_and_model = dict(held).get(GPU, ()), (labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
+        found, lock = for_device_plugins(gpus, vendor_and_model, pod.pod.metadata.labels, node.name, writer.now())
+        changes.annotations.update(found.annotations)
+        changes.labels.update(found.labels)
+        if lock:
+            await self._lock(lock, vendor_and_model[0], pod, node, writer)
 
     async def _lock(
         self, annotation: str, vendor: str, pod: PodInfo, node: NodeReference, writer: ClusterWriter

@@ -9,7 +9,6 @@ and the device plugin removes it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -17,6 +16,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import encode
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER, HAMI_VGPU_NODE
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY
+from koordinator.scheduler.engine.binding_points import PodChanges
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.plugins.device_share.allocation import HeldDevice
 
@@ -29,28 +29,20 @@ _MEBIBYTE: Final = 2**20
 _CAMBRICON_UNIT: Final = 256 * _MEBIBYTE
 
 
-@dataclass(frozen=True, slots=True)
-class ForDevicePlugins:
-    """What is written to the pod, and the annotation of the node that locks it; "" for none."""
-
-    annotations: dict[str, str]
-    labels: dict[str, str] = field(default_factory=dict)
-    lock: str = ""
-
-
 def for_device_plugins(
     gpus: Sequence[HeldDevice],
     device_labels: tuple[str, str],
     pod_labels: Mapping[str, str],
     node_name: str,
     now: datetime,
-) -> ForDevicePlugins:
-    """``gpus`` are the pod's; ``device_labels`` the vendor and the model that the Device object names. Raises
-    PluginError for devices that the vendor's device plugin does not support."""
+) -> tuple[PodChanges, str]:
+    """What is written to the pod, and the annotation of the node that locks it; "" for none. ``gpus`` are the pod's;
+    ``device_labels`` the vendor and the model that the Device object names. Raises PluginError for devices that the
+    vendor's device plugin does not support."""
     nanoseconds = str((now - _EPOCH) // timedelta(microseconds=1) * 1000)
-    found = ForDevicePlugins({annotation_keys.BIND_TIMESTAMP: nanoseconds})
+    found = PodChanges(annotations={annotation_keys.BIND_TIMESTAMP: nanoseconds})
     if not gpus:
-        return found
+        return found, ""
     found.annotations[annotation_keys.GPU_MINORS] = _minors(gpus)
     if pod_labels.get(GPU_ISOLATION_PROVIDER) == _HAMI_CORE:
         found.labels[HAMI_VGPU_NODE] = node_name
@@ -64,10 +56,11 @@ def for_device_plugins(
             case "metax":
                 more, lock = _metax(gpus), annotation_keys.HAMI_MUTEX_LOCK
             case _:
-                return found
+                return found, ""
     except PluginError as error:
         raise PluginError(f'failed to adapt for GPU device plugin of vendor "{vendor}": {error}') from error
-    return ForDevicePlugins({**found.annotations, **more}, found.labels, lock)
+    found.annotations.update(more)
+    return found, lock
 
 
 def _minors(gpus: Sequence[HeldDevice], prefix: str = "") -> str:

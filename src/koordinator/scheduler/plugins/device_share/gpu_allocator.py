@@ -10,7 +10,7 @@ from typing import Any
 from koordinator.api.device_share import HONOR
 from koordinator.api.labels import GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.plugins.device_share.demand import SCOPE_LEVELS, GPUDemand
+from koordinator.scheduler.plugins.device_share.demand import SCOPE_LEVELS, GPUDemand, fits, with_both_memories
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     GPUScope,
     PartitionTable,
@@ -19,7 +19,6 @@ from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     fitting_partitions,
 )
 from koordinator.scheduler.plugins.device_share.node_devices import Candidates, NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import fits, with_both_memories
 from koordinator.scheduler.plugins.node_resources.allocation import least_of_one, most_of_one
 
 MOST_ALLOCATED = "MostAllocated"
@@ -56,87 +55,84 @@ class _Found:
     rank: tuple[int, int, int]
 
 
+@dataclass(frozen=True, slots=True)
 class GPUAllocator:
-    """Allocates for one pod among those GPUs of one node that it may have. ``labels`` are the node's."""
+    """Allocates for one pod among those GPUs of one node that it may have."""
 
-    def __init__(
-        self,
-        demand: GPUDemand,
-        node: NodeDevices,
-        labels: Mapping[str, str],
-        candidates: Candidates,
-        scorer: DeviceScorer,
-    ) -> None:
-        self._demand = demand
-        self._candidates = candidates
-        self._scorer = scorer
-        self._amounts = demand.amounts
-        self._scopes = node.scopes
-        self._table: PartitionTable | None = node.partitions
-        honored = node.honors_partitions
-        if self._table is None:
-            self._table = built_in_table(labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
-            honored = labels.get(GPU_PARTITION_POLICY) == HONOR
-        self._needs_partition = demand.is_partition or honored
+    demand: GPUDemand
+    node: NodeDevices
+    labels: Mapping[str, str]
+    """Of the node."""
+    candidates: Candidates
+    scorer: DeviceScorer
+
+    def _partitions(self) -> tuple[PartitionTable | None, bool]:
+        """The table, and whether the GPUs have to be one of its partitions."""
+        table, labels = self.node.partitions, self.node.labels
+        if table is None:
+            labels = self.labels
+            table = built_in_table(labels.get(GPU_VENDOR, ""), labels.get(GPU_MODEL, ""))
+        return table, self.demand.is_partition or labels.get(GPU_PARTITION_POLICY) == HONOR
 
     def by_partition(self) -> tuple[int, ...] | Reason | None:
         """The minors of a partition; None if none fits and none is required."""
-        found = self._partition()
-        return None if isinstance(found, Reason) and not self._needs_partition else found
+        table, is_required = self._partitions()
+        found = self._partition(table)
+        return None if isinstance(found, Reason) and not is_required else found
 
-    def _partition(self) -> tuple[int, ...] | Reason | None:
-        count = self._demand.per_gpu.count
-        if self._demand.per_gpu.is_shared:
+    def _partition(self, table: PartitionTable | None) -> tuple[int, ...] | Reason | None:
+        count = self.demand.per_gpu.count
+        if self.demand.per_gpu.is_shared:
             return None
-        if self._table is None:
+        if table is None:
             return MISSING_TABLE
-        groups = self._table.get(count)
+        groups = table.get(count)
         if not groups:
             return NO_PARTITION_OF_COUNT
         fitting = fitting_partitions(
             groups,
-            self._candidates.total.keys(),
-            self._candidates.used,
-            self._demand.bandwidth,
-            best_only=self._demand.best_partition_only,
+            self.candidates.total.keys(),
+            self.candidates.used,
+            self.demand.bandwidth,
+            best_only=self.demand.best_partition_only,
         )
-        return best_packed(fitting, self._table, self._candidates.used, count).minors if fitting else NO_PARTITION
+        return best_packed(fitting, table, self.candidates.used, count).minors if fitting else NO_PARTITION
 
     def by_topology(self) -> tuple[int, ...] | Reason | None:
         """The minors of GPUs that are as near each other as possible; None if no scope is required, and the topology of
         the GPUs is unknown."""
-        required, per_gpu = self._demand.scope, self._demand.per_gpu
-        if self._scopes is None:
+        required, per_gpu = self.demand.scope, self.demand.per_gpu
+        if self.node.scopes is None:
             return MISSING_TOPOLOGY if required else None
         if per_gpu.is_shared and per_gpu.count > 1:
             return SEVERAL_SHARED if required else None
-        found = self._in(self._scopes, 0, 0)
+        found = self._in(self.node.scopes, 0, 0)
         if found is None:
             return NO_SCOPE if required else NO_GPUS
         return found.minors
 
     def _in(self, scope: GPUScope, depth: int, in_use: int) -> _Found | None:
         """The best of the deepest scopes that have enough GPUs; the first of equal ones."""
-        if len(scope.minors) < self._demand.per_gpu.count:
+        if len(scope.minors) < self.demand.per_gpu.count:
             return None
-        in_use += any(minor in self._candidates.used for minor in scope.minors)
+        in_use += any(minor in self.candidates.used for minor in scope.minors)
         parts = [found for part in scope.parts if (found := self._in(part, depth + 1, in_use)) is not None]
         if parts:
             return max(parts, key=lambda found: found.rank)
-        if SCOPE_LEVELS.get(self._demand.scope, 0) > scope.level:
+        if SCOPE_LEVELS.get(self.demand.scope, 0) > scope.level:
             return None
         return (
-            self._shared(scope, depth, in_use) if self._demand.per_gpu.is_shared else self._whole(scope, depth, in_use)
+            self._shared(scope, depth, in_use) if self.demand.per_gpu.is_shared else self._whole(scope, depth, in_use)
         )
 
     def _whole(self, scope: GPUScope, depth: int, in_use: int) -> _Found | None:
-        minors = tuple(minor for minor, _ in self._fitting(scope))[: self._demand.per_gpu.count]
-        return _Found(minors, (depth, in_use, 0)) if len(minors) == self._demand.per_gpu.count else None
+        minors = tuple(minor for minor, _ in self._fitting(scope))[: self.demand.per_gpu.count]
+        return _Found(minors, (depth, in_use, 0)) if len(minors) == self.demand.per_gpu.count else None
 
     def _shared(self, scope: GPUScope, depth: int, in_use: int) -> _Found | None:
-        total, free = self._candidates.total, self._candidates.free
+        total, free = self.candidates.total, self.candidates.free
         scored = [
-            (self._scorer.score(amounts, total[minor], free[minor]), minor) for minor, amounts in self._fitting(scope)
+            (self.scorer.score(amounts, total[minor], free[minor]), minor) for minor, amounts in self._fitting(scope)
         ]
         if not scored:
             return None
@@ -145,8 +141,9 @@ class GPUAllocator:
 
     def _fitting(self, scope: GPUScope) -> Iterator[tuple[int, dict[str, int]]]:
         """The GPUs that have enough left, with the amounts that the pod takes."""
+        amounts = self.demand.amounts
         for minor in scope.minors:
-            if minor in self._candidates.free:
-                total = self._candidates.total[minor]
-                if fits(self._amounts, total, self._candidates.free[minor]):
-                    yield minor, with_both_memories(self._amounts, total)
+            if minor in self.candidates.free:
+                total = self.candidates.total[minor]
+                if fits(amounts, total, self.candidates.free[minor]):
+                    yield minor, with_both_memories(amounts, total)

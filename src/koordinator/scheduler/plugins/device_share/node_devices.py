@@ -1,11 +1,12 @@
-"""The devices of one node: total, used, and what of that may be allocated to a pod."""
+"""The devices of one node: total, used, and what of that may be allocated to a pod; and their documents for services
+and ``koord explain``."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -13,12 +14,21 @@ from koordinator.api import labels as label_keys
 from koordinator.api.annotations import DEVICE_ALLOCATED, GPU_PARTITIONS
 from koordinator.api.codec import DecodeError, encode, to_document
 from koordinator.api.device import GPU, Device, DeviceInfo
-from koordinator.api.device_share import HONOR, PCIE_LEVEL, read_partition_table
+from koordinator.api.device_share import PCIE_LEVEL, device_quantity, read_partition_table
 from koordinator.api.resource_names import with_current_names
 from koordinator.api.usable_amounts import bounded
-from koordinator.scheduler.engine.allocations import Closure, Closures
-from koordinator.scheduler.plugins.device_share.allocation import DeviceAllocations, Minors, Share, amounts_held
-from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint
+from koordinator.scheduler.engine.allocations import NodeAllocations, closed_by
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.device_share.allocation import (
+    WHATEVER_IS_FREE,
+    ByType,
+    DeviceAllocations,
+    Minors,
+    Share,
+    amounts_held,
+    summed,
+)
+from koordinator.scheduler.plugins.device_share.demand import NO_HINT, Hint, requested_types
 from koordinator.scheduler.plugins.device_share.gpu_partitions import (
     GPUScope,
     PartitionTable,
@@ -42,29 +52,20 @@ class Candidates:
     """The minors of which pods hold something, whether they are candidates or not."""
 
 
-class NodeDevices:
+class NodeDevices(NodeAllocations[DeviceAllocations]):
     """Counted by type, minor number and resource. A device that is not healthy, or that pods hold although the Device
     object does not name it any more, has a total of 0."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.infos: dict[str, list[DeviceInfo]] = {}
         self.total: dict[str, dict[int, dict[str, int]]] = {}
         self.used: dict[str, dict[int, Counter[str]]] = {}
         self.functions_used: dict[str, dict[int, Counter[str]]] = {}
         """PCI addresses of virtual functions by type and minor."""
-        self.holders: dict[str, tuple[str, DeviceAllocations]] = {}
-        """By uid of the pod: its key and allocations."""
-        self.closed = Closures()
-        """By type of device, and uid of the pod."""
-        self._requested: dict[str, Callable[[], Collection[str]]] = {}
-        """The types of devices that each holder requests, by uid."""
         self.scopes: GPUScope | None = None
         self.partitions: PartitionTable | None = None
         """From the Device object; None if that has none."""
-        self.honors_partitions = False
-        self.is_well_planned = False
-        """Whether secondary devices fit wherever the primary one does."""
-        self.is_badly_planned = False
         self.fault = ""
         """The error in the Device object, if it cannot be decoded."""
         self.device: Device | None = None
@@ -76,12 +77,17 @@ class NodeDevices:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known. A Device object without devices says that there are none."""
-        return self.device is None and not self.infos and not self.holders and not self.closed
+        return self.device is None and not self.infos and not self.held and not self.closed
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Of the Device object."""
         return self.device.metadata.labels if self.device is not None else {}
+
+    @property
+    def planned(self) -> str:
+        """Whether secondary devices fit wherever the primary one does: "true", "false" or empty, unknown."""
+        return self.labels.get(label_keys.SECONDARY_DEVICE_WELL_PLANNED, "")
 
     @property
     def likeness(self) -> Hashable:
@@ -97,13 +103,14 @@ class NodeDevices:
         """Apply a new or changed Device object; None if it is deleted: then its devices count as unhealthy, and pods
         keep what they hold."""
         self.device, self._likeness = device, None
-        self._shape += b"gone"
-        for uid in self.holders if self.closed else ():
-            self.closed.open(uid)
         if device is None:
+            self._shape += b"gone"
             self.total = {device_type: {minor: {} for minor in minors} for device_type, minors in self.total.items()}
-            self.is_badly_planned = False
-            return
+        else:
+            self._read(device)
+        self.check()
+
+    def _read(self, device: Device) -> None:
         self._shape = _shape(device)
         self.infos, self.total = {}, {}
         for info in device.spec.devices:
@@ -114,13 +121,8 @@ class NodeDevices:
             self.total.setdefault(info.type, {})[info.minor] = {
                 name: bounded(each.value) for name, each in amounts.items() if each.value > 0
             }
-        planned = device.metadata.labels.get(label_keys.SECONDARY_DEVICE_WELL_PLANNED)
-        self.is_well_planned, self.is_badly_planned = planned == "true", planned == "false"
         self.scopes = gpu_scopes(self.infos.get(GPU, ()))
         self.partitions, self.fault = _partitions(device)
-        self.honors_partitions = device.metadata.labels.get(label_keys.GPU_PARTITION_POLICY) == HONOR
-        for uid, (key, allocations) in self.holders.items():
-            self._close_missing(uid, key, allocations)
 
     def has(self, device_type: str) -> bool:
         """Whether there is any device of the type, healthy or not."""
@@ -171,61 +173,36 @@ class NodeDevices:
 
     # Usage.
 
-    def hold(
-        self, uid: str, key: str, allocations: DeviceAllocations, requested: Callable[[], Collection[str]]
-    ) -> None:
-        """Set the pod's allocations, in place of earlier ones; may be called again with the same ones. ``requested``
-        are the types of devices that it requests: of others it holds none, whatever its record says."""
-        if uid in self.holders or self.closed:
-            self.release(uid)
-        self.holders[uid], self._requested[uid] = (key, allocations), requested
-        if self._count(allocations, 1):
-            self._close_missing(uid, key, allocations)
+    def subjects(self, pod: PodInfo) -> Collection[str]:
+        """The types of devices that the pod requests: of others it holds none, whatever its record says."""
+        self._likeness = None
+        return requested_types(pod)
 
-    def hold_unknown(self, uid: str, key: str, types: Iterable[str], fault: str) -> None:
-        """The pod holds devices of these types, and nobody knows which."""
-        self.release(uid)
-        for device_type in types:
-            self.closed.close(device_type, uid, Closure(key, fault))
+    def missing(self, pod: PodInfo, allocation: DeviceAllocations) -> Sequence[tuple[str, str]]:
+        """The types of which the pod holds a device, by its record, that the node does not have."""
+        gone = [
+            (device_type, device.minor)
+            for device_type, devices in (allocation if self.device is not None else ())
+            for device in devices
+            if device.minor not in self.total.get(device_type, _NOTHING)
+        ]
+        types = self.subjects(pod) if gone else ()
+        return [(each, _missing(each, minor, self.total.get(each, _NOTHING))) for each, minor in gone if each in types]
 
-    def release(self, uid: str) -> None:
-        """Remove the pod's allocations; does nothing if it has none."""
-        _, allocations = self.holders.pop(uid, ("", ()))
-        self._requested.pop(uid, None)
-        self._count(allocations, -1)
-        if self.closed:
-            self.closed.open(uid)
-
-    def _close_missing(self, uid: str, key: str, allocations: DeviceAllocations) -> None:
-        """Close the types of which the pod holds a device, by its record, that the node does not have: it is on another
-        one, and nobody knows on which."""
-        if self.device is None:
-            return
-        for device_type, devices in allocations:
-            total = self.total.get(device_type, _NOTHING)
-            for device in devices:
-                if device.minor not in total and device_type in self._requested[uid]():
-                    fault = _missing(device_type, device.minor, total)
-                    self.closed.close(device_type, uid, Closure(key, fault))
-                    self._likeness = None
-
-    def _count(self, allocations: DeviceAllocations, sign: int) -> bool:
-        """Returns whether some of the devices are not known of this node."""
-        self._likeness, is_known = None, True
-        for device_type, minors in amounts_held(allocations).items():
+    def count(self, allocation: DeviceAllocations, sign: int) -> None:
+        self._likeness = None
+        for device_type, minors in amounts_held(allocation).items():
             used = self.used.setdefault(device_type, {})
             for minor, amounts in minors.items():
                 _add(used, minor, amounts, sign)
             if not used:
                 del self.used[device_type]
-        for device_type, devices in allocations:
-            functions, total = self.functions_used.setdefault(device_type, {}), self.total.get(device_type, _NOTHING)
+        for device_type, devices in allocation:
+            functions = self.functions_used.setdefault(device_type, {})
             for device in devices:
-                is_known &= device.minor in total
                 _add(functions, device.minor, Counter(bus_id for _, bus_id in device.vfs), sign)
             if not functions:
                 del self.functions_used[device_type]
-        return not is_known
 
     # What may be allocated.
 
@@ -320,3 +297,74 @@ def _partitions(device: Device) -> tuple[PartitionTable | None, str]:
         return partition_table(read_partition_table(text)), ""
     except DecodeError as error:
         return None, f"annotation {GPU_PARTITIONS}: {error}"
+
+
+def node_device_summary(node: NodeDevices) -> dict[str, Any]:
+    """The original's document: sums by resource, amounts by device, and the pods that hold them."""
+    used = {
+        device_type: {minor: dict(amounts) for minor, amounts in minors.items()}
+        for device_type, minors in node.used.items()
+    }
+    total = {
+        device_type: {**{minor: {} for minor in used.get(device_type, {})}, **node.total.get(device_type, {})}
+        for device_type in {**node.total, **used}
+    }
+    free = {
+        device_type: {
+            minor: _left(amounts, used.get(device_type, {}).get(minor, {})) for minor, amounts in minors.items()
+        }
+        for device_type, minors in total.items()
+    }
+    holders: dict[str, dict[str, Any]] = {device_type: {} for device_type in used}
+    for uid, allocations in node.held.items():
+        for device_type, minors in amounts_held(allocations).items():
+            holders.setdefault(device_type, {})[node.holders[uid].key] = _texts(minors)
+    return {
+        "deviceTotal": _sums(total),
+        "deviceFree": _sums(free),
+        "deviceUsed": _sums(used),
+        "deviceTotalDetail": _details(total),
+        "deviceFreeDetail": _details(free),
+        "deviceUsedDetail": _details(used),
+        "allocateSet": holders,
+    }
+
+
+def explained_devices(node: NodeDevices) -> dict[str, Any]:
+    """The document of ``koord explain node``: of each device the total and the free amounts."""
+    return {
+        "devices": [
+            {
+                "type": device_type,
+                "minor": minor,
+                "total": _amounts(total),
+                "free": _amounts(candidates.free[minor]),
+            }
+            for device_type in sorted(node.total)
+            for candidates in (node.candidates(device_type, NO_HINT, WHATEVER_IS_FREE),)
+            for minor, total in sorted(candidates.total.items())
+        ],
+        **({"fault": node.fault} if node.fault else {}),
+        **closed_by(node.closed.of_holders),
+    }
+
+
+def _left(total: Mapping[str, int], used: Mapping[str, int]) -> dict[str, int]:
+    """By resource, 0 where more is used than there is."""
+    return {name: max(0, total.get(name, 0) - used.get(name, 0)) for name in {**total, **used}}
+
+
+def _sums(amounts: ByType) -> dict[str, str]:
+    return _amounts(summed(each for minors in amounts.values() for each in minors.values()))
+
+
+def _details(amounts: ByType) -> dict[str, Any]:
+    return {device_type: _texts(minors) for device_type, minors in sorted(amounts.items())}
+
+
+def _texts(minors: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
+    return {str(minor): _amounts(amounts) for minor, amounts in sorted(minors.items())}
+
+
+def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(device_quantity(name, amount)) for name, amount in sorted(amounts.items())}

@@ -1,57 +1,56 @@
-"""The state that all parts of the plugin share: the devices of the nodes, the demands of pods, and allocations."""
+"""The state that all parts of the plugin share: the devices of the nodes, the demands of pods, and allocations; and the
+templates that shares of some models of GPUs have to equal, fixed sizes that a ConfigMap defines."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from koordinator.api.codec import DecodeError, convert
+from koordinator.api.core import ConfigMap
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.api.labels import (
     GPU_ISOLATION_PROVIDER,
     GPU_MODEL,
     GPU_VENDOR,
 )
+from koordinator.api.pod import ResourceList
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.strict_yaml import load_documents
 from koordinator.model.numa_topology.hints import NUMATopologyHint, numa_nodes_of
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.framework_hooks import (
-    ReservationNominator,
-    ReservationPreAllocationRestorePlugin,
-    ReservationRestorePlugin,
-)
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.device_share.allocation import (
+    WHATEVER_IS_FREE,
     ByType,
     DeviceAllocations,
-    Restored,
+    ReservedDevices,
     Share,
     amounts_held,
     includes,
-    share_of_node,
-    share_of_reservation,
-    share_of_taking_over,
+    share_of_reserved,
     total,
 )
 from koordinator.scheduler.plugins.device_share.allocator import Allocator
 from koordinator.scheduler.plugins.device_share.demand import (
     DeviceDemand,
-    Templates,
+    RequestError,
     demand_key,
-    matching_templates,
     read_demand,
-    templates_of,
+    requested_devices,
+    with_both_memories,
 )
 from koordinator.scheduler.plugins.device_share.gpu_allocator import NO_GPUS, DeviceScorer
 from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
-from koordinator.scheduler.plugins.device_share.requests import TYPE_OF, RequestError, with_both_memories
+from koordinator.scheduler.plugins.recorded_allocator import RecordedAllocator
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
 from koordinator.scheduler.plugins.scheduling_hint import hint_of
-from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)
@@ -60,7 +59,7 @@ ISOLATION_MISSING: Final = Reason("GPUIsolationProviderHAMICore not found on the
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
+class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, ReservedDevices, ByType]):
     """One part of the plugin; all have the same state."""
 
     name = NAME
@@ -68,9 +67,6 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self.nodes: dict[int, NodeDevices] = {}
-        """By row; only nodes with known devices."""
-        self.unreadable = UnreadableAllocations(self)
         self._changed = view.columns.aspect(CHANGED), view.columns.aspect(TOPOLOGY_HINTS)
         self._scorer = DeviceScorer(args.scoring_strategy)
         self._aligns = not args.disable_device_numa_topology_alignment
@@ -80,23 +76,17 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         """The ConfigMap, and its decoded contents."""
         self._memo = f"{self.name}/demand"
 
-    def touch(self, row: int) -> None:
-        """The devices of the row, or the pods that hold them, have changed."""
+    def known_node(self, row: int) -> NodeDevices:
+        return self.nodes.setdefault(row, NodeDevices())
+
+    def changed(self, row: int) -> None:
+        super().changed(row)
+        if self.nodes[row].is_empty:
+            del self.nodes[row]
         for aspect in self._changed:
             self.view.columns.touch(row, aspect)
 
     # Demands.
-
-    def requested(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
-        """The device resources that the pod requests, by name."""
-        # Few pods request any.
-        if TYPE_OF.keys().isdisjoint(pod.request.amounts):
-            return ()
-        return tuple(sorted([(name, amount) for name, amount in pod.request.amounts.items() if name in TYPE_OF]))
-
-    def requested_types(self, pod: PodInfo) -> frozenset[str]:
-        """The types of the devices that the pod requests."""
-        return frozenset([TYPE_OF[name] for name, _ in self.requested(pod)])
 
     def demand_of(self, pod: PodInfo) -> DeviceDemand | str | None:
         """The pod's demand for devices; None for none, a text if it cannot be met on any node. Computed once for each
@@ -107,7 +97,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
         return found
 
     def _read(self, pod: PodInfo) -> DeviceDemand | str | None:
-        requested = self.requested(pod)
+        requested = requested_devices(pod)
         if not requested:
             return None
         try:
@@ -122,7 +112,7 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
 
     def own_key(self, pod: PodInfo) -> Hashable:
         """All of the pod that matters to this plugin; None if it requests no device."""
-        requested = self.requested(pod)
+        requested = requested_devices(pod)
         if not requested:
             return None
         own = demand_key(pod.pod, requested, is_designated=self._is_designated(pod))
@@ -170,16 +160,35 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
     ) -> DeviceAllocations | Reason:
         """The pod's devices on a row with known devices. ``assumed``: the pod counts there already, so this is the
         final allocation."""
-        numa_nodes = self.numa_nodes(pod, row, reserving=assumed)
-        chosen = self._taken_over(pod, row)
-        if chosen:
-            return self.taking_over(demand, row, chosen, numa_nodes, leaves_secondary=not assumed)
-        share = replace(self.share(pod, demand, row, assumed=assumed), numa_nodes=numa_nodes)
-        return self.allocate_of(demand, row, share, leaves_secondary=not assumed)
+        uids, numa_nodes = self.taken_from(pod, row, assumed=assumed), self.numa_nodes(pod, row, reserving=assumed)
+        return self.found_in(pod, demand, row, uids, numa_nodes, assumed=assumed)
 
-    def allocate_of(
-        self, demand: DeviceDemand, row: int, share: Share, *, leaves_secondary: bool
+    def taken_from(self, pod: PodInfo, row: int, *, assumed: bool = False) -> list[str]:
+        """Those of ``nominated`` that hold devices."""
+        seen = self.seen(row)
+        if seen is None or not seen.matched:
+            return []
+        return [uid for uid in self.nominated(pod, row, assumed=assumed) if uid in seen.matched]
+
+    def found_in(
+        self,
+        pod: PodInfo,
+        demand: DeviceDemand,
+        row: int,
+        uids: Collection[str],
+        numa_nodes: frozenset[int] | None,
+        *,
+        assumed: bool = False,
     ) -> DeviceAllocations | Reason:
+        """The pod's devices if it takes from these of ``seen``, or, if these are none, from the node. A Reservation
+        that takes over pods gets all of their devices, and maybe more."""
+        share, seen = self.share(pod, demand, row, uids), self.seen(row)
+        found = self._allocated(demand, row, replace(share, numa_nodes=numa_nodes, leaves_secondary=not assumed))
+        if isinstance(found, Reason) or seen is None or not seen.takes_over:
+            return found
+        return found if includes(found, total([seen.matched[uid].held for uid in uids])) else NO_GPUS
+
+    def _allocated(self, demand: DeviceDemand, row: int, share: Share) -> DeviceAllocations | Reason:
         """A pod's devices from its share: only preferred ones, those of its Reservation, if these suffice, wherever
         they are in the machine."""
         allocator, total = self.allocator(demand, row), self.nodes[row].total
@@ -188,10 +197,10 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
                 device_type: {minor: total.get(device_type, {}).get(minor, {}) for minor in minors}
                 for device_type, minors in share.preferred.items()
             }
-            found = allocator.allocate(replace(share, required=preferred), leaves_secondary=leaves_secondary)
+            found = allocator.allocate(replace(share, required=preferred))
             if not isinstance(found, Reason):
                 return found
-        return allocator.allocate(share, leaves_secondary=leaves_secondary)
+        return allocator.allocate(share)
 
     def numa_nodes(self, pod: PodInfo, row: int, *, reserving: bool = False) -> frozenset[int] | None:
         """The NUMA nodes that the pod has to keep to; None for all."""
@@ -199,25 +208,17 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             return None
         return of_affinity(self.handle.numa_topology.affinity(pod, row, reserving=reserving))
 
-    def share(self, pod: PodInfo, demand: DeviceDemand, row: int, *, assumed: bool = False) -> Share:
-        """What the pod may have of the row's devices, beside what is free: by its Reservation, or by none."""
-        restored: Restored | None = self.restored(row)
-        if restored is not None:
-            nominator = self.handle.plugin(ReservationNominator)
-            nominated = nominator.nominated_reservation(pod, row, assumed=assumed) if nominator is not None else None
-            if nominated is not None and nominated.uid in restored.matched:
-                return share_of_reservation(restored, nominated.uid)
-        return self.share_without_reservation(pod, demand, row)
-
-    def share_without_reservation(self, pod: PodInfo, demand: DeviceDemand, row: int) -> Share:
-        """The share of a pod that takes from no Reservation, or of a Reservation that takes over no pod."""
-        restored: Restored | None = self.restored(row)
-        held = self.restored_pre_allocatable(row)
-        if held is not None:
-            # No pod is taken over: all candidates stay.
-            share = share_of_taking_over(restored, held, ())
-        else:
-            share = share_of_node(restored, ignores_reservations=ignores_reservations(pod.pod))
+    def share(self, pod: PodInfo, demand: DeviceDemand, row: int, uids: Collection[str]) -> Share:
+        """What the pod may have of the row's devices, beside what is free, if it takes from these of ``seen``."""
+        seen = self.seen(row)
+        if seen is not None and uids:
+            return share_of_reserved(seen, uids)
+        share = WHATEVER_IS_FREE
+        if seen is not None:
+            # Where no pod is taken over, all candidates stay.
+            ignoring = ignores_reservations(pod.pod) and not seen.takes_over
+            kept = total([each.left for each in seen.matched.values()]) if not ignoring else {}
+            share = Share(seen.counted_twice, kept, {}, {})
         return replace(share, required=self._designated(demand, row)) if demand.designated else share
 
     def _designated(self, demand: DeviceDemand, row: int) -> ByType:
@@ -231,33 +232,41 @@ class DeviceSharePart(ReservationRestorePlugin, ReservationPreAllocationRestoreP
             for device_type, minors in amounts_held(demand.designated).items()
         }
 
-    def _taken_over(self, pod: PodInfo, row: int) -> frozenset[str]:
-        """The uids of the pods that the Reservation of the reserve pod ``pod`` takes over on the row."""
-        if not stands_for_a_reservation(pod.pod):
-            return frozenset()
-        nominator = self.handle.plugin(ReservationNominator)
-        taken = nominator.nominated_pods(pod, row) if nominator is not None else ()
-        return frozenset(each.uid for each in taken)
-
-    def taking_over(
-        self,
-        demand: DeviceDemand,
-        row: int,
-        chosen: frozenset[str],
-        numa_nodes: frozenset[int] | None,
-        *,
-        leaves_secondary: bool,
-    ) -> DeviceAllocations | Reason:
-        """The devices of a Reservation that takes over the pods ``chosen``: all of their devices, and maybe more."""
-        held: Mapping[str, ByType] = self.restored_pre_allocatable(row) or {}
-        share = replace(share_of_taking_over(self.restored(row), held, chosen), numa_nodes=numa_nodes)
-        found = self.allocate_of(demand, row, share, leaves_secondary=leaves_secondary)
-        if isinstance(found, Reason):
-            return found
-        own = total([held[uid] for uid in chosen if uid in held])
-        return found if includes(found, own) else NO_GPUS
-
 
 def of_affinity(affinity: NUMATopologyHint | None) -> frozenset[int] | None:
     """The NUMA nodes of an affinity; None for any."""
     return None if affinity is None or affinity.mask is None else frozenset(numa_nodes_of(affinity.mask))
+
+
+_KEY: Final = "data.yaml"
+Templates = dict[str, dict[str, Mapping[str, int]]]
+"""``vendor-model`` -> name of the template -> amounts of a GPU by resource."""
+
+
+def matching_templates(templates: Templates, amounts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """``vendor-model`` -> the names of the templates that equal these amounts of a GPU; models without any are
+    omitted."""
+    wanted = {name: amount for name, amount in amounts.items() if amount}
+    found = {
+        model: tuple([name for name, each in sorted(of_model.items()) if each == wanted])
+        for model, of_model in templates.items()
+    }
+    return {model: names for model, names in found.items() if names}
+
+
+def templates_of(config_map: ConfigMap | None) -> tuple[Templates, str]:
+    """The templates, and the error in the ConfigMap, which may be missing."""
+    if config_map is None:
+        return {}, ""
+    name = f"ConfigMap {config_map.metadata.key}: {_KEY}"
+    try:
+        documents = load_documents(config_map.data.get(_KEY, ""), name)
+        if len(documents) > 1:
+            return {}, str(ConfigurationError(name, f"{len(documents)} documents", "one"))
+        found = convert(documents[0] if documents else {}, dict[str, dict[str, ResourceList]])
+    except (DecodeError, ConfigurationError) as error:
+        return {}, str(error)
+    return {
+        model: {name: {key: each.value for key, each in amounts.items() if each} for name, amounts in templates.items()}
+        for model, templates in found.items()
+    }, ""

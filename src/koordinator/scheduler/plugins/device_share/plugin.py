@@ -1,8 +1,8 @@
 """DeviceShare: finds nodes with the devices that a pod requests, and allocates these to it by their minor numbers.
 
 The devices of a node and the pods that hold them are in ``node_devices``, the selection of a pod's devices in
-``allocator``, the devices that Reservations hold in ``reservations``. This module has PreFilter, Filter and Score, and
-the documents.
+``allocator``, Reserve and what Reservations hold in ``binding``. This module has PreFilter, Filter and Score, and the
+topology hints: the NUMA nodes whose devices would suffice for a pod.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Final
 from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import DEVICE_ALLOCATED
-from koordinator.api.device import Device
+from koordinator.api.device import GPU, Device
 from koordinator.api.device_share import device_quantity
 from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, Kind
 from koordinator.api.labels import GPU_ISOLATION_PROVIDER, GPU_MODEL, GPU_PARTITION_POLICY, GPU_VENDOR
 from koordinator.api.meta import Object
 from koordinator.base.instruments import Scraped
 from koordinator.base.services import Service, ServiceError
+from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, mask_of, masks_of, numa_nodes_of
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, NamedAspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
@@ -33,19 +34,31 @@ from koordinator.scheduler.engine.framework import (
     default_normalize,
 )
 from koordinator.scheduler.engine.framework_hooks import RESERVED, MetricsProvider, ServiceProvider
-from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
+from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS, NUMATopologyHintProvider
 from koordinator.scheduler.engine.plugin_forms import ReasonCodes, RowFilterPlugin, RowScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.device_share.aligning import DeviceAlignment
+from koordinator.scheduler.plugins.device_share.allocation import (
+    DeviceAllocations,
+    of_reservation,
+)
 from koordinator.scheduler.plugins.device_share.allocator import NO_TEMPLATE, instances
 from koordinator.scheduler.plugins.device_share.binding import DeviceBinding
-from koordinator.scheduler.plugins.device_share.demand import DeviceDemand
-from koordinator.scheduler.plugins.device_share.documents import explained_devices, node_device_summary
-from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
-from koordinator.scheduler.plugins.device_share.part import CHANGED
-from koordinator.scheduler.plugins.device_share.requests import fits
+from koordinator.scheduler.plugins.device_share.demand import DeviceDemand, fits, requested_devices
+from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices, explained_devices, node_device_summary
+from koordinator.scheduler.plugins.device_share.part import (
+    CHANGED,
+    of_affinity,
+)
+from koordinator.scheduler.plugins.reservation.matching import needs_reservation
+from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
+
+TOO_FEW = Reason("Insufficient NUMA Scoped Devices", unresolvable=True)
+NOT_KNOWN = Reason("Designated Allocation Lack NUMA Node ID")
+_SCORE = 500
+"""The score of NUMA nodes with the best GPUs: higher than that of any CPUs."""
+
 
 _LABELS: Final = (GPU_VENDOR, GPU_MODEL, GPU_PARTITION_POLICY, GPU_ISOLATION_PROVIDER)
 """Labels of nodes that matter."""
@@ -60,7 +73,7 @@ class DeviceShare(
     RowFilterPlugin,
     RowScorePlugin,
     DeviceBinding,
-    DeviceAlignment,
+    NUMATopologyHintProvider,
     Explainer,
     ServiceProvider,
     MetricsProvider,
@@ -83,11 +96,8 @@ class DeviceShare(
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != DEVICES.name or (obj is None and row not in self.nodes):
             return
-        node = self.nodes.setdefault(row, NodeDevices())
-        node.set_device(obj if isinstance(obj, Device) else None)
-        if node.closed:
-            self.unreadable.tell_of(node.closed, row)
-        self.touch(row)
+        self.known_node(row).set_device(obj if isinstance(obj, Device) else None)
+        self.changed(row)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self.nodes.pop(row, None)
@@ -122,7 +132,7 @@ class DeviceShare(
 
     def _likeness(self, pod: PodInfo, row: int) -> Hashable:
         """Equal for rows that are alike for the pod; None where more than devices and labels matters."""
-        if self.restored(row) is not None or self.restored_pre_allocatable(row) is not None:
+        if self.seen(row) is not None:
             return None
         admission = self.handle.numa_topology.admit(pod, row)
         if admission.reasons or admission.affinity is not None:
@@ -161,7 +171,7 @@ class DeviceShare(
         if event.kind != EventKind.POD_DELETE or not isinstance(event.old, PodInfo):
             return True
         held = DEVICE_ALLOCATED in event.old.pod.metadata.annotations
-        return held or bool(self.requested(event.old))
+        return held or bool(requested_devices(event.old))
 
     # Score.
 
@@ -176,10 +186,73 @@ class DeviceShare(
         demand: DeviceDemand = state
         if row not in self.nodes:
             return 0
-        return self.score_of(pod, demand, row, self.share(pod, demand, row))
+        uids = self.taken_from(pod, row) if not stands_for_a_reservation(pod.pod) else ()
+        return self.score_of(pod, demand, row, self.share(pod, demand, row, uids))
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
+
+    # The NUMA topology manager. A pod's devices depend on the Reservation that it takes from, which is not known here:
+    # the hints hold if any of them suffices.
+
+    def topology_key(self, pod: PodInfo) -> Hashable:
+        return self.own_key(pod) if self._aligns else None
+
+    def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
+        demand = self.demand_of(pod)
+        if not self._aligns or not isinstance(demand, DeviceDemand) or row not in self.nodes:
+            return {}
+        node = self.nodes[row]
+        if demand.designated:
+            return _designated(demand, node)
+        numa_nodes = node.numa_nodes
+        found = {mask: self._in(pod, demand, row, mask) for mask in masks_of(numa_nodes)}
+        if not found:
+            return {}
+        best = found[mask_of(numa_nodes)]
+        if isinstance(best, Reason):
+            return best
+        feasible = {mask: each for mask, each in found.items() if not isinstance(each, Reason)}
+        smallest = min(mask.bit_count() for mask in feasible)
+        hints = [
+            NUMATopologyHint(mask, mask.bit_count() == smallest, score=_SCORE if _gpus(each) == _gpus(best) else 0)
+            for mask, each in feasible.items()
+        ]
+        wanted = instances(demand, node, leaves_secondary=True)
+        return {} if isinstance(wanted, Reason) else dict.fromkeys(wanted, hints)
+
+    def _in(self, pod: PodInfo, demand: DeviceDemand, row: int, mask: int) -> DeviceAllocations | Reason:
+        """The pod's devices from these NUMA nodes."""
+        node, numa_nodes = self.nodes[row], frozenset(numa_nodes_of(mask))
+        wanted = instances(demand, node, leaves_secondary=True)
+        if isinstance(wanted, Reason):
+            return wanted
+        for device_type, each in wanted.items():
+            there = node.count_in(device_type, numa_nodes)
+            if there and there < each.count:
+                return TOO_FEW
+        return self._from_any(pod, demand, row, numa_nodes)
+
+    def _from_any(
+        self, pod: PodInfo, demand: DeviceDemand, row: int, numa_nodes: frozenset[int] | None
+    ) -> DeviceAllocations | Reason:
+        """The pod's devices from one of its Reservations, or, if it need not use one, from the node."""
+        seen, refusals = self.seen(row), list[Reason]()
+        for uid in sorted(seen.matched) if seen is not None else ():
+            found = self.found_in(pod, demand, row, (uid,), numa_nodes)
+            if not isinstance(found, Reason):
+                return found
+            refusals.append(of_reservation(found))
+        if refusals and needs_reservation(pod.pod):
+            return refusals[0]
+        return self.found_in(pod, demand, row, (), numa_nodes)
+
+    def filter_affinity(self, pod: PodInfo, affinity: NUMATopologyHint, row: int) -> Sequence[Reason]:
+        demand = self.demand_of(pod)
+        if not self._aligns or not isinstance(demand, DeviceDemand) or row not in self.nodes:
+            return ()
+        found = self._from_any(pod, demand, row, of_affinity(affinity))
+        return (found,) if isinstance(found, Reason) else ()
 
     # Explanations, services and metrics.
 
@@ -191,7 +264,7 @@ class DeviceShare(
         wanted = instances(demand, node)
         if isinstance(wanted, Reason):
             return ()
-        share, found = self.share(pod, demand, row), list[Lack]()
+        share, found = self.share(pod, demand, row, self.taken_from(pod, row)), list[Lack]()
         for device_type, each in wanted.items():
             for closure in node.closed.on(device_type).values():
                 found.append(Lack(f"{device_type}: what {closure.pod} holds cannot be known: {closure.fault}"))
@@ -227,7 +300,7 @@ class DeviceShare(
                 "[ALPHA] Whether the secondary devices of the node are not well planned",
                 ("node_name",),
                 lambda: [
-                    ((self.view.columns.names[row],), 1) for row, node in self.nodes.items() if node.is_badly_planned
+                    ((self.view.columns.names[row],), 1) for row, node in self.nodes.items() if node.planned == "false"
                 ],
             ),
         )
@@ -236,3 +309,17 @@ class DeviceShare(
         if kind is not CONFIG_MAPS:
             return super().watch_scope(kind)
         return self._config.config_map_namespace, f"metadata.name={self._config.config_map_name}"
+
+
+def _designated(demand: DeviceDemand, node: NodeDevices) -> Hints | Reason:
+    """One hint: the NUMA nodes of the devices that another scheduler has designated."""
+    held = [(device_type, device.minor) for device_type, devices in demand.designated for device in devices]
+    numa_nodes = {node.numa_node_of(*each) for each in held}
+    if None in numa_nodes:
+        return NOT_KNOWN
+    hint = NUMATopologyHint(mask_of(each for each in numa_nodes if each is not None), preferred=True, score=_SCORE)
+    return {device_type: [hint] for device_type, _ in demand.designated}
+
+
+def _gpus(found: DeviceAllocations) -> frozenset[int]:
+    return frozenset(each.minor for each in dict(found).get(GPU, ()))

@@ -19,30 +19,19 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.model.quota_tree.pod_quota import namespace_quota
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
-from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, Amounts, add
-from koordinator.scheduler.plugins.elastic_quota.forest import OUTSIDE, Change, Counts, Forest, QuotaNode
-from koordinator.scheduler.plugins.elastic_quota.specification import (
+from koordinator.scheduler.plugins.elastic_quota.amounts import (
+    NOTHING,
+    AccountSettings,
+    Amounts,
     QuotaSpecification,
+    add,
     built_in,
     specification_of,
 )
+from koordinator.scheduler.plugins.elastic_quota.forest import OUTSIDE, Counts, Forest, QuotaNode
 
 GroupKey = tuple[str, str]
 """The quota name in the pods' label, empty without one, and their namespace."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountSettings:
-    """The plugin arguments and feature gates on which the amounts depend, beside quotas, pods and nodes."""
-
-    default_max: Mapping[str, int] = field(default_factory=dict)
-    system_max: Mapping[str, int] = field(default_factory=dict)
-    scales_min: bool = True
-    guarantees_usage: bool = False
-    by_tree: bool = False
-    """Every tree id has a tree of its own (gate MultiQuotaTree)."""
-    has_default: bool = True
-    """A pod whose quota does not exist counts against the default quota (not with gate DisableDefaultQuota)."""
 
 
 @dataclass(slots=True)
@@ -140,17 +129,11 @@ class Accounts:
 
     def set_quota(self, quota: ElasticQuota) -> bool:
         """A quota was added or updated. Return whether this affects any amount."""
-        key, specification, known = quota.metadata.key, specification_of(quota), self._objects.get(quota.metadata.key)
-        shape = Quota.of(quota)
-        before = self._tree.object(key)
-        unchanged = (
-            known is not None
-            and self._specifications[key] == specification
-            and before is not None
-            and (before.namespaces, before.created) == (shape.namespaces, shape.created)
-        )
+        key, specification, shape = quota.metadata.key, specification_of(quota), Quota.of(quota)
         self._objects[key] = quota
-        if unchanged:
+        before = self._tree.object(key)
+        is_same = before is not None and (before.namespaces, before.created) == (shape.namespaces, shape.created)
+        if is_same and self._specifications[key] == specification:
             return False
         self._specifications[key] = specification
         self._tree.put(shape)
@@ -292,13 +275,7 @@ class Accounts:
             if group.quota:
                 self._members.setdefault(group.quota, []).append(group)
                 own.setdefault(group.quota, Counts()).add(group.counts)
-        forest = Forest(
-            specifications.values(),
-            own,
-            scales_min=settings.scales_min,
-            guarantees_usage=settings.guarantees_usage,
-            by_tree=settings.by_tree,
-        )
+        forest = Forest(specifications.values(), own, settings)
         forest.available = dict(self._available)
         return forest
 
@@ -370,7 +347,7 @@ class Accounts:
         """What the quota may use now. ``requested``: the request of a pod that is not counted yet, to be included."""
         if not requested:
             return self.forest.limit(node)
-        change = Change(request=requested)
+        change = Counts(request=dict(requested))
         self.forest.count(node.name, change)
         try:
             return self.forest.limit(node)

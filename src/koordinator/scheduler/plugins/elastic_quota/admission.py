@@ -7,6 +7,7 @@ The messages of admission are the original's, so that searches of events match.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from koordinator.api.explanations import QuotaExplanation, QuotaPods, QuotaResource, Sibling, WaitingPod
@@ -23,14 +24,14 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import (
 from koordinator.scheduler.plugins.elastic_quota.forest import Forest, QuotaNode
 
 
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Whether quotas admit pods. ``by_runtime``: a quota may use its runtime, that is its current share; otherwise all
     of its max."""
 
-    def __init__(self, accounts: Accounts, *, by_runtime: bool = True, checks_parents: bool = False) -> None:
-        self.accounts = accounts
-        self._by_runtime = by_runtime
-        self._checks_parents = checks_parents
+    accounts: Accounts
+    by_runtime: bool = True
+    checks_parents: bool = False
 
     def why_not(
         self, node: QuotaNode, requested: Mapping[str, int], *, is_non_preemptible: bool, is_counted: bool
@@ -50,11 +51,11 @@ class Admission:
             refusal = _beyond_min(node, request)
             if refusal is not None:
                 return refusal
-        return self._beyond_parents(node, request) if self._checks_parents else None
+        return self._beyond_parents(node, request) if self.checks_parents else None
 
     def limit_of(self, node: QuotaNode, requested: Mapping[str, int] = NOTHING) -> Amounts:
         """How much the quota may use, if ``requested`` is added to its request."""
-        return self.accounts.limit(node, requested) if self._by_runtime else dict(node.specification.max)
+        return self.accounts.limit(node, requested) if self.by_runtime else dict(node.specification.max)
 
     def _beyond_parents(self, node: QuotaNode, request: Mapping[str, int]) -> str | None:
         topology = [node.name]

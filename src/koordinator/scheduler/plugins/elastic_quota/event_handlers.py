@@ -22,12 +22,11 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.features import IGNORE_OVERDUE, IGNORE_OVERHEAD, IGNORE_TERMINATING
 from koordinator.scheduler.plugins.elastic_quota.accounts import (
     Accounts,
-    AccountSettings,
     CountedPod,
     PodKind,
     group_of,
 )
-from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
+from koordinator.scheduler.plugins.elastic_quota.amounts import AccountSettings, from_wire
 from koordinator.scheduler.plugins.expirations import Expirations
 
 _MEMO: Final = "ElasticQuota"

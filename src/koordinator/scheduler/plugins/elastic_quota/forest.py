@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
 from koordinator.scheduler.plugins.elastic_quota.amounts import (
     NOTHING,
+    AccountSettings,
     Amounts,
     Claim,
+    QuotaSpecification,
     add,
     larger,
     limited,
@@ -25,22 +27,12 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import (
     summed,
     without_zeros,
 )
-from koordinator.scheduler.plugins.elastic_quota.specification import QuotaSpecification
 
 OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)
 """The quotas that do not take part in sharing: what they use is subtracted from what the others share."""
 
 _BOUNDLESS: Final = 1 << 60
 """No cluster has so much of a resource; the original's own max of both is 1.6 times that, MaxInt64 / 5."""
-
-
-class Change(NamedTuple):
-    """What some pods add to the counts of a quota, or take from them."""
-
-    request: Mapping[str, int] = NOTHING
-    used: Mapping[str, int] = NOTHING
-    non_preemptible_request: Mapping[str, int] = NOTHING
-    non_preemptible_used: Mapping[str, int] = NOTHING
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +44,7 @@ class Counts:
     non_preemptible_request: Amounts = field(default_factory=dict)
     non_preemptible_used: Amounts = field(default_factory=dict)
 
-    def add(self, other: Counts | Change, times: int = 1) -> None:
+    def add(self, other: Counts, times: int = 1) -> None:
         """In place. Most pods have no part in some of the sums."""
         if other.request:
             add(self.request, other.request, times)
@@ -63,15 +55,14 @@ class Counts:
         if other.non_preemptible_used:
             add(self.non_preemptible_used, other.non_preemptible_used, times)
 
-
-def _masked(counts: Counts | Change, names: Mapping[str, int]) -> Change:
-    """Of these resources alone."""
-    return Change(
-        masked(counts.request, names) if counts.request else NOTHING,
-        masked(counts.used, names) if counts.used else NOTHING,
-        masked(counts.non_preemptible_request, names) if counts.non_preemptible_request else NOTHING,
-        masked(counts.non_preemptible_used, names) if counts.non_preemptible_used else NOTHING,
-    )
+    def masked(self, names: Mapping[str, int]) -> Counts:
+        """Of these resources alone."""
+        return Counts(
+            masked(self.request, names) if self.request else {},
+            masked(self.used, names) if self.used else {},
+            masked(self.non_preemptible_request, names) if self.non_preemptible_request else {},
+            masked(self.non_preemptible_used, names) if self.non_preemptible_used else {},
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -138,14 +129,9 @@ class Forest:
         self,
         specifications: Iterable[QuotaSpecification],
         own: Mapping[str, Counts],
-        *,
-        scales_min: bool = True,
-        guarantees_usage: bool = False,
-        by_tree: bool = False,
+        settings: AccountSettings,
     ) -> None:
-        self._scales_min = scales_min
-        self._guarantees_usage = guarantees_usage
-        self._by_tree = by_tree
+        self._settings = settings
         self.nodes: dict[str, QuotaNode] = {}
         """Every quota but the roots, by name."""
         self.roots: dict[str, QuotaNode] = {}
@@ -166,7 +152,7 @@ class Forest:
         """The quotas that admit every pod."""
         for name, counts in own.items():
             node = self.nodes[name]
-            node.own.add(_masked(counts, node.specification.max))
+            node.own.add(counts.masked(node.specification.max))
         for root in self.roots.values():
             self._sum_up(root, [node for node in self.nodes.values() if node.parent is root and node.is_outside])
         for node in self.nodes.values():
@@ -177,7 +163,7 @@ class Forest:
 
     def tree_of(self, specification: QuotaSpecification) -> str:
         """The id of the tree that the quota belongs to."""
-        return specification.tree if self._by_tree else ""
+        return specification.tree if self._settings.by_tree else ""
 
     def _root(self, tree: str) -> QuotaNode:
         root = self.roots.get(tree)
@@ -241,23 +227,23 @@ class Forest:
 
     def lends(self, node: QuotaNode) -> bool:
         """Whether other quotas may use the part of the quota's min that it does not request."""
-        return node.specification.lends and not self._guarantees_usage
+        return node.specification.lends and not self._settings.guarantees_usage
 
-    def count(self, name: str, change: Counts | Change, times: int = 1) -> None:
+    def count(self, name: str, change: Counts, times: int = 1) -> None:
         """Add ``times`` (1 or -1) ``change`` to the counts of the quota and of its ancestors."""
         node = self.nodes[name]
-        change = _masked(change, node.specification.max)
+        change = change.masked(node.specification.max)
         node.own.add(change, times)
         if change.used:
             self._is_guarantee_stale = True
-        request = change.request
+        # What ancestors have of the request depends on the limits in between.
+        request: Mapping[str, int] = change.request
+        change.request = {}
         if times != 1:
             request = {name: times * amount for name, amount in request.items()}
-        # What ancestors have of the request depends on the limits in between.
-        others = change._replace(request=NOTHING)
         at: QuotaNode | None = node
         while at is not None:
-            at.total.add(others, times)
+            at.total.add(change, times)
             if request:
                 request = self._pass_up(at, request)
             at = at.parent
@@ -292,25 +278,21 @@ class Forest:
         """What the quotas of a tree share: for the default tree the cluster's allocatable minus the totals of other
         trees, and minus what the default and the system quota use."""
         if tree:
-            totals = [
-                dict(node.specification.tree_total or {}) for node in self._tree_roots() if self._is_of(node, tree)
-            ]
-            return totals[0] if totals else {}
+            of_tree = [each for each in self._tree_roots() if self.tree_of(each) == tree]
+            return dict(of_tree[0].tree_total or {}) if of_tree else {}
         total = dict(self.available)
-        if self._by_tree:
-            for node in self._tree_roots():
-                if node.specification.tree and node.specification.takes_from_default:
-                    add(total, without_zeros(node.specification.tree_total or {}), -1)
+        if self._settings.by_tree:
+            for each in self._tree_roots():
+                if each.tree and each.takes_from_default:
+                    add(total, without_zeros(each.tree_total or {}), -1)
         for name in OUTSIDE:
             if name in self.nodes:
                 add(total, without_zeros(self.nodes[name].total.used), -1)
         return total
 
-    def _tree_roots(self) -> Iterator[QuotaNode]:
-        return (node for node in self.nodes.values() if node.specification.tree_total is not None)
-
-    def _is_of(self, node: QuotaNode, tree: str) -> bool:
-        return self.tree_of(node.specification) == tree
+    def _tree_roots(self) -> Iterator[QuotaSpecification]:
+        specifications = (node.specification for node in self.nodes.values())
+        return (each for each in specifications if each.tree_total is not None)
 
     def runtime(self, node: QuotaNode) -> Mapping[str, int]:
         """The runtime of the quota: what it and its descendants may use now, of the resources that its parent shares;
@@ -328,14 +310,14 @@ class Forest:
     def floor(self, node: QuotaNode) -> Amounts:
         """The current min: the full min, or scaled down if the parent has less than its children's mins together."""
         parent = node.parent
-        if parent is None or not self._scales_min:
+        if parent is None or not self._settings.scales_min:
             return dict(node.specification.min)
         together = summed(child.specification.min for child in parent.children)
         return scaled_min(node.specification.min, together, self.runtime(parent))
 
     def _shares(self, parent: QuotaNode) -> dict[str, Amounts]:
         available = self.runtime(parent)
-        if self._guarantees_usage:
+        if self._settings.guarantees_usage:
             self._refresh_guarantees()
         known = parent._shares
         if known is not None and known[0] == parent.version and known[1] == available:
@@ -349,7 +331,7 @@ class Forest:
         wanted = []
         for child in parent.children:
             own = child.specification.min
-            floor = scaled_min(own, together, available) if self._scales_min else own
+            floor = scaled_min(own, together, available) if self._settings.scales_min else own
             wanted.append((child, child.limited_request, floor, self._guaranteed.get(child.name, NOTHING)))
         shares: dict[str, Amounts] = {child.name: {} for child in parent.children}
         for key in sorted(parent.keys):
@@ -380,7 +362,7 @@ class Forest:
         return self._allocated.get(node.name, {})
 
     def _refresh_guarantees(self) -> None:
-        if not self._guarantees_usage or not self._is_guarantee_stale:
+        if not self._settings.guarantees_usage or not self._is_guarantee_stale:
             return
         self._is_guarantee_stale = False
         for root in self.roots.values():

@@ -38,18 +38,16 @@ from koordinator.scheduler.features import (
     IGNORE_OVERDUE,
     MULTI_QUOTA_TREE,
 )
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.admission import Admission, explain_quota
-from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
+from koordinator.scheduler.plugins.elastic_quota.amounts import AccountSettings, from_wire
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
     QuotaEventHandlers,
     is_non_preemptible,
     request_of,
 )
-from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
-from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPolicy, RevokeController
-from koordinator.scheduler.plugins.elastic_quota.status import QuotaGauges, StatusController, document_of
-from koordinator.scheduler.plugins.preemption import PreemptionPlanner
+from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption, RevokeController
+from koordinator.scheduler.plugins.elastic_quota.status import StatusController, document_of, quota_gauges
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of the event that quotas may admit more, for another reason than the deletion of an assigned pod."""
@@ -81,8 +79,9 @@ class ElasticQuota(
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
         spares_default = args.disable_default_quota_preemption
-        policy = QuotaPolicy(view, self.accounts, self.refusal_if_tried, spares_default=spares_default)
-        self._preemption = PreemptionPlanner(self.name, view, policy)
+        self._preemption = QuotaPreemption(
+            self.name, view, self.accounts, self.refusal_if_tried, spares_default=spares_default
+        )
 
     @property
     def event_handler(self) -> EventHandler:
@@ -103,10 +102,6 @@ class ElasticQuota(
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         return self.refusal_if_tried(pod)
 
-    def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
-        refusal = self.refusal(pod)
-        return Reason(refusal) if refusal is not None else None
-
     @property
     def keeps_time(self) -> bool:
         return IGNORE_OVERDUE in self.view.gates
@@ -120,26 +115,23 @@ class ElasticQuota(
     def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
         return (ClusterEvent(SHARES_CHANGED),) if self._handlers.take_relief(now) else ()
 
-    def refusal(self, pod: PodInfo) -> str | None:
-        """The message why the pod's quota does not admit it now; None if it does."""
+    def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
+        """Why the pod's quota does not admit it now; None if it does."""
         admits_all = self._handlers.accounts.admits_all(pod.pod.metadata)
         if admits_all and not self._hooks:
             return None
         node = self.accounts.node_of(pod.pod.metadata)
         if node is None:
             return None
-        refusal = None if admits_all else self._why_not(pod, node)
-        return refusal if refusal is not None else self._refusal_of_hooks(node.name, pod)
-
-    def _why_not(self, pod: PodInfo, node: QuotaNode) -> str | None:
-        is_counted = pod.uid in self.accounts.pods
-        request, non_preemptible = request_of(pod, self.view), is_non_preemptible(pod.pod)
-        return self._admission.why_not(node, request, is_non_preemptible=non_preemptible, is_counted=is_counted)
-
-    def _refusal_of_hooks(self, quota: str, pod: PodInfo) -> str | None:
+        if not admits_all:
+            is_counted = pod.uid in self.accounts.pods
+            request, non_preemptible = request_of(pod, self.view), is_non_preemptible(pod.pod)
+            why = self._admission.why_not(node, request, is_non_preemptible=non_preemptible, is_counted=is_counted)
+            if why is not None:
+                return Reason(why)
         for hook in self._hooks:
-            if (why := hook.check_pod(quota, pod)) is not None:
-                return f"CheckPod failed for hook plugin {hook.name}, err: {why}"
+            if (why := hook.check_pod(node.name, pod)) is not None:
+                return Reason(f"CheckPod failed for hook plugin {hook.name}, err: {why}")
         return None
 
     @cached_property
@@ -161,7 +153,7 @@ class ElasticQuota(
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         # For a pseudo pod, which represents a Reservation, the Reservation plugin preempts, if enabled.
-        return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt)
+        return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt).result
 
     def waits_as(self, pod: PodInfo) -> Hashable:
         if self._hooks:
@@ -177,7 +169,7 @@ class ElasticQuota(
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the quota would admit the pod now."""
-        return self.refusal(pod) is None
+        return self.refusal_if_tried(pod) is None
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         args = self.args
@@ -199,7 +191,7 @@ class ElasticQuota(
         return {"/quotas/:name/explanation": self._explanation, "/quotas/:name": self._one, "/quotas": self._all}
 
     def collectors(self) -> Sequence[Collector]:
-        return (QuotaGauges(lambda: self.accounts),)
+        return (quota_gauges(lambda: self.accounts),)
 
     def _explanation(self, parameters: Mapping[str, str]) -> Any:
         document = explain_quota(self._admission, parameters["name"])
@@ -240,7 +232,7 @@ def _shared_handlers(args: Any, view: ClusterView) -> QuotaEventHandlers:
         by_tree=MULTI_QUOTA_TREE in view.gates,
         has_default=DISABLE_DEFAULT_QUOTA not in view.gates,
     )
-    known: list[tuple[AccountSettings, QuotaEventHandlers]] = view.shared.setdefault(ElasticQuota.name, [])
+    known: list[tuple[AccountSettings, QuotaEventHandlers]] = view.share(ElasticQuota.name, list)
     for each, handler in known:
         if each == settings:
             return handler

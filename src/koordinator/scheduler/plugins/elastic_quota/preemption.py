@@ -5,6 +5,7 @@ reclaim what a quota has used beyond its runtime for too long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, SYSTEM_QUOTA
@@ -16,7 +17,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
-from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePolicy, importance
+from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePreemption, importance
 
 _NAMED_NODES: Final = 20
 """Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
@@ -25,13 +26,15 @@ Refusal = Callable[[PodInfo], Reason | None]
 """Returns why the pod's quota does not admit it, also in the state of a simulation; None if it does."""
 
 
-class QuotaPolicy(NodePolicy):
+class QuotaPreemption(NodePreemption):
     """``spares_default``: pods of the default quota are no victims, since many of them do not use quotas on purpose."""
 
     is_local: ClassVar = False  # What a quota admits depends on its pods on all nodes.
 
-    def __init__(self, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool) -> None:
-        self._view = view
+    def __init__(
+        self, name: str, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool
+    ) -> None:
+        super().__init__(name, view)
         self._accounts = accounts
         self.require = lambda pod, row: refusal(pod)
         self._spares_default = spares_default
@@ -56,7 +59,7 @@ class QuotaPolicy(NodePolicy):
         name = pod.pod.metadata.name
         if len(rows) > _NAMED_NODES:
             return {f"No victims found on these nodes for preemptor pod {name}": len(rows)}
-        names = self._view.columns.names
+        names = self.view.columns.names
         return {f"No victims found on node {names[row]} for preemptor pod {name}": 1 for row in rows}
 
 
@@ -88,39 +91,36 @@ def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[
     return revoked
 
 
+@dataclass(eq=False)
 class RevokeController:
     """Evicts pods of quotas that have exceeded their limit for more than ``delay`` seconds; checks every ``interval``
     seconds."""
 
-    name = "QuotaOverUsedRevokeController"
-
-    def __init__(
-        self, accounts: Accounts, view: ClusterView, writer: ControllerWriter, delay: float, interval: float
-    ) -> None:
-        self._accounts = accounts
-        self._view = view
-        self._writer = writer
-        self._delay = delay
-        self._interval = interval
-        self._since: dict[str, float] = {}
-        """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
-        self._evicting: set[str] = set()
-        """The uids of pods whose eviction is under way."""
+    accounts: Accounts
+    view: ClusterView
+    writer: ControllerWriter
+    delay: float
+    interval: float
+    name: str = "QuotaOverUsedRevokeController"
+    _since: dict[str, float] = field(default_factory=dict)
+    """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
+    _evicting: set[str] = field(default_factory=set)
+    """The uids of pods whose eviction is under way."""
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
-            for pod in self._due(self._writer.monotonic()):
+            for pod in self._due(self.writer.monotonic()):
                 if pod.uid not in self._evicting:
                     self._evicting.add(pod.uid)
                     # Each by itself: one that is not answered delays no other.
-                    self._writer.start(self._evict(pod), f"eviction of pod {pod.key}, whose quota uses too much")
-            await self._writer.sleep(self._interval)
+                    self.writer.start(self._evict(pod), f"eviction of pod {pod.key}, whose quota uses too much")
+            await self.writer.sleep(self.interval)
 
     def _due(self, now: float) -> list[PodInfo]:
         """The pods to evict now. The delay of their quotas starts anew."""
         found: list[PodInfo] = []
-        forest = self._accounts.forest
+        forest = self.accounts.forest
         self._since = {name: since for name, since in self._since.items() if name in forest.nodes}
         for name, node in forest.nodes.items():
             if name == SYSTEM_QUOTA or node.detached:
@@ -129,24 +129,24 @@ class RevokeController:
             limit = forest.limit(node)
             if not exceeding(node.total.used, limit):
                 self._since[name] = now
-            elif now - since > self._delay:
+            elif now - since > self.delay:
                 self._since[name] = now
                 found += to_revoke(node.total.used, limit, self._pods_of(name, node.specification.max))
         return found
 
     def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[PodRequest]:
-        uids = {pod.uid for pod in self._accounts.pods_of(quota) if pod.is_assigned and not pod.kind.is_non_preemptible}
-        placed = (pod for pods in self._view.pods_on.values() for pod in pods.values() if pod.uid in uids)
+        uids = {pod.uid for pod in self.accounts.pods_of(quota) if pod.is_assigned and not pod.kind.is_non_preemptible}
+        placed = (pod for pods in self.view.pods_on.values() for pod in pods.values() if pod.uid in uids)
         return [
-            (pod, masked(request_of(pod, self._view), counted))
+            (pod, masked(request_of(pod, self.view), counted))
             for pod in sorted(placed, key=importance)
             if not is_non_preemptible(pod.pod) and pod.pod.metadata.deletion_timestamp is None
         ]
 
     async def _evict(self, pod: PodInfo) -> None:
         try:
-            await self._writer.evict(pod.pod.metadata)
+            await self.writer.evict(pod.pod.metadata)
         except KoordinatorError as error:
-            self._writer.warn(f"pod {pod.key} could not be evicted, although its quota uses more than it may: {error}")
+            self.writer.warn(f"pod {pod.key} could not be evicted, although its quota uses more than it may: {error}")
         finally:
             self._evicting.discard(pod.uid)

@@ -7,11 +7,8 @@ It writes only values that have changed, with one patch for each quota.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
-
-from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from koordinator.api import labels as label_keys
 from koordinator.api.annotations import QUOTA_RUNTIME, QUOTA_UNSCHEDULABLE_RESOURCE
@@ -19,6 +16,7 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.instruments import Scraped
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
 from koordinator.scheduler.engine.binding_points import ControllerWriter, ObjectPatch
 from koordinator.scheduler.engine.framework_hooks import QuotaHookPlugin
@@ -103,25 +101,21 @@ _NAME: Final = "scheduler_elastic_quota_status"
 _LABELS: Final = ("name", "resource", "tree", "is_parent", "parent", "field")
 
 
-class QuotaGauges(Collector):
+def quota_gauges(accounts: Callable[[], Accounts]) -> Scraped:
     """The amounts of all quotas by field and resource; CPU in milli-CPUs."""
+    return Scraped(_NAME, "[ALPHA] ElasticQuota current status", _LABELS, lambda: _series(accounts()))
 
-    def __init__(self, accounts: Callable[[], Accounts]) -> None:
-        self._accounts = accounts
 
-    def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily(_NAME, "[ALPHA] ElasticQuota current status", labels=_LABELS)
-        for quota, node, amounts in in_effect(self._accounts()):
-            specification = node.specification
-            fields = {**published(amounts), **{name: amounts[name] for name in _GAUGES}}
-            if text := quota.metadata.annotations.get(QUOTA_UNSCHEDULABLE_RESOURCE):
-                fields["unschedulable-resource"] = _read(text) or NOTHING
-            tree = self._accounts().forest.tree_of(specification)
-            about = tree, "true" if specification.is_parent else "false", specification.parent
-            for field, by_resource in fields.items():
-                for resource, amount in by_resource.items():
-                    family.add_metric((node.name, resource, *about, field), amount)
-        return [family]
+def _series(accounts: Accounts) -> Iterator[tuple[Sequence[str], float]]:
+    for quota, node, amounts in in_effect(accounts):
+        specification = node.specification
+        fields = {**published(amounts), **{name: amounts[name] for name in _GAUGES}}
+        if text := quota.metadata.annotations.get(QUOTA_UNSCHEDULABLE_RESOURCE):
+            fields["unschedulable-resource"] = _read(text) or NOTHING
+        is_parent, tree = "true" if specification.is_parent else "false", accounts.forest.tree_of(specification)
+        for name, by_resource in fields.items():
+            for resource, amount in by_resource.items():
+                yield (node.name, resource, tree, is_parent, specification.parent, name), amount
 
 
 _PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]
@@ -130,77 +124,68 @@ Warn = Callable[[ElasticQuota, str], None]
 """Records a warning event on a quota."""
 
 
+@dataclass(eq=False)
 class StatusController:
-    """Patches quotas every second. ``namespace``: where the built-in quotas are created. ``publishes_runtime``: whether
-    the runtime is written, since it is what limits the quotas."""
+    """Patches quotas every second."""
 
-    name = "ElasticQuotaController"
-
-    def __init__(
-        self,
-        accounts: Accounts,
-        writer: ControllerWriter,
-        namespace: str,
-        warn: Warn,
-        *,
-        publishes_runtime: bool = True,
-        hooks: Sequence[QuotaHookPlugin] = (),
-    ) -> None:
-        self._accounts = accounts
-        self._writer = writer
-        self._namespace = namespace
-        self._publishes_runtime = publishes_runtime
-        self._warn = warn
-        self._hooks = hooks
-        self._warned: dict[str, tuple[str, ...]] = {}
+    accounts: Accounts
+    writer: ControllerWriter
+    namespace: str
+    """Where the built-in quotas are created."""
+    warn: Warn
+    publishes_runtime: bool = True
+    """Whether the runtime is written, since it is what limits the quotas."""
+    hooks: Sequence[QuotaHookPlugin] = ()
+    name: str = "ElasticQuotaController"
+    _warned: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Run until cancelled."""
         await self._create_built_in()
         while True:
             self._report_faults()
-            self._writer.patch_each(ELASTIC_QUOTAS, self._changes())
-            await self._writer.sleep(_PERIOD)
+            self.writer.patch_each(ELASTIC_QUOTAS, self._changes())
+            await self.writer.sleep(_PERIOD)
 
     async def _create_built_in(self) -> None:
         """Create the root, the system and the default quota for users to see; scheduling works the same without
         them."""
-        settings = self._accounts.settings
+        settings = self.accounts.settings
         for name, maximum in (
             (ROOT_QUOTA, None),
             (SYSTEM_QUOTA, settings.system_max),
             (DEFAULT_QUOTA, settings.default_max),
         ):
-            if self._accounts.object(name) is None:
-                body = _built_in(name, self._namespace, maximum)
+            if self.accounts.object(name) is None:
+                body = _built_in(name, self.namespace, maximum)
                 try:
-                    await self._writer.create(ELASTIC_QUOTAS, body, self._namespace)
+                    await self.writer.create(ELASTIC_QUOTAS, body, self.namespace)
                 except KoordinatorError as error:
-                    self._writer.warn(f"quota {name} could not be created: {error}")
+                    self.writer.warn(f"quota {name} could not be created: {error}")
 
     def _changes(self) -> Iterator[ObjectPatch]:
-        for quota, _, amounts in in_effect(self._accounts):
+        for quota, _, amounts in in_effect(self.accounts):
             if patch := self._patch(quota, amounts):
                 yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
 
     def _patch(self, quota: ElasticQuota, amounts: QuotaAmounts) -> Mapping[str, Any]:
         """The merged patch of the plugin and its hooks; the plugin's amounts override the hooks' values."""
-        own = patch_of(quota, amounts if self._publishes_runtime else {**amounts, "runtime": NOTHING})
+        own = patch_of(quota, amounts if self.publishes_runtime else {**amounts, "runtime": NOTHING})
         found: dict[str, Any] = {}
-        for patch in (*(hook.quota_patch(quota) for hook in self._hooks), own or {}):
+        for patch in (*(hook.quota_patch(quota) for hook in self.hooks), own or {}):
             merge(found, patch)
         return found
 
     def _report_faults(self) -> None:
         """Report the errors of each quota, again only if they change or the program restarts."""
-        quotas = {quota.metadata.uid: quota for quota in self._accounts.objects()}
+        quotas = {quota.metadata.uid: quota for quota in self.accounts.objects()}
         for uid in self._warned.keys() - quotas:
             del self._warned[uid]
         for uid, quota in quotas.items():
-            faults = self._accounts.faults(quota)
+            faults = self.accounts.faults(quota)
             if faults != self._warned.get(uid, ()):
                 for fault in faults:
-                    self._warn(quota, fault)
+                    self.warn(quota, fault)
                 self._warned[uid] = faults
 
 

@@ -4,7 +4,7 @@ towards it, required for Filter and preferred for Score.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,13 +15,12 @@ from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, of_rows,
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
-    Carriers,
-    DomainSums,
-    Matching,
-    MatchingAll,
     OwnTerms,
     TermCounter,
+    carriers,
     each_once,
+    matching_all,
+    matching_any,
     weight_of,
 )
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
@@ -52,22 +51,21 @@ class FilterState:
     ) -> None:
         self._columns = view.columns
         self._matches_itself = own.matches_itself
-        self._affinity = TermCounter(topologies, MatchingAll(view.labels, own.affinity))
-        against = (
-            (ANTI_AFFINITY, Matching(view.labels, own.anti_affinity, each_once)),
-            (OF_EXISTING, Carriers(existing, blocking, each_once)),
+        self._affinity = TermCounter(topologies, matching_all(view.labels, own.affinity))
+        self._against = (
+            (ANTI_AFFINITY, TermCounter(topologies, matching_any(view.labels, own.anti_affinity, each_once))),
+            (OF_EXISTING, TermCounter(topologies, carriers(existing, blocking, each_once))),
         )
-        self._against = [(code, TermCounter(topologies, source)) for code, source in against if source.keys]
-        self._counters = [*([self._affinity] if own.affinity else ()), *(counter for _, counter in self._against)]
+        self._counters = [each for each in (self._affinity, *(counter for _, counter in self._against)) if each.sources]
 
     def codes(self, rows: SomeRows) -> Any:
         """The code of each row, see REASONS; FEASIBLE where the pod fits."""
         codes = zeros(rows)
         for code, counter in reversed(self._against):
-            for _, sums in counter.sums:
+            for sums in counter.sums:
                 # The rows follow no pattern: np.where is several times as fast as masked assignment.
                 codes = chosen(sums.at(rows) > 0, code, codes)
-        for _, sums in self._affinity.sums:
+        for sums in self._affinity.sums:
             alone = self._first_of_its_kind
             near = of_rows(sums.topology.domain, rows) != NO_DOMAIN if alone else sums.at(rows) > 0
             codes = chosen(near, codes, AFFINITY)
@@ -77,7 +75,10 @@ class FilterState:
         """Topology key of the pod's affinity -> None if a pod that matches the affinity is in the row's domain, else
         the label values of the domains with such pods."""
         first = self._first_of_its_kind
-        return {key: None if first or sums.at(row) > 0 else sums.occupied_values() for key, sums in self._affinity.sums}
+        return {
+            sums.topology.key: None if first or sums.at(row) > 0 else sums.occupied_values()
+            for sums in self._affinity.sums
+        }
 
     def apply_delta(self, rows: Rows) -> Rows | None:
         """Update the state after changes on ``rows``. Return other rows whose results may have changed; None if
@@ -86,7 +87,7 @@ class FilterState:
         reached: set[int] = set()
         for counter in self._counters:
             if counter.apply_delta(changed):
-                for _, sums in counter.sums:
+                for sums in counter.sums:
                     reached |= sums.turned_rows()
         if first != self._first_of_its_kind:
             return np.flatnonzero(self._columns.alive[: self._columns.size])
@@ -97,11 +98,7 @@ class FilterState:
     def _first_of_its_kind(self) -> bool:
         """Whether the pod's affinity matches itself and no other pod: then it fits on any node with the topology
         labels, since otherwise the first pod of a group with affinity to itself could never start."""
-        return self._matches_itself and _empty(self._affinity.sums)
-
-
-def _empty(sums: Iterable[tuple[str, DomainSums]]) -> bool:
-    return all(each.empty for _, each in sums)
+        return self._matches_itself and all(sums.empty for sums in self._affinity.sums)
 
 
 class ScoreState:
@@ -115,8 +112,8 @@ class ScoreState:
         existing: ExistingTerms,
         preferring: frozenset[Term],
     ) -> None:
-        matching = Matching(view.labels, own.preferred, weight_of)
-        self._counter = TermCounter(topologies, matching, Carriers(existing, preferring, weight_of))
+        matching = matching_any(view.labels, own.preferred, weight_of)
+        self._counter = TermCounter(topologies, matching, carriers(existing, preferring, weight_of))
         self._normalized: Ints = np.zeros(0, dtype=np.int64)
         """Row -> the raw score from which its current score was computed."""
 
@@ -131,7 +128,7 @@ class ScoreState:
     def raw(self, rows: SomeRows) -> Any:
         """The raw score of each row: the summed weights of all domains that it is in."""
         total = zeros(rows)
-        for _, sums in self._counter.sums:
+        for sums in self._counter.sums:
             total += sums.at(rows)
         return total
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
+from koordinator.base.groups import Counts, Groups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NamespaceSelection, Role, Term, TermReader
 
-_NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
-_NONE: Final[Mapping[Term, int]] = MappingProxyType({})
 _CHANGES_KEPT: Final = 1024
 _NEEDED: Final = ("In", "Exists")
 _ANY: Final = ""
@@ -25,12 +23,12 @@ class ExistingTerms:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._carried: dict[str, tuple[int, tuple[Term, ...]]] = {}
-        self._carriers: dict[int, set[str]] = {}
-        self._on_row: dict[int, dict[Term, int]] = {}
-        self.live: dict[Term, dict[int, int]] = {}
+        self._carried = Groups[int, str, tuple[Term, ...]]()
+        """Row -> uid of a pod there -> its terms."""
+        self._on_row = Counts[int, Term]()
+        self.live = Counts[Term, int]()
         """Live term -> row -> pods there that carry the term."""
-        self._buckets: dict[Hashable, dict[Term, None]] = {}
+        self._buckets = Groups[Hashable, Term, None]()
         self._bucket_of: dict[Term, Hashable] = {}
         self._changes: list[Term] = []
         self._changes_after = 0
@@ -45,11 +43,11 @@ class ExistingTerms:
 
     def rows(self, term: Term) -> Mapping[int, int]:
         """Row -> pods there that carry the term."""
-        return self.live.get(term, _NOWHERE)
+        return self.live.of(term)
 
     def on_row(self, row: int) -> Mapping[Term, int]:
         """Term -> pods on ``row`` that carry it."""
-        return self._on_row.get(row, _NONE)
+        return self._on_row.of(row)
 
     def changes_since(self, version: int) -> Sequence[Term] | None:
         """The terms that became live or stopped being so after ``version``; None if that is no longer recorded."""
@@ -60,76 +58,43 @@ class ExistingTerms:
         """Live terms that may match ``labels``: all that match, and some that do not."""
         keys: list[Hashable] = [_ANY, *labels, *labels.items()]
         for key in keys:
-            yield from self._buckets.get(key, ())
+            yield from self._buckets.of(key)
 
     def set(self, row: int, uid: str, terms: tuple[Term, ...]) -> bool:
-        """Set the terms of the pod on ``row``. Return whether it was counted before, with another row or terms."""
-        before = self._carried.get(uid)
-        if before == (row, terms):
+        """Set the terms of the pod on ``row``. Return whether it was counted before, with other terms."""
+        before = self._carried.of(row).get(uid)
+        if before == terms:
             return False
-        self.remove(uid)
+        self.remove(row, uid)
         if terms:
-            self._carried[uid] = row, terms
-            self._carriers.setdefault(row, set()).add(uid)
+            self._carried.put(row, uid, terms)
             for term in terms:
-                self._count(row, term)
+                self._count(row, term, 1)
         return before is not None
 
-    def remove(self, uid: str) -> None:
-        """The pod is no longer on a node."""
-        known = self._carried.pop(uid, None)
-        if known is None:
-            return
-        row, terms = known
-        carriers = self._carriers[row]
-        carriers.discard(uid)
-        if not carriers:
-            del self._carriers[row]
-        for term in terms:
-            self._uncount(row, term)
+    def remove(self, row: int, uid: str) -> None:
+        """The pod is no longer on ``row``."""
+        for term in self._carried.take(row, uid) or ():
+            self._count(row, term, -1)
 
     def clear(self, row: int) -> None:
         """Remove all pods on ``row``."""
-        for uid in tuple(self._carriers.get(row, ())):
-            self.remove(uid)
+        for uid in tuple(self._carried.of(row)):
+            self.remove(row, uid)
 
-    def _count(self, row: int, term: Term) -> None:
-        rows = self.live.get(term)
-        if rows is None:
-            rows = self.live[term] = {}
-            self._list(term)
-        rows[row] = rows.get(row, 0) + 1
-        on_row = self._on_row.setdefault(row, {})
-        on_row[term] = on_row.get(term, 0) + 1
-
-    def _uncount(self, row: int, term: Term) -> None:
-        rows, on_row = self.live[term], self._on_row[row]
-        rows[row] -= 1
-        on_row[term] -= 1
-        if not rows[row]:
-            del rows[row]
-            del on_row[term]
-        if not on_row:
-            del self._on_row[row]
-        if not rows:
-            del self.live[term]
-            self._unlist(term)
-
-    def _list(self, term: Term) -> None:
-        # The smallest bucket, since some of the labels that a term requires are on every pod.
-        keys = list(needed_labels(term)) or [_ANY]
-        key = min(keys, key=lambda each: len(self._buckets.get(each, ())))
-        self._bucket_of[term] = key
-        self._buckets.setdefault(key, {})[term] = None
-        self._note(term)
-
-    def _unlist(self, term: Term) -> None:
-        key = self._bucket_of.pop(term)
-        bucket = self._buckets[key]
-        del bucket[term]
-        if not bucket:
-            del self._buckets[key]
-        self._note(term)
+    def _count(self, row: int, term: Term, more: int) -> None:
+        was_live = term in self.live
+        self.live.add(term, row, more)
+        self._on_row.add(row, term, more)
+        if not was_live:
+            # The smallest bucket, since some of the labels that a term requires are on every pod.
+            keys = list(needed_labels(term)) or [_ANY]
+            key = self._bucket_of[term] = min(keys, key=lambda each: len(self._buckets.of(each)))
+            self._buckets.put(key, term, None)
+            self._note(term)
+        elif term not in self.live:
+            self._buckets.take(self._bucket_of.pop(term), term)
+            self._note(term)
 
     def _note(self, term: Term) -> None:
         # While there are none, most pods are not concerned.
@@ -151,17 +116,12 @@ _FEW: Final = 32
 _LabelsKey = tuple[str, frozenset[tuple[str, str]], bool]
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Matches:
-    """The terms of existing pods that match an incoming pod. Equal sets are the same object."""
-
-    blocking: frozenset[Term] = frozenset()
-    """Required anti-affinity terms, which reject nodes."""
-    preferring: frozenset[Term] = frozenset()
-    """The terms that count in scores."""
+NO_MATCHES: Final = frozenset[Term]()
 
 
-NO_MATCHES: Final = Matches()
+def blocking(matches: Iterable[Term]) -> frozenset[Term]:
+    """Those of the matches that reject nodes, the required anti-affinity terms; the others count in scores."""
+    return frozenset(term for term in matches if term.role is Role.ANTI_AFFINITY)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -172,8 +132,7 @@ class _Labels:
     labels: Mapping[str, str]
     preferences: bool
     """Whether terms that only count in scores are included."""
-    terms: set[Term] = field(default_factory=set)
-    matches: Matches = NO_MATCHES
+    terms: frozenset[Term] = NO_MATCHES
     terms_version: int = -1
     namespaces_version: int = -1
 
@@ -195,23 +154,20 @@ class Matcher:
         self._existing = existing
         self._namespaces = namespaces
         self._labels: WeakValueDictionary[_LabelsKey, _Labels] = WeakValueDictionary()
-        self._matches: WeakValueDictionary[frozenset[Term], Matches] = WeakValueDictionary()
 
     @property
     def has_terms(self) -> bool:
         """Whether there are any; ``view.concerns_version`` grows whenever that changes."""
         return bool(self._existing.live) or self._nominations.has_affinity
 
-    def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
+    def of(self, pod: PodInfo, *, preferences: bool) -> frozenset[Term]:
         """The terms that match the pod now; without ``preferences`` only those that can reject nodes."""
         nominated = not self._nominations.is_empty
         if not nominated and not self._existing.live:
             return NO_MATCHES
         labels = self._labels_of(pod, preferences)
         self._refresh(labels)
-        if nominated and (coming := self._nominated(pod, labels)):
-            return self._interned(labels.terms | coming)
-        return labels.matches
+        return labels.terms.union(self._nominated(pod, labels)) if nominated else labels.terms
 
     def repels(self, term: Term, pod: PodInfo) -> bool:
         """Whether the term of an existing or deleted pod is a required anti-affinity that matches ``pod``."""
@@ -249,8 +205,7 @@ class Matcher:
                     found.discard(term)
         labels.terms_version, labels.namespaces_version = existing.version, namespaces.version
         if found != labels.terms:
-            labels.terms = found
-            labels.matches = self._interned(found)
+            labels.terms = frozenset(found)
 
     def _nominated(self, pod: PodInfo, labels: _Labels) -> set[Term]:
         """The blocking terms of nominated pods, which count as if they were on their nominated nodes."""
@@ -266,13 +221,3 @@ class Matcher:
         if not labels.preferences and term.role is not Role.ANTI_AFFINITY:
             return False
         return self._namespaces.covers(term, labels.namespace) and term.selector.matches(labels.labels)
-
-    def _interned(self, terms: Iterable[Term]) -> Matches:
-        key = frozenset(terms)
-        if not key:
-            return NO_MATCHES
-        known = self._matches.get(key)
-        if known is None:
-            blocking = frozenset(term for term in key if term.role is Role.ANTI_AFFINITY)
-            known = self._matches[key] = Matches(blocking, key - blocking)
-        return known

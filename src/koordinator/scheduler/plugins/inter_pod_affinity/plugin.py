@@ -27,10 +27,16 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
-from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
+from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms, Matcher, blocking
 from koordinator.scheduler.plugins.inter_pod_affinity.rejected_pods import Explanation, Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm, OwnTerms
-from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import (
+    NO_TERMS,
+    NamespaceSelection,
+    PodTerms,
+    Term,
+    TermReader,
+)
 from koordinator.scheduler.plugins.node_labels import Topologies
 
 _NUMBERS: Final = itertools.count()
@@ -81,7 +87,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             self.view.columns.touch(row, Aspect.PODS)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
-        self._existing.remove(pod.uid)
+        self._existing.remove(row, pod.uid)
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind.name == NAMESPACES.name:
@@ -101,18 +107,18 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
         terms = self._reader.of(pod)
         if terms is NO_TERMS:
             matches = self._matches(pod, terms)
-            return None if matches is NO_MATCHES else matches
+            return matches or None
         return self._matches(pod, terms), self._context(pod, terms)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         terms = self._reader.of(pod)
         if terms.errors:
             return PreFilterResult(rejection=Reason(f"parsing pod: {terms.errors}", unresolvable=True))
-        blocking = self._matches(pod, terms).blocking
-        if not blocking and not terms.required:
+        against = blocking(self._matches(pod, terms))
+        if not against and not terms.required:
             return SKIP_FILTER
         own = self._context(pod, terms)
-        return PreFilterResult(FilterState(self.view, self._topologies, own, self._existing, blocking))
+        return PreFilterResult(FilterState(self.view, self._topologies, own, self._existing, against))
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (REASONS[code],)
@@ -125,7 +131,8 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
 
     def pre_score(self, pod: PodInfo) -> Any:
         terms = self._reader.of(pod)
-        preferring = self._matches(pod, terms).preferring
+        matches = self._matches(pod, terms)
+        preferring = matches - blocking(matches)
         if not preferring and not terms.preferred:
             return SKIP_SCORE
         own = self._context(pod, terms)
@@ -139,7 +146,7 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         terms = self._reader.of(pod)
-        waiting = Waiting(self._context(pod, terms), self._matches(pod, terms).blocking)
+        waiting = Waiting(self._context(pod, terms), blocking(self._matches(pod, terms)))
         old, new = event.old, event.new
         if event.kind in _NAMESPACE_EVENTS:
             return waiting.namespace_changed(old, new)
@@ -164,11 +171,11 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
             self._topologies,
             pod.pod.metadata.namespace,
             self._context(pod, terms),
-            self._matches(pod, terms).blocking,
-            lambda other, term: term in self._reader.of(other).anti_affinity,
+            blocking(self._matches(pod, terms)),
+            lambda term, other: term in self._reader.of(other).anti_affinity,
         )
 
-    def _matches(self, pod: PodInfo, terms: PodTerms) -> Matches:
+    def _matches(self, pod: PodInfo, terms: PodTerms) -> frozenset[Term]:
         return self._matcher.of(pod, preferences=bool(terms.preferred) or not self._ignores_preferences)
 
     def _context(self, pod: PodInfo, terms: PodTerms) -> OwnTerms:
@@ -183,16 +190,11 @@ class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreStat
     def _new_context(self, pod: PodInfo, terms: PodTerms) -> OwnTerms:
         """The context of the pod, shared with all pods of equal terms, such as its replicas."""
         namespaces = self._namespaces
-        itself = bool(terms.affinity) and all(
-            OwnTerm(term, namespaces.of(term)).matches(pod.pod.metadata.namespace, pod.pod.metadata.labels)
-            for term in terms.affinity
+        affinity, anti_affinity, preferred = (
+            tuple([OwnTerm(term, namespaces.of(term)) for term in each])
+            for each in (terms.affinity, terms.anti_affinity, terms.preferred)
         )
+        metadata = pod.pod.metadata
+        itself = bool(affinity) and all(own.matches(metadata.namespace, metadata.labels) for own in affinity)
         key = terms, itself, tuple([namespaces.of(term) for term in terms.selective])
-        context = self._contexts.get(key)
-        if context is None:
-            affinity, anti_affinity, preferred = (
-                tuple(OwnTerm(term, namespaces.of(term)) for term in each)
-                for each in (terms.affinity, terms.anti_affinity, terms.preferred)
-            )
-            context = self._contexts[key] = OwnTerms(affinity, anti_affinity, preferred, itself)
-        return context
+        return self._contexts.setdefault(key, OwnTerms(affinity, anti_affinity, preferred, itself))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
@@ -93,7 +94,7 @@ class Explanation:
     own: OwnTerms
     blocking: frozenset[Term]
     """The required anti-affinity terms of existing pods that match the pod."""
-    carries: Callable[[PodInfo, Term], bool]
+    carries: Callable[[Term, PodInfo], bool]
     """Returns whether an existing pod carries the term."""
     _known: dict[_Domain, list[Lack]] = field(default_factory=dict)
 
@@ -134,7 +135,7 @@ class Explanation:
         """The existing pods that match the pod's own anti-affinity."""
         for own in self.own.anti_affinity:
             if own.term.topology_key == key:
-                names = self._pods_near(key, row, _matching(own))
+                names = self._pods_near(key, row, partial(_matches, own))
                 if names:
                     place = self._place(key, row)
                     yield Lack(f"the pod wants none with {self._meant(own)} where {place}: there {_are(names)}")
@@ -143,14 +144,11 @@ class Explanation:
         """The existing pods whose anti-affinity matches the pod."""
         terms = [term for term in self.blocking if term.topology_key == key]
         for term in sorted(terms, key=lambda term: selector_text(term.selector)):
-            names = self._pods_near(key, row, self._carriers(term))
+            names = self._pods_near(key, row, partial(self.carries, term))
             if names:
                 wants = "wants" if len(names) == 1 else "want"
                 text = f"{some(names)} {wants} no pod with {selector_text(term.selector)} where {self._place(key, row)}"
                 yield Lack(text)
-
-    def _carriers(self, term: Term) -> Callable[[PodInfo], bool]:
-        return lambda pod: self.carries(pod, term)
 
     def _pods_near(self, key: str, row: int, wanted: Callable[[PodInfo], bool]) -> list[str]:
         """The keys of the pods in the row's domain for which ``wanted`` returns True."""
@@ -169,10 +167,6 @@ class Explanation:
             return f"{text} of any namespace"
         others = own.namespaces != {self.namespace}
         return f"{text} of {', '.join(sorted(own.namespaces)) or 'no namespace'}" if others else text
-
-
-def _matching(own: OwnTerm) -> Callable[[PodInfo], bool]:
-    return lambda pod: own.matches(pod.pod.metadata.namespace, pod.pod.metadata.labels)
 
 
 def _are(names: Sequence[str]) -> str:

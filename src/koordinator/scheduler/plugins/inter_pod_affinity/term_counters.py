@@ -5,28 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.plugin_forms import SomeRows, look_up
-from koordinator.scheduler.engine.view import LabelGroup, LabelGroups
+from koordinator.scheduler.engine.view import LabelGroup, LabelGroups, MatchingPods
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
 from koordinator.scheduler.plugins.node_labels import NO_DOMAIN, Topologies, Topology, widened
 
-K = TypeVar("K")
 Weigh = Callable[[Term], int]
-OnRow = Mapping[str, int]
-"""Topology key -> amount."""
-OnRows = Mapping[str, dict[int, int]]
-"""Topology key -> row -> amount."""
 
-_NOTHING: Final[OnRow] = MappingProxyType({})
-_REMEMBERED: Final = 4096
 _MANY_ROWS: Final = 16
 _WORTH_A_ROW: Final = 8
 """Going through this many contributing rows takes as long as computing the amount of one row."""
@@ -51,11 +44,6 @@ class OwnTerm:
         """Whether the term matches a pod in ``namespace`` with ``labels``."""
         return (self.namespaces is None or namespace in self.namespaces) and self.term.selector.matches(labels)
 
-    def groups(self, labels: LabelGroups) -> Iterable[LabelGroup]:
-        """The groups of existing pods that match the term."""
-        found = labels.candidates(self.namespaces, self.term.selector.required)
-        return [group for group in found if self.term.selector.matches(group.labels)]
-
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class OwnTerms:
@@ -68,123 +56,74 @@ class OwnTerms:
     """The pod has a required affinity that matches the pod itself."""
 
 
-class Source(Protocol):
-    """Computes the amounts that node rows contribute."""
-
-    @property
-    def keys(self) -> Iterable[str]:
-        """All topology keys for which the source can have amounts."""
-
-    def on_row(self, row: int) -> OnRow:
-        """The amounts of ``row``."""
-
-    def everywhere(self) -> OnRows:
-        """The amounts of all rows."""
-
-
 class Carriers:
-    """Counts existing pods that carry any of ``terms``, which match the incoming pod."""
+    """Counts existing pods that carry any of ``terms``, which match the incoming pod and have one topology key."""
 
-    def __init__(self, existing: ExistingTerms, terms: frozenset[Term], weigh: Weigh) -> None:
+    def __init__(self, existing: ExistingTerms, terms: Collection[Term], weigh: Weigh) -> None:
         self._existing = existing
-        self._terms = terms
-        self._weigh = weigh
-        self.keys = {term.topology_key for term in terms}
+        self._weights = {term: weigh(term) for term in terms}
 
-    def on_row(self, row: int) -> OnRow:
-        amounts: dict[str, int] = {}
-        for term, count in self._existing.on_row(row).items():
-            if term in self._terms:
-                key = term.topology_key
-                amounts[key] = amounts.get(key, 0) + count * self._weigh(term)
-        return amounts
+    def on_row(self, row: int) -> int:
+        """The amount of ``row``."""
+        carried, weights = self._existing.on_row(row), self._weights
+        return sum([count * weights[term] for term, count in carried.items() if term in weights])
 
-    def everywhere(self) -> OnRows:
-        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        for term in self._terms:
-            amounts, weight = found[term.topology_key], self._weigh(term)
-            _add_to(amounts, self._existing.rows(term), weight)
-        return found
+    def everywhere(self) -> Mapping[int, int]:
+        """Row -> amount, of all rows with such pods."""
+        counts = [(self._existing.rows(term), weight) for term, weight in self._weights.items()]
+        return _added((row, count * weight) for rows, weight in counts for row, count in rows.items())
 
 
-class Matching:
-    """Counts existing pods that match any of the incoming pod's ``terms``, once for each term that they match."""
-
-    def __init__(self, labels: LabelGroups, terms: Sequence[OwnTerm], weigh: Weigh) -> None:
-        self._labels = labels
-        self._terms = terms
-        self._weigh = weigh
-        self.keys = {own.term.topology_key for own in terms}
-        self._known: dict[int, OnRow] = {}
-        """Number of a label group -> the amounts that each pod of the group adds."""
-
-    def on_row(self, row: int) -> OnRow:
-        amounts: dict[str, int] = {}
-        known = self._known
-        for number, count in self._labels.on_row(row).items():
-            each = known.get(number)
-            for key, weight in (self._of_group(number) if each is None else each).items():
-                amounts[key] = amounts.get(key, 0) + count * weight
-        return amounts
-
-    def everywhere(self) -> OnRows:
-        found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        for own in self._terms:
-            amounts, weight = found[own.term.topology_key], self._weigh(own.term)
-            for group in own.groups(self._labels):
-                _add_to(amounts, group.rows, weight)
-        return found
-
-    def _of_group(self, number: int) -> OnRow:
-        group, amounts = self._labels.group(number), dict[str, int]()
-        for own in self._terms:
-            if own.matches(group.namespace, group.labels):
-                key = own.term.topology_key
-                amounts[key] = amounts.get(key, 0) + self._weigh(own.term)
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        found = self._known[number] = amounts or _NOTHING
-        return found
+Source = MatchingPods | Carriers
+Sources = Iterable[tuple[str, Source]]
+"""What nodes contribute, with the topology key by which it is summed."""
 
 
-class MatchingAll:
-    """Counts existing pods that match all of ``terms``, of which there is at least one."""
+def carriers(existing: ExistingTerms, terms: Iterable[Term], weigh: Weigh) -> Sources:
+    """The existing pods that carry any of ``terms``, which match the incoming pod."""
+    by_key: defaultdict[str, list[Term]] = defaultdict(list)
+    for term in terms:
+        by_key[term.topology_key].append(term)
+    return [(key, Carriers(existing, of_key, weigh)) for key, of_key in by_key.items()]
 
-    def __init__(self, labels: LabelGroups, terms: Sequence[OwnTerm]) -> None:
-        self._labels = labels
-        self._terms = terms
-        self.keys = {own.term.topology_key for own in terms}
-        self._known: dict[int, bool] = {}
-        """Number of a label group -> whether its pods match."""
 
-    def on_row(self, row: int) -> OnRow:
-        amount, known = 0, self._known
-        for number, count in self._labels.on_row(row).items():
-            match = known.get(number)
-            if self._is_match(number) if match is None else match:
-                amount += count
-        return dict.fromkeys(self.keys, amount) if amount else _NOTHING
+def matching_any(labels: LabelGroups, terms: Iterable[OwnTerm], weigh: Weigh) -> Sources:
+    """The existing pods that match any of the incoming pod's ``terms``, once for each term that they match."""
+    by_key: defaultdict[str, list[OwnTerm]] = defaultdict(list)
+    for own in terms:
+        by_key[own.term.topology_key].append(own)
 
-    def everywhere(self) -> OnRows:
-        amounts: dict[int, int] = {}
-        for group in self._terms[0].groups(self._labels):
-            if all(own.matches(group.namespace, group.labels) for own in self._terms[1:]):
-                _add_to(amounts, group.rows, 1)
-        return dict.fromkeys(self.keys, amounts)
+    def weight(of_key: Sequence[OwnTerm], group: LabelGroup) -> int:
+        return sum([weigh(own.term) for own in of_key if own.matches(group.namespace, group.labels)])
 
-    def _is_match(self, number: int) -> bool:
-        group = self._labels.group(number)
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        match = self._known[number] = all(own.matches(group.namespace, group.labels) for own in self._terms)
-        return match
+    for key, of_key in by_key.items():
+        yield key, MatchingPods(labels, partial(_candidates, labels, of_key), partial(weight, of_key))
+
+
+def matching_all(labels: LabelGroups, terms: Sequence[OwnTerm]) -> Sources:
+    """The existing pods that match all of ``terms``."""
+
+    def matches(group: LabelGroup) -> bool:
+        return all(own.matches(group.namespace, group.labels) for own in terms)
+
+    pods = MatchingPods(labels, partial(_candidates, labels, terms[:1]), matches)
+    return [(key, pods) for key in {own.term.topology_key for own in terms}]
+
+
+def _candidates(labels: LabelGroups, terms: Iterable[OwnTerm]) -> Collection[LabelGroup]:
+    """The groups that may match any of the terms."""
+    found = [labels.candidates(own.namespaces, own.term.selector.required) for own in terms]
+    return {group.number: group for groups in found for group in groups}.values()
 
 
 class DomainSums:
-    """The amounts that node rows contribute, summed by domain. If a row changes its domain, so does its amount."""
+    """The amounts that the ``sources`` have on node rows, summed by domain. If a row changes its domain, so does its
+    amount."""
 
-    def __init__(self, topology: Topology, contributions: Mapping[int, int]) -> None:
+    def __init__(self, topology: Topology, sources: Sequence[Source]) -> None:
         self.topology = topology
+        self._sources = sources
+        contributions = self._everywhere()
         rows, amounts = _array(contributions.keys()), _array(contributions.values())
         self._domain: Rows = topology.domain.copy()
         """Row -> the domain to which it contributes."""
@@ -204,7 +143,23 @@ class DomainSums:
         """The label's values in the domains whose sum is not zero."""
         return sorted(self.topology.name(domain) for domain in np.flatnonzero(self._sums).tolist())
 
-    def put(self, row: int, amount: int) -> bool:
+    def apply_delta(self, rows: Sequence[int]) -> bool:
+        """Update the sums after changes on ``rows``. Return whether any of them has changed."""
+        if len(rows) >= _MANY_ROWS and np.count_nonzero(self._amount) <= len(rows) * _WORTH_A_ROW:
+            return self._put_all(rows, self._everywhere())
+        changed = False
+        for row in rows:
+            amount = 0
+            for source in self._sources:
+                amount += source.on_row(row)
+            changed |= self._put(row, amount)
+        return changed
+
+    def _everywhere(self) -> Mapping[int, int]:
+        found = [source.everywhere() for source in self._sources]
+        return found[0] if len(found) == 1 else _added(item for each in found for item in each.items())
+
+    def _put(self, row: int, amount: int) -> bool:
         """Set the amount of ``row``, in the domain in which it is now. Return whether any sum has changed."""
         self._reach(row)
         domain, before = self.topology.domain.item(row), self._domain.item(row)
@@ -222,8 +177,8 @@ class DomainSums:
         self._add(domain, amount)
         return bool(known or amount)
 
-    def put_all(self, rows: Sequence[int], amounts: Mapping[int, int]) -> bool:
-        """As ``put`` for each of ``rows``, with 0 for those missing in ``amounts``. Efficient if most have not
+    def _put_all(self, rows: Sequence[int], amounts: Mapping[int, int]) -> bool:
+        """As ``_put`` for each of ``rows``, with 0 for those missing in ``amounts``. Efficient if most have not
         changed."""
         self._reach(max(max(rows), max(amounts, default=0)))
         places = np.array(rows, dtype=np.intp)
@@ -232,13 +187,8 @@ class DomainSums:
         others = (self._amount[places] != given[places]) | (self._domain[places] != self.topology.domain[places])
         changed = False
         for row in places[others].tolist():
-            changed |= self.put(row, amounts.get(row, 0))
+            changed |= self._put(row, amounts.get(row, 0))
         return changed
-
-    @property
-    def contributors(self) -> int:
-        """The number of rows with an amount other than 0."""
-        return int(np.count_nonzero(self._amount))
 
     def turned_rows(self) -> set[int]:
         """The rows of domains whose sum has changed to or from zero since the last call."""
@@ -278,60 +228,28 @@ def _array(numbers: Collection[int]) -> Ints:
 class TermCounter:
     """The summed amounts of ``sources`` by topology key and domain."""
 
-    def __init__(self, topologies: Topologies, *sources: Source) -> None:
+    def __init__(self, topologies: Topologies, *sources: Sources) -> None:
         self._topologies = topologies
-        self._sources = [source for source in sources if source.keys]
+        self.sources: defaultdict[str, list[Source]] = defaultdict(list)
+        """Topology key -> what is counted; none if there is nothing to count, ever."""
+        for key, source in chain.from_iterable(sources):
+            self.sources[key].append(source)
 
     @cached_property
-    def sums(self) -> Sequence[tuple[str, DomainSums]]:
-        """The sums by topology key, computed at the first read and updated by ``apply_delta`` from then on."""
-        everywhere = self._everywhere()
-        return [(key, DomainSums(self._topologies[key], amounts)) for key, amounts in everywhere]
+    def sums(self) -> Sequence[DomainSums]:
+        """The sums, sorted by topology key, computed at the first read and updated by ``apply_delta`` from then on."""
+        return [DomainSums(self._topologies[key], sources) for key, sources in sorted(self.sources.items())]
 
     def apply_delta(self, rows: Sequence[int]) -> bool:
         """Update the sums after changes on ``rows``. Return whether any sum has changed."""
-        if len(rows) >= _MANY_ROWS:
-            known = sum([sums.contributors for _, sums in self.sums])
-            if known <= len(rows) * _WORTH_A_ROW:
-                return self._apply_all(rows)
-        changed, sums = False, self.sums
-        first, *others = self._sources
-        for row in rows:
-            amounts = first.on_row(row)
-            for other in others:
-                amounts = _added((amounts, other.on_row(row)))
-            for key, each in sums:
-                changed |= each.put(row, amounts.get(key, 0))
-        return changed
-
-    def _apply_all(self, rows: Sequence[int]) -> bool:
-        """As ``apply_delta``, but computes the amounts of all contributing rows at once instead of row by row."""
         changed = False
-        for (_, sums), (_, amounts) in zip(self.sums, self._everywhere(), strict=True):
-            changed |= sums.put_all(rows, amounts)
+        for sums in self.sums:
+            changed |= sums.apply_delta(rows)
         return changed
 
-    def _everywhere(self) -> list[tuple[str, Mapping[int, int]]]:
-        """The amounts of all rows by topology key, sorted by key."""
-        found = [source.everywhere() for source in self._sources]
-        keys = sorted({key for source in self._sources for key in source.keys})
-        if len(found) == 1:
-            return [(key, found[0][key]) for key in keys]
-        return [(key, _added(each.get(key, {}) for each in found)) for key in keys]
 
-
-def _add_to(amounts: dict[int, int], counts: Mapping[int, int], weight: int) -> None:
-    """Add ``weight`` times ``counts``, by row, to ``amounts``."""
-    if weight == 1 and not amounts:
-        amounts.update(counts)
-        return
-    for row, count in counts.items():
-        amounts[row] = amounts.get(row, 0) + count * weight
-
-
-def _added(parts: Iterable[Mapping[K, int]]) -> Mapping[K, int]:
-    total: dict[K, int] = {}
-    for part in parts:
-        for key, amount in part.items():
-            total[key] = total.get(key, 0) + amount
+def _added(amounts: Iterable[tuple[int, int]]) -> Mapping[int, int]:
+    total: dict[int, int] = {}
+    for row, amount in amounts:
+        total[row] = total.get(row, 0) + amount
     return total

@@ -6,10 +6,9 @@ as any pod that carries it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from enum import Enum
-from types import MappingProxyType
+from enum import Enum, auto
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -17,18 +16,18 @@ import msgspec
 
 from koordinator.api.kinds import NAMESPACES
 from koordinator.api.meta import Object
-from koordinator.api.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from koordinator.api.pod import PodAffinity, PodAffinityTerm
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 
 class Role(Enum):
-    """The list of the pod's affinity that a term is in; the value is its name in error messages."""
+    """What a term means to the pod."""
 
-    AFFINITY = "requiredAffinityTerms"
-    ANTI_AFFINITY = "requiredAntiAffinityTerms"
-    PREFERENCE = "preferredAffinityTerms"
+    AFFINITY = auto()
+    ANTI_AFFINITY = auto()
+    PREFERENCE = auto()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -100,25 +99,27 @@ class TermReader:
     def _read(self, namespace: str, near: PodAffinity, apart: PodAffinity) -> PodTerms:
         errors: list[str] = []
 
-        def required(role: Role, terms: Iterable[PodAffinityTerm]) -> tuple[Term, ...]:
-            weight = self._hard_weight if role is Role.AFFINITY else 0
-            return _all_or_none(
-                role.value, errors, lambda: [self._term(role, weight, namespace, each) for each in terms]
-            )
+        def read(what: str, role: Role, given: Iterable[tuple[int, PodAffinityTerm]]) -> tuple[Term, ...]:
+            # If one has an invalid selector, none of its list counts, as upstream.
+            try:
+                return tuple([self._term(role, weight, namespace, each) for weight, each in given])
+            except SelectorError as error:
+                errors.append(f"{what}: {error}")
+                return ()
 
-        def preferred(what: str, sign: int, terms: Sequence[WeightedPodAffinityTerm]) -> tuple[Term, ...]:
-            def read() -> list[Term]:
-                return [
-                    self._term(Role.PREFERENCE, sign * each.weight, namespace, each.pod_affinity_term) for each in terms
-                ]
-
-            return _all_or_none(what, errors, read)
-
-        affinity = required(Role.AFFINITY, near.required_during_scheduling_ignored_during_execution)
-        anti_affinity = required(Role.ANTI_AFFINITY, apart.required_during_scheduling_ignored_during_execution)
+        required = near.required_during_scheduling_ignored_during_execution
+        affinity = read("requiredAffinityTerms", Role.AFFINITY, [(self._hard_weight, each) for each in required])
+        required = apart.required_during_scheduling_ignored_during_execution
+        anti_affinity = read("requiredAntiAffinityTerms", Role.ANTI_AFFINITY, [(0, each) for each in required])
+        liked = near.preferred_during_scheduling_ignored_during_execution
+        disliked = apart.preferred_during_scheduling_ignored_during_execution
         soft = (
-            *preferred("preferredAffinityTerms", 1, near.preferred_during_scheduling_ignored_during_execution),
-            *preferred("preferredAntiAffinityTerms", -1, apart.preferred_during_scheduling_ignored_during_execution),
+            *read("preferredAffinityTerms", Role.PREFERENCE, [(each.weight, each.pod_affinity_term) for each in liked]),
+            *read(
+                "preferredAntiAffinityTerms",
+                Role.PREFERENCE,
+                [(-each.weight, each.pod_affinity_term) for each in disliked],
+            ),
         )
         for_others = (*anti_affinity, *(affinity if self._hard_weight else ()), *soft)
         selective = tuple(
@@ -146,18 +147,8 @@ class TermReader:
         return known
 
 
-def _all_or_none(what: str, errors: list[str], read: Callable[[], list[Term]]) -> tuple[Term, ...]:
-    """The terms that ``read`` returns; if one has an invalid selector, none of its list, as upstream, and an error."""
-    try:
-        return tuple(read())
-    except SelectorError as error:
-        errors.append(f"{what}: {error}")
-        return ()
-
-
 Namespaces = frozenset[str] | None
 """Names; None for all namespaces."""
-_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class NamespaceSelection:
@@ -192,8 +183,5 @@ class NamespaceSelection:
         if namespace in term.namespaces:
             return True
         selector = term.namespace_selector
-        return not selector.nothing and selector.matches(self._labels(namespace))
-
-    def _labels(self, name: str) -> Mapping[str, str]:
-        found: Object | None = self._view.objects_of(NAMESPACES).get(name)
-        return found.metadata.labels if found is not None else _NO_LABELS
+        found: Object | None = self._view.objects_of(NAMESPACES).get(namespace)
+        return not selector.nothing and selector.matches(found.metadata.labels if found is not None else {})

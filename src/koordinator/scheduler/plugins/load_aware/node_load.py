@@ -47,16 +47,12 @@ class Report:
 
 @dataclass(slots=True)
 class NodeLoad:
-    """One node. What its pods add to the load follows from the report, so ``report`` changes it for all of them."""
+    """One node. What its pods add to the load follows from its report, so another one changes it for all of them."""
 
     width: int
     """The number of resources."""
     metric: Report | None = None
     pods: dict[str, AssignedPod] = field(default_factory=dict)
-
-    def report(self, metric: Report | None) -> None:
-        """Apply the node's report; None if its NodeMetric is deleted."""
-        self.metric = metric
 
     def assign(self, uid: str, pod: AssignedPod) -> Share | None:
         """Count the pod, in place of its previous state; returns what the pods add to the load more than before, None

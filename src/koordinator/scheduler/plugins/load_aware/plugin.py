@@ -45,6 +45,7 @@ from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report,
 from koordinator.scheduler.plugins.load_aware.pod_load import (
     AssignedPod,
     Estimates,
+    Incoming,
     became_true,
     is_of_daemon_set,
 )
@@ -53,7 +54,6 @@ from koordinator.scheduler.plugins.load_aware.rules import (
     REPORT_IS_EXPIRED,
     BatchLoadFilter,
     BatchLoadScores,
-    Expected,
     LoadRules,
 )
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
@@ -173,7 +173,7 @@ class LoadAwareScheduling(
         return is_of_daemon_set(pod.pod), self._estimates.of(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        return PreFilterResult(Expected.of(self._estimates.of(pod)), skip=is_of_daemon_set(pod.pod))
+        return PreFilterResult(self._estimates.of(pod), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._rules.codes(state, rows)
@@ -196,7 +196,7 @@ class LoadAwareScheduling(
         return (Reason(f"node(s) {self._settings.resources[resource]} {usage} exceed threshold"),)
 
     def pre_score(self, pod: PodInfo) -> Any:
-        return Expected.of(self._estimates.of(pod)) if self._settings.scores else SKIP_SCORE
+        return self._estimates.of(pod) if self._settings.scores else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         return self._rules.score(state, rows) if isinstance(rows, int) else self._rules.scores(state, rows)
@@ -222,7 +222,7 @@ class LoadAwareScheduling(
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         if code == REPORT_IS_EXPIRED:
             return ()
-        expected: Expected = state
+        expected: Incoming = state
         index, aggregated = divmod(code - FIRST_RESOURCE, 2)
         by_prod = expected.prod and bool(self._columns.limits_prod[row])
         kind = PROD if by_prod else AGGREGATED if aggregated else USAGE

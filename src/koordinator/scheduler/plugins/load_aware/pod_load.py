@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from koordinator.api import annotations as keys
 from koordinator.api.codec import decode_or
@@ -16,7 +18,9 @@ from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_limits, pod_requests
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.row_amounts import Floats
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
 
 _DEFAULT_CPU: Final = 250
@@ -109,26 +113,23 @@ class Share(msgspec.Struct, frozen=True, gc=False):
         prod = added(self.prod_usage, self.prod_delta) if any(self.prod_usage) else self.prod_delta
         msgspec.structs.force_setattr(self, "loads", (self.node_delta, prod, self.estimated))
 
+    @property
+    def parts(self) -> tuple[Vector, ...]:
+        """All that is given; ``loads`` follow from these."""
+        return self.prod_usage, self.node_delta, self.prod_delta, self.estimated
+
     def without(self, other: Share) -> Share:
         """How much more this is than ``other``."""
-        return Share(
-            _less(self.prod_usage, other.prod_usage),
-            _less(self.node_delta, other.node_delta),
-            _less(self.prod_delta, other.prod_delta),
-            _less(self.estimated, other.estimated),
-        )
+        prod_usage, node_delta, prod_delta, estimated = map(_less, self.parts, other.parts)
+        return Share(prod_usage, node_delta, prod_delta, estimated)
 
 
 def total(shares: Iterable[Share], width: int) -> Share:
     """The sum of ``shares``, for ``width`` resources."""
-    listed = list(shares)
     nothing = (0,) * width
-    return Share(
-        added(nothing, *[share.prod_usage for share in listed]),
-        added(nothing, *[share.node_delta for share in listed]),
-        added(nothing, *[share.prod_delta for share in listed]),
-        added(nothing, *[share.estimated for share in listed]),
-    )
+    vectors = zip((nothing,) * 4, *[share.parts for share in shares], strict=True)
+    prod_usage, node_delta, prod_delta, estimated = [added(*of_part) for of_part in vectors]
+    return Share(prod_usage, node_delta, prod_delta, estimated)
 
 
 def added(*vectors: Vector) -> Vector:
@@ -143,9 +144,9 @@ def _less(one: Vector, other: Vector) -> Vector:
 _NEVER: Final = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incoming:
-    """A pod that is being scheduled."""
+    """A pod that is being scheduled, or a class of pods."""
 
     amounts: Vector
     """Its expected usage."""
@@ -157,6 +158,15 @@ class Incoming:
         nothing = (0,) * len(self.amounts)
         share = Share(nothing, self.amounts, self.amounts if self.prod else nothing, self.amounts)
         object.__setattr__(self, "share", share)
+
+    @cached_property
+    def hundredfold(self) -> Floats:
+        """A hundred times ``amounts``, in the shape (resources, 1)."""
+        return np.array(self.amounts, dtype=np.float64).reshape(-1, 1) * MAX_NODE_SCORE
+
+    def times(self, number: int) -> Incoming:
+        """So many of these pods."""
+        return Incoming(tuple([amount * number for amount in self.amounts]), self.prod)
 
 
 class AssignedPod(msgspec.Struct, frozen=True, gc=False):
@@ -208,13 +218,8 @@ class Estimates:
         return assigned_at + after_scheduled if after_scheduled > 0 else _NEVER
 
     def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
-        custom = self._custom_factors(pod)
         factors: Mapping[str, int] = self._settings.factors
-        if custom:
+        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
+        if custom and self._settings.customizable:
             factors = {**factors, **scaling_factors(custom)}
         return self._settings.vector(estimate_pod(pod, factors, priority))
-
-    def _custom_factors(self, pod: Pod) -> str | None:
-        if not self._settings.customizable:
-            return None
-        return pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)

@@ -3,7 +3,6 @@ tests/scheduler/engine/test_single_rows.py compares all of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from operator import lt
 from typing import Any, Final, TypeVar
@@ -18,7 +17,7 @@ from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, each_row
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns
 from koordinator.scheduler.plugins.load_aware.pod_load import Incoming
-from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
+from koordinator.scheduler.plugins.load_aware.settings import Settings
 
 REPORT_IS_EXPIRED: Final = 1
 FIRST_RESOURCE: Final = 2
@@ -29,26 +28,6 @@ _ZERO: Final = np.zeros(())
 Item = TypeVar("Item", bound=np.generic)
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The expected usage of a class of pods."""
-
-    amounts: Vector
-    hundredfold: Floats
-    """A hundred times ``amounts``, in the shape (resources, 1)."""
-    prod: bool
-
-    @classmethod
-    def of(cls, incoming: Incoming) -> Expected:
-        hundredfold = np.array(incoming.amounts, dtype=np.float64).reshape(-1, 1) * MAX_NODE_SCORE
-        return cls(incoming.amounts, hundredfold, incoming.prod)
-
-    def times(self, number: int) -> Expected:
-        """The expected usage of so many of these pods."""
-        amounts = tuple(amount * number for amount in self.amounts)
-        return Expected(amounts, self.hundredfold * number, self.prod)
-
-
 class LoadRules:
     """The rules of Filter and Score."""
 
@@ -57,7 +36,7 @@ class LoadRules:
         self._columns = columns
         self._weights = np.array(settings.weights, dtype=np.float64)
 
-    def codes(self, expected: Expected | Incoming, rows: SomeRows) -> Any:
+    def codes(self, expected: Incoming, rows: SomeRows) -> Any:
         """Filter: of each of ``rows``, the first resource, in the order of names, of which too little remains."""
         columns, prod = self._columns, expected.prod
         remaining: Any
@@ -76,7 +55,7 @@ class LoadRules:
                 codes = chosen(short & (codes == FEASIBLE), code, codes)
         return codes
 
-    def scores(self, expected: Expected, rows: Rows) -> Ints:
+    def scores(self, expected: Incoming, rows: Rows) -> Ints:
         """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
         columns = self._columns
         columns.ensure(rows.item(-1) if rows.size else 0)
@@ -105,7 +84,7 @@ class LoadRules:
         known = _at(matrix, rows)
         return known if kinds == 1 else known.repeat(kinds, axis=1)
 
-    def score(self, expected: Expected, row: int) -> int:
+    def score(self, expected: Incoming, row: int) -> int:
         """The same for one row, exact whatever the amounts are."""
         columns, settings = self._columns, self._settings
         free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
@@ -139,11 +118,11 @@ class BatchLoadFilter(BatchKernel):
         """``width`` is the number of resources."""
         self._columns = columns
         self._rules = evaluate
-        self._kinds: list[Expected] = []
+        self._kinds: list[Incoming] = []
         self._slots = Slots(prod=np.zeros(0, dtype=np.intp), amounts=np.zeros((width, 0), dtype=np.int64))
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
-        expected: Expected = state
+        expected: Incoming = state
         self._kinds.append(expected)
         self._slots.put(prod=expected.prod, amounts=expected.amounts)
 
@@ -163,11 +142,11 @@ class BatchLoadScores(BatchKernel):
     def __init__(self, columns: LoadColumns, evaluate: LoadRules, width: int) -> None:
         self._columns = columns
         self._rules = evaluate
-        self._kinds: list[Expected] = []
+        self._kinds: list[Incoming] = []
         self._slots = Slots(prod=np.zeros(0, dtype=np.intp), hundredfold=np.zeros((width, 0)))
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
-        expected: Expected = state
+        expected: Incoming = state
         self._kinds.append(expected)
         self._slots.put(prod=expected.prod, hundredfold=expected.hundredfold[:, 0])
 

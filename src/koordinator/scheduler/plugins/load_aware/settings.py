@@ -76,7 +76,8 @@ class Settings:
         self.seconds_after_scheduled: int = args.estimated_seconds_after_pod_scheduled or 0
         self.seconds_after_initialized: int = args.estimated_seconds_after_initialized or 0
         self.score_aggregation = self._score_aggregation(aggregated)
-        self.thresholds = self._thresholds(args, aggregated)
+        nothing = self.vector({})
+        self.thresholds = self._thresholds(args, aggregated, Thresholds(nothing, nothing, nothing, None))
 
     @property
     def scores(self) -> bool:
@@ -94,27 +95,19 @@ class Settings:
         """The thresholds of the arguments, each group replaced by the node's where its annotation has one. An
         annotation that cannot be decoded changes nothing."""
         own = decode_or(annotation, NodeThresholds, None)
-        if own is None:
-            return self.thresholds
-        base, of_node = self.thresholds, own.aggregated_usage
-        aggregated, aggregation = base.aggregated, base.aggregation
-        if of_node is not None and of_node.usage_thresholds and of_node.usage_aggregation_type:
-            aggregated = self.vector(of_node.usage_thresholds)
-            aggregation = _key(of_node.usage_aggregation_type, of_node.usage_aggregated_duration)
-        return Thresholds(
-            usage=self.vector(own.usage_thresholds) if own.usage_thresholds else base.usage,
-            prod=self.vector(own.prod_usage_thresholds) if own.prod_usage_thresholds else base.prod,
-            aggregated=aggregated,
-            aggregation=aggregation,
-        )
+        return self._thresholds(own, own.aggregated_usage, self.thresholds) if own is not None else self.thresholds
 
-    def _thresholds(self, args: Any, aggregated: Any) -> Thresholds:
-        used = bool(aggregated and aggregated.usage_thresholds and aggregated.usage_aggregation_type)
+    def _thresholds(self, given: Any, aggregated: Any, base: Thresholds) -> Thresholds:
+        """Those of the arguments or of an annotation; what is not given is as in ``base``."""
+        limits, aggregation = base.aggregated, base.aggregation
+        if aggregated is not None and aggregated.usage_thresholds and aggregated.usage_aggregation_type:
+            limits = self.vector(aggregated.usage_thresholds)
+            aggregation = _key(aggregated.usage_aggregation_type, aggregated.usage_aggregated_duration)
         return Thresholds(
-            usage=self.vector(args.usage_thresholds),
-            prod=self.vector(args.prod_usage_thresholds),
-            aggregated=self.vector(aggregated.usage_thresholds if used else {}),
-            aggregation=_key(aggregated.usage_aggregation_type, aggregated.usage_aggregated_duration) if used else None,
+            usage=self.vector(given.usage_thresholds) if given.usage_thresholds else base.usage,
+            prod=self.vector(given.prod_usage_thresholds) if given.prod_usage_thresholds else base.prod,
+            aggregated=limits,
+            aggregation=aggregation,
         )
 
     @staticmethod

@@ -8,15 +8,23 @@ skipped. Nodes whose only policy is CPU amplification are evaluated together; th
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from koordinator.api.resource_names import CPU
 from koordinator.model.cpu_allocation.accumulator import NOT_ENOUGH
 from koordinator.model.cpu_allocation.topology import BindPolicy
-from koordinator.model.numa_topology.hints import Hints, NUMATopologyHint, NUMATopologyPolicy
+from koordinator.model.numa_topology.hints import (
+    Hints,
+    NUMATopologyHint,
+    NUMATopologyPolicy,
+    mask_of,
+    masks_of_size,
+    numa_nodes_of,
+    sizes_to_try,
+)
 from koordinator.scheduler.engine.allocations import closed_by
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Rows
@@ -25,12 +33,13 @@ from koordinator.scheduler.engine.framework_hooks import ReservationFilterPlugin
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import NUMAAlignment, NUMATopologyPolicySource
 from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, ReasonCodes, SomeRows, each_row
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
-from koordinator.scheduler.engine.row_amounts import CPU
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.row_amounts import CPU as CPU_INDEX
 from koordinator.scheduler.engine.view import ReservationInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     MILLI,
+    Amounts,
     PodAllocation,
     amplified,
 )
@@ -39,11 +48,73 @@ from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     NOT_INTEGER,
     PodRequirements,
 )
-from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, UNKNOWN_NODE, NUMAPart
+from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, UNKNOWN_NODE, Choice, NUMAPart
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import FEW, hints_of
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations
-from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
+
+FEW: Final = 4
+"""So many NUMA nodes have 15 sets; eight have 255."""
+
+
+def hints_of(
+    choice: Choice, policy: NUMATopologyPolicy, scorer: NUMAScorer, *, ignoring: bool, narrow: bool = False
+) -> Hints:
+    """The hints of a pod on a node that has zones. ``ignoring`` as in Choice.from_any. ``narrow``: the smallest sets
+    that suffice for all resources are enough, since no other plugin has hints and no pods have to be kept apart."""
+    zones, available = choice.capacity.zones.amounts, choice.unreserved.available
+    names = [name for name in choice.request.amounts if any(name in zone for zone in zones.values())]
+    # By resource the NUMA nodes that have nothing of it, and the sets that suffice with their scores.
+    lacking = {name: mask_of(node for node in zones if not available.get(node, {}).get(name)) for name in names}
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    requested, count, is_single = amplified_requests(choice), len(zones), policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+    # If no single NUMA node suffices, the reasons require larger sets; the set of all of them is enough for that.
+    for size in (1, count) if narrow and is_single and count > 1 else sizes_to_try(count):
+        sufficient = [
+            (mask, _score_of(choice, scorer, requested, numa_nodes_of(mask)))
+            for mask in masks_of_size(choice.capacity.zones.numa_nodes, size)
+            if choice.fits(mask, ignoring=ignoring)
+        ]
+        for name, masks in found.items():
+            masks += [each for each in sufficient if not each[0] & lacking[name]]
+        if narrow and names and any(not any(mask & lacking[name] for name in names) for mask, _ in sufficient):
+            # Some set of this size suffices for all resources.
+            break
+    return {name: _hints(masks, policy) for name, masks in found.items()}
+
+
+def _score_of(choice: Choice, scorer: NUMAScorer, requested: Mapping[str, int], nodes: Sequence[int]) -> int:
+    """The score of a set of NUMA nodes."""
+    total, left = _sum(choice.capacity.zones.amounts, nodes), _sum(choice.unreserved.available, nodes)
+    used = {name: max(0, amount - left.get(name, 0)) for name, amount in total.items()}
+    return scorer.score(used, total, requested)
+
+
+def amplified_requests(choice: Choice) -> Mapping[str, int]:
+    """The requests as the node counts them."""
+    amounts, ratio = choice.request.amounts, choice.capacity.zones.cpu_ratio
+    if not choice.request.cpus or ratio <= 1:
+        return amounts
+    return {**amounts, CPU: amplified(amounts[CPU], ratio)}
+
+
+def _sum(amounts: Amounts, nodes: Sequence[int]) -> Mapping[str, int]:
+    if len(nodes) == 1:
+        return amounts.get(nodes[0], {})
+    total: dict[str, int] = {}
+    for node in nodes:
+        for name, amount in amounts.get(node, {}).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _hints(found: list[tuple[int, int]], policy: NUMATopologyPolicy) -> tuple[NUMATopologyHint, ...]:
+    """Under Restricted every set is preferred, as long as it is the same for all resources; otherwise the smallest."""
+    smallest = min([mask.bit_count() for mask, _ in found], default=0)
+    any_size = policy is NUMATopologyPolicy.RESTRICTED
+    return tuple(
+        [NUMATopologyHint(mask, any_size or mask.bit_count() == smallest, score=score) for mask, score in found]
+    )
+
 
 INVALID_TOPOLOGY: Final = Reason("node(s) invalid CPU Topology", unresolvable=True)
 _INVALID_RATIO: Final = Reason("node(s) invalid CPU amplification ratio", unresolvable=True)
@@ -113,7 +184,7 @@ class NUMAFilter(
         return self._codes.reasons(code)
 
     def _code(self, pod: PodInfo, requirements: PodRequirements, row: int) -> int:
-        node = self._nodes.get(row, UNKNOWN_NODE)
+        node = self.nodes.get(row, UNKNOWN_NODE)
         if requirements.is_plain and node.is_plain:
             return FEASIBLE
         return self._codes.of(*self._refusal(pod, requirements, row, node))
@@ -152,16 +223,17 @@ class NUMAFilter(
             return INVALID_TOPOLOGY
         wanted = amplified(requirements.cpu, ratio) if binds else requirements.cpu
         numbers, bound = self.view.columns.numbers[row], node.bound_cpus * MILLI
-        is_short = short_of_cpu(wanted, numbers.allocatable[CPU], numbers.requested[CPU], bound, node.added_cpu)
+        allocatable, requested = numbers.allocatable[CPU_INDEX], numbers.requested[CPU_INDEX]
+        is_short = short_of_cpu(wanted, allocatable, requested, bound, node.added_cpu)
         return _SHORT_OF_AMPLIFIED if is_short else None
 
     def _short_of_cpus(
         self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState
     ) -> Sequence[Reason]:
         """The reason if the node has too few CPUs to bind the pod to."""
-        if self._restored(row).matched:
-            ignoring = ignores_reservations(pod.pod)
-            found = self._choice(pod, requirements, row).from_any(None, ignoring=ignoring)
+        choice = self._choice(pod, requirements, row)
+        if choice.restored.matched:
+            found = choice.from_any(None, ignoring=ignores_reservations(pod.pod))
             return () if isinstance(found, PodAllocation) else found
         required = requirements.required or node.rules.bind
         return (_NOT_ENOUGH,) if node.free_cpus(required) < requirements.cpu // MILLI else ()
@@ -169,7 +241,7 @@ class NUMAFilter(
     # The NUMA topology manager.
 
     def numa_alignment(self, pod: PodInfo, row: int) -> NUMAAlignment | Reason | None:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason) or policy is NUMATopologyPolicy.NONE or not requirements.amounts:
             return policy if isinstance(policy, Reason) else None
@@ -179,7 +251,7 @@ class NUMAFilter(
         return NUMAAlignment(policy, node.rules.zones.numa_nodes, states)
 
     def get_pod_topology_hints(self, pod: PodInfo, row: int) -> Hints | Reason:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
@@ -205,11 +277,8 @@ class NUMAFilter(
     # Reservations.
 
     def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
-        taking_over = self.restored_pre_allocatable(row) is not None
-        uid = pod.uid if taking_over else reservation.uid
-        if taking_over:
-            pod = make_pod_info(reserve_pod(reservation.reservation))
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        pod, uid = self.taker(pod, reservation, row)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         policy = self._merged_policy(requirements, node)
         if isinstance(policy, Reason):
             return policy
@@ -228,7 +297,7 @@ class NUMAFilter(
     # Explanations.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        requirements, node = self._requirements.of(pod), self._nodes.get(row, UNKNOWN_NODE)
+        requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         if CLOSED in self._codes.reasons(code):
             closures = node.closed.on(CPUS).values()
             return [Lack(f"CPUs: what {each.pod} holds cannot be known: {each.fault}") for each in closures]
@@ -241,7 +310,7 @@ class NUMAFilter(
         return (Lack(text, max(0.0, (wanted - free) / wanted)),)
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
-        node = self._nodes.get(row)
+        node = self.nodes.get(row)
         if node is None or node.topology is None:
             return None
         facts: dict[str, Any] = {
@@ -266,22 +335,15 @@ def _unsuited(requirements: PodRequirements, node: NodeState) -> Reason | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    pod: PodInfo
-    requirements: PodRequirements
-
-
 class _BatchFilter(BatchKernel):
     """Pods with requirements, and nodes with a policy, are few: each is evaluated by itself."""
 
     def __init__(self, plugin: NUMAFilter) -> None:
         self._plugin = plugin
-        self._kinds: list[_Kind] = []
+        self._kinds: list[tuple[PodInfo, PodRequirements]] = []
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
-        self._kinds.append(_Kind(pod, state))
+        self._kinds.append((pod, state))
 
     def evaluate(self, rows: Rows) -> Ints:
-        codes = [self._plugin.filter(kind.pod, kind.requirements, rows) for kind in self._kinds]
-        return np.stack(codes, axis=1)
+        return np.stack([self._plugin.filter(*kind, rows) for kind in self._kinds], axis=1)

@@ -1,26 +1,38 @@
-"""One node's state in the plugin: its topology, its rules, and the allocations on it, kept current by events; and
-the rows of nodes that apply a policy to pods without requirements of their own, as arrays, since these may be all
-nodes."""
+"""One node's state in the plugin: its topology, its rules, and the allocations on it, kept current by events; its
+document, as the original's (service.go, NodeResponse); and the rows of nodes that apply a policy to pods without
+requirements of their own, as arrays, since these may be all nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
 from koordinator.api.annotations import RESOURCE_STATUS
+from koordinator.api.codec import to_document
 from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.node import Node
+from koordinator.api.quantity import Format
 from koordinator.model.cpu_allocation.accumulator import ExclusivePolicy
+from koordinator.model.cpu_allocation.topology import CPU as LogicalCPU
 from koordinator.model.cpu_allocation.topology import BindPolicy, CPUTopology, cpus_of
 from koordinator.model.numa_topology.hints import NUMANodeState
-from koordinator.scheduler.engine.allocations import Closure, Closures
+from koordinator.scheduler.engine.allocations import NodeAllocations
 from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows, at
-from koordinator.scheduler.engine.row_amounts import CPU
-from koordinator.scheduler.plugins.node_labels import widened
-from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, Request, Taken, amplified
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.row_amounts import CPU, grown
+from koordinator.scheduler.plugins.node_numa_resource.allocation import (
+    MILLI,
+    Amounts,
+    FreeCapacity,
+    PodAllocation,
+    Request,
+    Taken,
+    amplified,
+    quantity,
+)
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NodeRules, NodeTopology, rules_of
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import PodRequirements
 
@@ -29,27 +41,22 @@ CPUS: Final = "cpu"
 _CPUSET: Final = f"metadata.annotations[{RESOURCE_STATUS}].cpuset"
 
 
-class NodeState:
+class NodeState(NodeAllocations[PodAllocation]):
     """``rules`` and ``cpus`` may be read at any time; allocations change by ``hold`` and ``release`` alone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.topology: NodeTopology | None = None
         self.rules = NodeRules()
         self.cpus = _NO_CPUS
         self.reserved = 0
         """The CPUs that no pod is bound to."""
-        self.pods: dict[str, PodAllocation] = {}
-        """By uid."""
-        self._keys: dict[str, str] = {}
-        """The keys of these pods, by uid."""
         self.counts: dict[int, int] = {}
         """How many pods hold each CPU, including Reservations."""
-        self.closed = Closures()
-        """Of the one subject CPUS, by uid of the pod."""
         self._node: Node | None = None
         self._amounts: dict[int, dict[str, int]] = {}
         self._taken: Taken | None = None
-        self._free: tuple[int, int, int] | None = None
+        self._free: dict[BindPolicy, int] = {}
         self._states: Mapping[int, NUMANodeState] | None = None
 
     # Events.
@@ -64,10 +71,7 @@ class NodeState:
         self.topology = topology
         self.cpus = topology.cpus if topology is not None else _NO_CPUS
         self.reserved = topology.reserved if topology is not None else 0
-        for uid in self.pods:
-            if self.closed:
-                self.closed.open(uid)
-            self._close_missing(uid)
+        self.check()
         self._refresh_rules()
         self._forget_derived()
 
@@ -76,38 +80,20 @@ class NodeState:
         self.rules = rules_of(self._node, self.topology)
         return self.rules != before
 
-    def hold(self, uid: str, key: str, allocation: PodAllocation) -> None:
-        """Set the pod's allocation, in place of an earlier one; may be called again with the same one."""
-        self.release(uid)
-        self.pods[uid], self._keys[uid] = allocation, key
-        self._count(allocation, 1)
-        if allocation.cpus & ~self.cpus.all:
-            self._close_missing(uid)
+    def subjects(self, pod: PodInfo) -> tuple[str, ...]:
+        """One: the CPUs, and the amounts of NUMA nodes."""
+        return (CPUS,)
 
-    def hold_unknown(self, uid: str, key: str, fault: str) -> None:
-        """The pod holds CPUs, or amounts of NUMA nodes, and nobody knows which."""
-        self.release(uid)
-        self.closed.close(CPUS, uid, Closure(key, fault))
+    def missing(self, pod: PodInfo, allocation: PodAllocation) -> Sequence[tuple[str, str]]:
+        """The CPUs that the pod is bound to by its record."""
+        there = self.cpus.all
+        missing = allocation.cpus & ~there
+        if not there or not missing:
+            return ()
+        texts = [format_cpu_list(cpus_of(each)) for each in (missing, there)]
+        return ((CPUS, f"{_CPUSET}: {texts[0]!r} is not usable: the node has no such CPU; allowed are {texts[1]}"),)
 
-    def release(self, uid: str) -> None:
-        """Remove the pod's allocation."""
-        allocation = self.pods.pop(uid, None)
-        if allocation is not None:
-            del self._keys[uid]
-            self._count(allocation, -1)
-        if self.closed:
-            self.closed.open(uid)
-
-    def _close_missing(self, uid: str) -> None:
-        """If the pod is bound to a CPU, by its record, that the node does not have, it is on another one, and nobody
-        knows on which."""
-        there, bound = self.cpus.all, self.pods[uid].cpus
-        if there and bound & ~there:
-            texts = [format_cpu_list(cpus_of(each)) for each in (bound & ~there, there)]
-            fault = f"{_CPUSET}: {texts[0]!r} is not usable: the node has no such CPU; allowed are {texts[1]}"
-            self.closed.close(CPUS, uid, Closure(self._keys[uid], fault))
-
-    def _count(self, allocation: PodAllocation, sign: int) -> None:
+    def count(self, allocation: PodAllocation, sign: int) -> None:
         for cpu in cpus_of(allocation.cpus):
             count = self.counts.pop(cpu, 0) + sign
             if count:
@@ -119,7 +105,8 @@ class NodeState:
         self._forget_derived()
 
     def _forget_derived(self) -> None:
-        self._taken = self._free = self._states = None
+        self._taken = self._states = None
+        self._free = {}
 
     # Derived values.
 
@@ -133,7 +120,7 @@ class NodeState:
         """What all pods hold. To be read only."""
         if self._taken is None:
             exclusive: dict[ExclusivePolicy, int] = {}
-            for each in self.pods.values():
+            for each in self.held.values():
                 if each.exclusive:
                     exclusive[each.exclusive] = exclusive.get(each.exclusive, 0) | each.cpus
             self._taken = Taken(sum([1 << cpu for cpu in self.counts]), self._amounts, exclusive)
@@ -151,13 +138,9 @@ class NodeState:
 
     def free_cpus(self, bind: BindPolicy) -> int:
         """How many CPUs may be given to a pod that requires the policy; NONE for a pod that requires none."""
-        if self._free is None:
-            free = self.usable_cpus & ~self.taken.cpus
-            each = (BindPolicy.NONE, BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS)
-            any_, full, spread = [self.cpus.usable(free, policy).bit_count() for policy in each]
-            self._free = any_, full, spread
-        any_, full, spread = self._free
-        return full if bind is BindPolicy.FULL_PCPUS else spread if bind is BindPolicy.SPREAD_BY_PCPUS else any_
+        if bind not in self._free:
+            self._free[bind] = self.cpus.usable(self.usable_cpus & ~self.taken.cpus, bind).bit_count()
+        return self._free[bind]
 
     @property
     def added_cpu(self) -> int:
@@ -171,7 +154,7 @@ class NodeState:
         that is not bound to CPUs is where its amounts are."""
         if self._states is None:
             found: dict[int, NUMANodeState] = {}
-            for each in self.pods.values():
+            for each in self.held.values():
                 numa_nodes = self._numa_nodes(each)
                 for numa_node in numa_nodes:
                     if len(numa_nodes) > 1:
@@ -190,9 +173,8 @@ class NodeState:
         """The pod's request on this node. ``packs`` is the setting of the plugin's arguments. CPUs are bound if the pod
         or the node requires it."""
         rules = self.rules
-        request = Request(
-            requirements.amounts, requirements.formats, packs=packs if rules.packs is None else rules.packs
-        )
+        packs = packs if rules.packs is None else rules.packs
+        request = Request(requirements.amounts, requirements.formats, packs=packs)
         if not requirements.binds and not (rules.bind and requirements.cpu):
             return request
         required = requirements.required or rules.bind
@@ -211,42 +193,33 @@ def short_of_cpu(wanted: Any, allocatable: Any, requested: Any, bound: Any, adde
     return wanted > allocatable - requested - added * (requested >= bound)
 
 
-_FIRST = 64
-
-
 class SpecialRows(set[int]):
     """The rows, with what arrays say of them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_itself: Mask = np.zeros(_FIRST, dtype=np.bool_)
-        """The rows that have to be evaluated one by one."""
-        self._amplified: Mask = np.zeros(_FIRST, dtype=np.bool_)
-        """Those of the other rows whose CPU is amplified."""
-        self._bound: Ints = np.zeros(_FIRST, dtype=np.int64)
-        """The CPU that pods on the rows are bound to, in milli-CPU."""
-        self._added: Ints = np.zeros(_FIRST, dtype=np.int64)
-        """NodeState.added_cpu."""
+        self._facts: Ints = np.zeros((4, 64), dtype=np.int64)
+        """Of each row: 1 if it has to be evaluated by itself; 1 if CPU amplification is its only policy; the CPU that
+        pods are bound to, in milli-CPU; NodeState.added_cpu."""
 
     def note(self, row: int, node: NodeState | None) -> None:
         """Update the row from the present policies of its node; None if the node is gone."""
         self._fit(row)
-        is_special = node is not None and not node.is_plain
-        if is_special:
-            self.add(row)
-        else:
-            self.discard(row)
-        self._amplified[row] = node is not None and is_special and _only_multiplies(node)
-        self._by_itself[row] = is_special and not self._amplified[row]
-        self._bound[row] = node.bound_cpus * MILLI if node is not None else 0
-        self._added[row] = node.added_cpu if node is not None else 0
+        self.discard(row)
+        if node is None or node.is_plain:
+            self._facts[:, row] = 0
+            return
+        self.add(row)
+        is_known = node.topology is None or bool(node.cpus)
+        amplified = is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None
+        self._facts[:, row] = not amplified, amplified, node.bound_cpus * MILLI, node.added_cpu
 
     def among(self, rows: Rows) -> Rows:
         """The indices in ``rows`` of those that have to be evaluated one by one."""
         if not self:
             return rows[:0]
         self._fit(int(rows.max(initial=0)))
-        return np.flatnonzero(self._by_itself.take(rows))
+        return np.flatnonzero(self._facts[0].take(rows))
 
     def short_of_cpu(self, columns: NodeColumns, rows: Rows, cpu: int) -> Mask:
         """For each of ``rows``, whether amplification is the node's only policy and it has less than ``cpu``
@@ -254,23 +227,107 @@ class SpecialRows(set[int]):
         if not self or not cpu:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         self._fit(int(rows.max(initial=0)))
-        requested, allocatable = (
-            at(columns.taken(CPU, with_defaults=False), rows),
-            at(columns.allocatable[:, CPU], rows),
-        )
-        short = short_of_cpu(cpu, allocatable, requested, self._bound.take(rows), self._added.take(rows))
-        return self._amplified.take(rows) & cast("Mask", short)
+        requested = at(columns.taken(CPU, with_defaults=False), rows)
+        _, amplified, bound, added = self._facts.take(rows, axis=1)
+        short: Mask = short_of_cpu(cpu, at(columns.allocatable[:, CPU], rows), requested, bound, added)
+        short &= amplified != 0
+        return short
 
     def _fit(self, row: int) -> None:
-        if row >= self._by_itself.shape[0]:
-            self._by_itself, self._amplified = (
-                widened(self._by_itself, row + 1),
-                widened(self._amplified, row + 1),
-            )
-            self._bound, self._added = widened(self._bound, row + 1), widened(self._added, row + 1)
+        if row >= self._facts.shape[1]:
+            self._facts = grown(self._facts, (4, 2 * (row + 1)))
 
 
-def _only_multiplies(node: NodeState) -> bool:
-    """Whether CPU amplification is the node's only policy."""
-    is_known = node.topology is None or bool(node.cpus)
-    return is_known and not node.rules.bind and not node.rules.numa and node.rules.cpu_ratio is not None
+_ONCE = 1
+"""How many pods may share a CPU."""
+
+
+def node_document(name: str, node: NodeState, pods: Mapping[str, PodInfo]) -> dict[str, Any]:
+    """The document of a node that has CPUs. ``pods`` are on it, by uid."""
+    capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
+    zones = node.rules.zones.amounts
+    remaining = {numa_node: capacity.left(numa_node) for numa_node in zones}
+    taken = {numa_node: amounts for numa_node, amounts in node.taken.amounts.items() if any(amounts.values())}
+    document: dict[str, Any] = {
+        "name": name,
+        "cpuTopology": _topology(node.cpus),
+        "reservedCPUs": _cpus(node.reserved),
+        "maxRefCount": _ONCE,
+        "numaTopologyPolicy": node.rules.numa.value,
+        "numaNodeResources": _zones(zones, node),
+        "remainingNUMANodeResources": _zones(remaining, node) or None,
+        "allocatedNUMANodeResources": _zones(taken, node) or None,
+        "availableCPUs": _cpus(node.usable_cpus & ~node.taken.cpus),
+        "allocatedCPUs": _details(_allocated(node)),
+        "allocatedPods": [_pod(uid, held, pods.get(uid)) for uid, held in sorted(node.held.items())] or None,
+    }
+    if node.topology is not None:
+        document["policy"] = to_document(node.topology.kubelet)
+    if node.rules.zones.ratios:
+        document["amplificationRatios"] = dict(node.rules.zones.ratios)
+    return document
+
+
+def _topology(topology: CPUTopology) -> dict[str, Any]:
+    cpus = topology.cpus.values()
+    return {
+        "numCPUs": len(cpus),
+        "numCores": len({(cpu.socket, cpu.numa_node, cpu.core) for cpu in cpus}),
+        "numNodes": len({(cpu.socket, cpu.numa_node) for cpu in cpus}),
+        "numSockets": len(topology.sockets),
+        "cpuDetails": _details((cpu, 0, "") for cpu in cpus),
+    }
+
+
+def _allocated(node: NodeState) -> Iterable[tuple[LogicalCPU, int, str]]:
+    for number, count in sorted(node.counts.items()):
+        policies = [held.exclusive.value for held in node.held.values() if held.exclusive and held.cpus >> number & 1]
+        yield node.cpus.cpus.get(number, LogicalCPU(number, 0, 0, 0)), count, policies[-1] if policies else ""
+
+
+def _details(cpus: Iterable[tuple[LogicalCPU, int, str]]) -> dict[str, Any]:
+    return {
+        str(cpu.number): {
+            "cpuID": cpu.number,
+            "coreID": cpu.core,
+            "nodeID": cpu.numa_node,
+            "socketID": cpu.socket,
+            "refCount": count,
+            "exclusivePolicy": policy,
+        }
+        for cpu, count, policy in cpus
+    }
+
+
+def _pod(uid: str, held: PodAllocation, pod: PodInfo | None) -> dict[str, Any]:
+    metadata = pod.pod.metadata if pod is not None else None
+    document: dict[str, Any] = {
+        "uid": uid,
+        "namespace": metadata.namespace if metadata is not None else "",
+        "name": metadata.name if metadata is not None else "",
+        "cpuset": _cpus(held.cpus),
+        "cpuExclusivePolicy": held.exclusive.value,
+        "numaNodeResources": [
+            {"node": number, "resources": {name: str(amount) for name, amount in amounts}}
+            for number, amounts in held.resources
+        ],
+    }
+    return {key: value for key, value in document.items() if value}
+
+
+def _zones(amounts: Amounts, node: NodeState) -> list[dict[str, Any]]:
+    formats = node.rules.zones.formats
+    return [
+        {
+            "node": number,
+            "resources": {
+                name: str(quantity(name, amount, formats.get((number, name), Format.DECIMAL_SI)))
+                for name, amount in sorted(of_node.items())
+            },
+        }
+        for number, of_node in sorted(amounts.items())
+    ]
+
+
+def _cpus(mask: int) -> str:
+    return format_cpu_list(cpus_of(mask))

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode, decode_or
+from koordinator.api.codec import decode_or
 from koordinator.api.cpu_list import HIGHEST_CPU, HIGHEST_NUMA_NODE, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
@@ -191,13 +191,8 @@ def _bind_policy(labels: Mapping[str, str], kubelet: CPUManagerPolicy) -> BindPo
 def _ratios(node: Node | None) -> dict[str, float] | None:
     """None if they cannot be decoded."""
     text = node.metadata.annotations.get(annotation_keys.RESOURCE_AMPLIFICATION_RATIO) if node is not None else None
-    if text is None:
-        return {}
-    try:
-        found: Any = decode(text, dict[str, float])
-    except DecodeError:
-        return None
-    return {name: ratio for name, ratio in found.items() if isfinite(ratio)}
+    found = decode_or(text, dict[str, float], None) if text is not None else {}
+    return {name: ratio for name, ratio in found.items() if isfinite(ratio)} if found is not None else None
 
 
 def _amplified_zones(topology: NodeTopology, of_node: Mapping[str, float]) -> Zones:

@@ -1,6 +1,6 @@
 """NodeNUMAResource: exclusive CPUs for pods, and alignment of all that a pod requests on the same NUMA nodes.
 
-This module has events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``part``.
+This module has events, Score, Reserve and PreBind; Filter and hints are in ``filtering``, Reservations in ``reserved``.
 """
 
 from __future__ import annotations
@@ -11,35 +11,34 @@ from functools import partial
 from typing import Any, ClassVar
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, RESERVATIONS
+from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.api.pod import Pod
-from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import CPU
 from koordinator.base.services import Service, ServiceError
-from koordinator.scheduler.engine.allocations import Nothing, Unknown
+from koordinator.scheduler.engine.allocations import Unknown
 from koordinator.scheduler.engine.batch_kernel import BatchKernel
 from koordinator.scheduler.engine.binding_points import (
-    AllocatorPlugin,
-    ClusterWriter,
     CycleState,
     PodChanges,
-    PreBindPlugin,
 )
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import SKIP_SCORE, Reason
-from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin, ServiceProvider
+from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, SomeRows, each_row
-from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation, amplified
-from koordinator.scheduler.plugins.node_numa_resource.filtering import CLOSED, INVALID_TOPOLOGY, NUMAFilter
-from koordinator.scheduler.plugins.node_numa_resource.node_document import node_document
-from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState
+from koordinator.scheduler.plugins.node_numa_resource.filtering import (
+    CLOSED,
+    INVALID_TOPOLOGY,
+    NUMAFilter,
+    amplified_requests,
+)
+from koordinator.scheduler.plugins.node_numa_resource.node_state import NodeState, node_document
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import read_topology
 from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     PodRequirements,
@@ -49,7 +48,6 @@ from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
 )
 from koordinator.scheduler.plugins.node_numa_resource.reserved import READS, TOPOLOGY, Choice
 from koordinator.scheduler.plugins.node_numa_resource.scoring import NUMAScorer
-from koordinator.scheduler.plugins.node_numa_resource.topology_hints import amplified_requests
 from koordinator.scheduler.plugins.node_resources.allocation import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -57,8 +55,6 @@ from koordinator.scheduler.plugins.node_resources.allocation import (
     AllocationScorer,
     BatchAllocation,
 )
-from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
-from koordinator.scheduler.plugins.unreadable import UnreadableAllocations
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +66,14 @@ class Scored:
     """How the pod is scored where it gets no allocation of the plugin."""
 
 
-class NodeNUMAResource(
-    NUMAFilter, ElementwiseScorePlugin, AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, ServiceProvider
-):
-    watches: ClassVar = (RESERVATIONS,)
+class NodeNUMAResource(NUMAFilter, ElementwiseScorePlugin, ServiceProvider):
     node_objects: ClassVar = (NODE_RESOURCE_TOPOLOGIES,)
     score_reads: ClassVar[tuple[AnyAspect, ...]] = READS
-    time_limit = 60.0
     handles_status_updates = False
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._topology_changed = view.columns.aspect(TOPOLOGY)
-        self._unreadable = UnreadableAllocations(self)
         self._hints_changed = view.columns.aspect(TOPOLOGY_HINTS)
         strategy = args.scoring_strategy
         most = strategy.type == "MostAllocated"
@@ -101,40 +92,25 @@ class NodeNUMAResource(
         return object_events(NODE_RESOURCE_TOPOLOGIES) | node | pods
 
     def on_node(self, row: int, node: Node) -> None:
-        state = self._nodes.get(row) or NodeState()
-        if state.set_node(node) or row in self._nodes:
-            self._nodes[row] = state
+        state = self.nodes.get(row) or NodeState()
+        if state.set_node(node) or row in self.nodes:
+            self.nodes[row] = state
             self._note_special(row, state)
 
     def on_node_removed(self, row: int, name: str) -> None:
-        self._nodes.pop(row, None)
+        self.nodes.pop(row, None)
         self._note_special(row, None)
 
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != NODE_RESOURCE_TOPOLOGIES.name:
             return
-        node = self._node(row)
-        node.set_topology(read_topology(obj) if isinstance(obj, NodeResourceTopology) else None)
-        if node.closed:
-            self._unreadable.tell_of(node.closed, row)
-        self._note_special(row, node)
+        self.known_node(row).set_topology(read_topology(obj) if isinstance(obj, NodeResourceTopology) else None)
+        self.changed(row)
         self.view.columns.touch(row, self._topology_changed)
 
-    def on_allocated(self, row: int, pod: PodInfo, allocation: PodAllocation | Unknown) -> None:
-        node = self._node(row)
-        if isinstance(allocation, Unknown):
-            node.hold_unknown(pod.uid, pod.key, allocation.fault)
-        else:
-            node.hold(pod.uid, pod.key, allocation)
-        if node.closed:
-            self._unreadable.tell_of(node.closed, row)
-        self._note_special(row, node)
-        self.view.columns.touch(row, self._hints_changed)
-
-    def on_released(self, row: int, pod: PodInfo, allocation: PodAllocation | Unknown) -> None:
-        node = self._node(row)
-        node.release(pod.uid)
-        self._note_special(row, node)
+    def changed(self, row: int) -> None:
+        super().changed(row)
+        self._note_special(row, self.nodes[row])
         self.view.columns.touch(row, self._hints_changed)
 
     def _note_special(self, row: int, node: NodeState | None) -> None:
@@ -142,10 +118,10 @@ class NodeNUMAResource(
         self._special.note(row, node)
         self.view.concerns_version += bool(self._special) is not before
 
-    def _node(self, row: int) -> NodeState:
-        node = self._nodes.get(row)
+    def known_node(self, row: int) -> NodeState:
+        node = self.nodes.get(row)
         if node is None:
-            node = self._nodes[row] = NodeState()
+            node = self.nodes[row] = NodeState()
             known = self.view.columns.nodes[row]
             if known is not None:
                 node.set_node(known)
@@ -162,7 +138,7 @@ class NodeNUMAResource(
     def score(self, pod: PodInfo, state: Any, rows: SomeRows) -> Any:
         scored: Scored = state
         if isinstance(rows, int):
-            node = self._nodes.get(rows)
+            node = self.nodes.get(rows)
             if node is None or (scored.requirements.is_plain and node.is_plain):
                 return 0 if scored.requirements.binds else self._node_scorer.score(scored.allocation, rows)
             return self._score_on(pod, scored, rows, node)
@@ -217,10 +193,10 @@ class NodeNUMAResource(
     # Reserve.
 
     def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> PodAllocation | Reason | None:
-        requirements, known = self._requirements.of(pod), self._nodes.get(node.index)
+        requirements, known = self._requirements.of(pod), self.nodes.get(node.index)
         if not requirements.amounts or (requirements.is_plain and (known is None or known.is_plain)):
             return None
-        known = self._node(node.index)
+        known = self.known_node(node.index)
         policy = self._merged_policy(requirements, known)
         if isinstance(policy, Reason):
             return policy
@@ -238,47 +214,24 @@ class NodeNUMAResource(
         found = self._granted(pod, node.index, choice, admission.affinity, assumed=True)
         return found if isinstance(found, PodAllocation) else _joined(found)
 
-    def restore(self, pod: PodInfo, node: NodeReference) -> PodAllocation | Nothing | Unknown | None:
+    def recorded(self, pod: PodInfo) -> PodAllocation | Unknown | None:
         found = allocation_of(pod.pod.metadata.annotations)
-        if found.__class__ is Unknown:
-            if not pod.request.amounts.get(CPU):
-                return None
-            self._unreadable.tell(pod, found.fault)
-        elif node.index in self._nodes and self._nodes[node.index].closed:
-            return self._unreadable.restored(pod, found, self._nodes[node.index].closed)
-        return found
+        return None if isinstance(found, Unknown) and not pod.request.amounts.get(CPU) else found
 
     # PreBind.
 
     def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
-        return self.view.allocations.of(self.name, pod.uid) is not None
+        return self.held(pod.uid) is not None
 
-    async def pre_bind(
-        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
-    ) -> None:
-        self._record(pod, pod.pod.metadata.annotations, node, changes)
-
-    async def pre_bind_reservation(
-        self,
-        state: CycleState,
-        reservation: Reservation,
-        node: NodeReference,
-        changes: PodChanges,
-        writer: ClusterWriter,
-    ) -> None:
-        stand_in: Pod = reserve_pod(reservation)
-        pod = make_pod_info(stand_in)
-        self._record(pod, reservation.metadata.annotations, node, changes)
-
-    def _record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
+    def record(self, pod: PodInfo, annotations: Mapping[str, str], node: NodeReference, changes: PodChanges) -> None:
         """Add the pod's allocation and its bind policy to ``changes``."""
-        held = self._held(pod.uid)
+        held = self.held(pod.uid)
         if held is None:
             return
         changes.annotations[annotation_keys.RESOURCE_STATUS] = status_text(held)
         if not held.cpus or not self.view.columns.is_current(node):
             return
-        request = self._node(node.index).request(self._requirements.of(pod), self._packs)
+        request = self.known_node(node.index).request(self._requirements.of(pod), self._packs)
         text = annotations.get(annotation_keys.RESOURCE_SPEC)
         completed = completed_spec(text, request.bind.value, required=request.required)
         if completed is not None:
@@ -294,7 +247,7 @@ class NodeNUMAResource(
         row = self.view.columns.row_of.get(name)
         if row is None:
             raise ServiceError(500, f'node "{name}" not found')
-        node = self._nodes.get(row)
+        node = self.nodes.get(row)
         if node is None or not node.cpus:
             raise ServiceError(500, "invalid topology, please check the NodeResourceTopology object")
         return node_document(name, node, self.view.pods_on[row])

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import msgspec
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode, decode_or
+from koordinator.api.codec import DecodeError, decode, decode_or, encode
 from koordinator.api.cpu_list import HIGHEST_NUMA_NODE, format_cpu_list, parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Pod
@@ -107,14 +108,8 @@ def completed_spec(text: str | None, policy: str, *, required: bool) -> str | No
         wanted = policy
     if preferred == "Default" or (not wanted and not preferred):
         preferred = policy
-    if (wanted, preferred) == (spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy):
-        return None
-    members = {
-        "requiredCPUBindPolicy": wanted,
-        "preferredCPUBindPolicy": preferred,
-        "preferredCPUExclusivePolicy": spec.preferred_cpu_exclusive_policy,
-    }
-    return json.dumps({name: value for name, value in members.items() if value}, separators=(",", ":"))
+    completed = msgspec.structs.replace(spec, required_cpu_bind_policy=wanted, preferred_cpu_bind_policy=preferred)
+    return encode(completed).decode() if completed != spec else None
 
 
 NOT_INTEGER: Final = Reason("the requested CPUs must be integer", unresolvable=True)
@@ -163,6 +158,12 @@ class PodRequirements:
         return self.single_exclusive == REQUIRED or (not self.single_exclusive and bool(self.numa))
 
 
+_OWN: Final = attrgetter(
+    *("problem", "binds", "required", "bind", "exclusive", "numa", "single_exclusive", "designated"),
+)
+"""What a pod requires beyond amounts."""
+
+
 class RequirementsCache:
     """Computes the requirements of each pod once. ``default`` is the bind policy of the plugin's arguments; profiles
     have their own."""
@@ -198,7 +199,7 @@ class RequirementsCache:
         requirements = replace(plain, numa=policy, single_exclusive=numa.single_numa_node_exclusive)
         requirements = self._with_bound_cpus(requirements, pod.pod, spec)
         requirements = replace(requirements, designated=self._designated(pod))
-        return replace(requirements, key=_key(requirements)) if requirements != plain else plain
+        return replace(requirements, key=(requirements.key, _OWN(requirements))) if requirements != plain else plain
 
     def _with_bound_cpus(self, requirements: PodRequirements, pod: Pod, spec: ResourceSpec) -> PodRequirements:
         if qos_class_raw(pod) not in _BOUND_CLASSES or priority_class_with_default(pod) is not PriorityClass.PROD:
@@ -239,19 +240,6 @@ def _formats_of(pod: Pod) -> dict[str, Format]:
 
 def _refused(requirements: PodRequirements, problem: Reason) -> PodRequirements:
     return replace(requirements, problem=problem, key=(requirements.key, problem))
-
-
-def _key(requirements: PodRequirements) -> Hashable:
-    own = (
-        requirements.problem,
-        requirements.binds,
-        requirements.required,
-        requirements.bind,
-        requirements.exclusive,
-        requirements.numa,
-        requirements.single_exclusive,
-    )
-    return (requirements.key, *own, requirements.designated)
 
 
 D = TypeVar("D", ResourceSpec, NUMATopologySpec)

@@ -1,14 +1,10 @@
-"""The allocations of Reservations on a node, and the allocation of a pod that may take from them.
-
-A pod that may take from Reservations sees the node without these; what their owners have taken stays taken. So what is
-left of those that it does not take from is counted again, since it is for others. For all other pods a Reservation and
-its owners both count, and what the owners have taken of it is restored once.
-"""
+"""The allocations of Reservations on a node, and the allocation of a pod that may take from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import DEVICES, NODE_RESOURCE_TOPOLOGIES
@@ -19,14 +15,11 @@ from koordinator.scheduler.engine.columns import Aspect, NamedAspect
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.framework_hooks import (
     RESERVED,
-    ReservationNominator,
-    ReservationPreAllocationRestorePlugin,
-    ReservationRestorePlugin,
 )
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.numa_topology import TOPOLOGY_HINTS
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_numa_resource.allocation import (
     Amounts,
     FreeCapacity,
@@ -44,6 +37,7 @@ from koordinator.scheduler.plugins.node_numa_resource.pod_requirements import (
     PodRequirements,
     RequirementsCache,
 )
+from koordinator.scheduler.plugins.recorded_allocator import RecordedAllocator, Restored
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 
 
@@ -59,51 +53,23 @@ class Reserved:
     exclusive: ExclusivePolicy = ExclusivePolicy.NONE
     policy: str = ""
     """The Reservation's allocate policy."""
-    is_running_pod: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What is restored on a row in its present state. The Reservations ``matched`` are removed from it."""
-
-    matched: Mapping[str, Reserved] = field(default_factory=dict)
-    """By uid."""
-    counted_twice: Amounts = field(default_factory=dict)
-    """What owners have taken of Reservations that are still there."""
+RestoredOnRow = Restored[Reserved, Amounts]
+NOTHING_RESTORED: Final[RestoredOnRow] = Restored({}, {})
 
 
-def held_by(
-    uid: str, allocation: PodAllocation, owners: Sequence[PodAllocation], policy: str, *, is_running_pod: bool = False
-) -> Reserved:
-    """What is left of an allocation when ``owners`` have taken from it."""
-    taken = union(owner.cpus for owner in owners)
-    amounts = subtracted(allocation.amounts, *[owner.amounts for owner in owners])
-    return Reserved(uid, allocation.cpus & ~taken, amounts, allocation.exclusive, policy, is_running_pod)
-
-
-def counted_twice(allocation: PodAllocation, owners: Sequence[PodAllocation]) -> dict[int, dict[str, int]]:
-    """The part of an allocation that its owners have taken, too."""
-    taken = added(*[owner.amounts for owner in owners])
-    return {
-        numa_node: {name: min(amount, taken.get(numa_node, {}).get(name, 0)) for name, amount in amounts.items()}
-        for numa_node, amounts in allocation.amounts.items()
-    }
-
-
+@dataclass(eq=False)
 class Choice:
     """The possible allocations of a pod on a node. ``capacity`` counts all that is taken, and nothing that is reserved.
     ``mask`` of the methods are the NUMA nodes to keep to, None for any."""
 
-    def __init__(
-        self, capacity: FreeCapacity, request: Request, restored: Restored, *, needs_reservation: bool = False
-    ) -> None:
-        """``needs_reservation``: the pod must take from a Reservation."""
-        self.capacity = capacity
-        self.request = request
-        self.restored = restored
-        self.needs_reservation = needs_reservation
-        self._allocators: dict[str, NumaAllocator] = {}
-        self._all: NumaAllocator | None = None
+    capacity: FreeCapacity
+    request: Request
+    restored: RestoredOnRow
+    needs_reservation: bool = False
+    """Whether the pod must take from a Reservation."""
+    _allocators: dict[str, NumaAllocator] = field(default_factory=dict, init=False)
 
     def from_any(self, mask: int | None, *, ignoring: bool = False) -> PodAllocation | tuple[Reason, ...]:
         """From one of the Reservations, or else from the node. ``ignoring``: from all of them and the node alike."""
@@ -135,13 +101,11 @@ class Choice:
         """From what is not reserved."""
         return self._allocator("").allocate(mask)
 
-    @property
+    @cached_property
     def unreserved(self) -> NumaAllocator:
         """An allocator for all Reservations and the node together."""
-        if self._all is None:
-            preferred = union(each.cpus for each in self.restored.matched.values())
-            self._all = NumaAllocator(replace(self.shared_capacity, preferred=preferred), self.request)
-        return self._all
+        preferred = union(each.cpus for each in self.restored.matched.values())
+        return NumaAllocator(replace(self.shared_capacity, preferred=preferred), self.request)
 
     @property
     def shared_capacity(self) -> FreeCapacity:
@@ -149,19 +113,14 @@ class Choice:
         if not self.restored.counted_twice:
             return self.capacity
         taken = self.capacity.taken
-        return replace(
-            self.capacity, taken=replace(taken, amounts=subtracted(taken.amounts, self.restored.counted_twice))
-        )
-
-    def with_restored(self, restored: Restored) -> Choice:
-        """The same with other Reservations."""
-        return Choice(self.capacity, self.request, restored, needs_reservation=self.needs_reservation)
+        amounts = subtracted(taken.amounts, self.restored.counted_twice)
+        return replace(self.capacity, taken=replace(taken, amounts=amounts))
 
     def _from_one(self, reserved: Reserved, mask: int | None) -> PodAllocation | tuple[Reason, ...]:
         found = self._allocator(reserved.uid).allocate(mask)
         if reserved.policy != RESTRICTED or not isinstance(found, PodAllocation):
             return found
-        if reserved.is_running_pod:
+        if self.restored.takes_over:
             # It is taken over as a whole.
             return found if not reserved.cpus & ~found.cpus else (Reason(NOT_ENOUGH),)
         if self.request.cpus > reserved.cpus.bit_count():
@@ -208,7 +167,7 @@ UNKNOWN_NODE: Final = NodeState()
 _MOST_ALLOCATED: Final = "MostAllocated"
 
 
-class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
+class NUMAPart(RecordedAllocator[PodAllocation, NodeState, Reserved, Amounts]):
     """The state of the plugin."""
 
     name: ClassVar[str] = NAME
@@ -217,8 +176,6 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._requirements = RequirementsCache(self.name, args.default_cpu_bind_policy)
-        self._nodes: dict[int, NodeState] = {}
-        """By row; rows without relevant state are omitted."""
         self._packs = args.numa_scoring_strategy.type == _MOST_ALLOCATED
 
     def _merged_policy(self, requirements: PodRequirements, node: NodeState) -> NUMATopologyPolicy | Reason:
@@ -229,50 +186,25 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
 
     def _choice(self, pod: PodInfo, requirements: PodRequirements, row: int) -> Choice:
         """The possible allocations of the pod on the row in its present, possibly adjusted, state."""
-        node = self._nodes.get(row, UNKNOWN_NODE)
+        node = self.nodes.get(row, UNKNOWN_NODE)
         request = node.request(requirements, self._packs)
         capacity = FreeCapacity(node.cpus, node.usable_cpus, node.rules.zones, node.taken)
-        return Choice(capacity, request, self._restored(row), needs_reservation=needs_reservation(pod.pod))
+        restored = self.seen(row) or NOTHING_RESTORED
+        return Choice(capacity, request, restored, needs_reservation(pod.pod))
 
     # Reservations.
 
-    def restore_reservations(
-        self, matched: Sequence[ReservationInfo], unmatched: Sequence[ReservationInfo], row: int
-    ) -> Restored:
-        found: dict[str, Reserved] = {}
-        for each in matched:
-            held = self._held(each.uid)
-            if held is not None:
-                policy = each.reservation.spec.allocate_policy
-                found[each.uid] = held_by(each.uid, held, self._owners(each, row), policy)
-        return Restored(found, self._counted_twice(unmatched, row))
+    def reserved(self, uid: str, held: PodAllocation, owners: Sequence[PodAllocation], policy: str) -> Reserved:
+        taken = union(owner.cpus for owner in owners)
+        amounts = subtracted(held.amounts, *[owner.amounts for owner in owners])
+        return Reserved(uid, held.cpus & ~taken, amounts, held.exclusive, policy)
 
-    def restore_pre_allocatable(self, reservation: ReservationInfo, pods: Sequence[PodInfo], row: int) -> Restored:
-        policy = reservation.reservation.spec.allocate_policy
-        found = {
-            pod.uid: held_by(pod.uid, held, (), policy, is_running_pod=True)
-            for pod in pods
-            if (held := self._held(pod.uid)) is not None
-        }
-        return Restored(found, self._counted_twice(self.view.reservations_on(row), row))
-
-    def _counted_twice(self, reservations: Sequence[ReservationInfo], row: int) -> dict[int, dict[str, int]]:
-        held = [(each, self._held(each.uid)) for each in reservations]
-        return added(*[counted_twice(all_, self._owners(each, row)) for each, all_ in held if all_ is not None])
-
-    def _held(self, uid: str) -> PodAllocation | None:
-        return self.view.allocations.of(self.name, uid)
-
-    def _owners(self, reservation: ReservationInfo, row: int) -> list[PodAllocation]:
-        """The allocations of the pods that take from it and count on the row at present."""
-        there = self.view.pods_on[row]
-        held = [self._held(uid) for uid in reservation.users if uid in there]
-        return [each for each in held if each is not None]
-
-    def _restored(self, row: int) -> Restored:
-        taking_over: Restored | None = self.restored_pre_allocatable(row)
-        found: Restored | None = taking_over if taking_over is not None else self.restored(row)
-        return found if found is not None else Restored()
+    def counted_twice(self, reservations: Sequence[tuple[PodAllocation, Sequence[PodAllocation]]]) -> Amounts:
+        found: list[Amounts] = []
+        for held, owners in reservations:
+            taken = added(*[owner.amounts for owner in owners])
+            found.append(_smaller(taken, held.amounts))
+        return added(*found)
 
     def _granted(
         self, pod: PodInfo, row: int, choice: Choice, affinity: NUMATopologyHint | None, *, assumed: bool
@@ -285,36 +217,23 @@ class NUMAPart(ReservationRestorePlugin, ReservationPreAllocationRestorePlugin):
             return _designated(choice, requirements.designated)
         if ignores_reservations(pod.pod) or not choice.restored.matched:
             return choice.from_any(mask, ignoring=True)
-        taking_over = self.restored_pre_allocatable(row) is not None
-        uids = self._nominated(pod, row, taking_over=taking_over, assumed=assumed)
+        uids = self.nominated(pod, row, assumed=assumed)
         if not uids and choice.needs_reservation:
-            return (_NO_RUNNING_POD if taking_over else _NO_RESERVATION,)
+            return (_NO_RUNNING_POD if choice.restored.takes_over else _NO_RESERVATION,)
         known = [choice.restored.matched[uid] for uid in uids if uid in choice.restored.matched]
         if not known:
             return choice.from_node(mask)
         one = known[0] if len(known) == 1 else _together(known)
         rest = {uid: each for uid, each in choice.restored.matched.items() if uid not in uids}
-        chosen = choice.with_restored(replace(choice.restored, matched={**rest, one.uid: one}))
+        chosen = replace(choice, restored=replace(choice.restored, matched={**rest, one.uid: one}))
         found = chosen.from_reservations([one.uid], mask)
         return (_OUT_OF_SCOPE,) if found is None else found
-
-    def _nominated(self, pod: PodInfo, row: int, *, taking_over: bool, assumed: bool) -> list[str]:
-        nominator = self.handle.plugin(ReservationNominator)
-        if nominator is None:
-            return []
-        if taking_over:
-            return [each.uid for each in nominator.nominated_pods(pod, row)]
-        reservation = nominator.nominated_reservation(pod, row, assumed=assumed)
-        return [reservation.uid] if reservation is not None else []
 
 
 def _together(pods: Sequence[Reserved]) -> Reserved:
     """Several running pods that one Reservation takes over."""
-    return replace(
-        pods[0],
-        cpus=union(each.cpus for each in pods),
-        amounts=added(*[each.amounts for each in pods]),
-    )
+    amounts = added(*[each.amounts for each in pods])
+    return replace(pods[0], cpus=union(each.cpus for each in pods), amounts=amounts)
 
 
 def _designated(choice: Choice, designated: PodAllocation) -> PodAllocation | tuple[Reason, ...]:
@@ -329,7 +248,8 @@ def _designated(choice: Choice, designated: PodAllocation) -> PodAllocation | tu
     return found
 
 
-def _smaller(available: dict[int, dict[str, int]], wanted: dict[int, dict[str, int]]) -> dict[int, dict[str, int]]:
+def _smaller(available: Amounts, wanted: Amounts) -> dict[int, dict[str, int]]:
+    """``wanted``, at most what is available."""
     return {
         node: {name: min(amount, available.get(node, {}).get(name, 0)) for name, amount in amounts.items()}
         for node, amounts in wanted.items()

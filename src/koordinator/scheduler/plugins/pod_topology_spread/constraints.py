@@ -70,35 +70,33 @@ class PodConstraints:
 NO_CONSTRAINTS: Final = PodConstraints()
 
 
-def own_constraints(pod: Pod) -> PodConstraints:
+Selected = Iterable[tuple[TopologySpreadConstraint, CompiledSelector]]
+"""Constraints, each with the selector of the pods that it counts."""
+
+
+def own_constraints(pod: Pod) -> Selected:
     """The constraints that the pod itself names. Raises SelectorError."""
-    given, labels = pod.spec.topology_spread_constraints, pod.metadata.labels
-    return _constraints([(each, _selector(each, labels)) for each in given], labels)
+    labels = pod.metadata.labels
+    for each in pod.spec.topology_spread_constraints:
+        own = {key: labels[key] for key in each.match_label_keys if key in labels}
+        yield each, compile_selector(each.label_selector).with_labels(own)
 
 
-def default_constraints(
-    defaults: Sequence[TopologySpreadConstraint],
-    selector: CompiledSelector,
-    labels: Mapping[str, str],
-    *,
-    needs_all_keys: bool,
-) -> PodConstraints:
-    """What ``defaults`` mean for a pod with ``labels`` that belongs to what ``selector`` selects."""
-    return _constraints([(each, selector) for each in defaults], labels, needs_all_keys=needs_all_keys)
-
-
-def _constraints(
-    given: Iterable[tuple[TopologySpreadConstraint, CompiledSelector]],
-    labels: Mapping[str, str],
-    *,
-    needs_all_keys: bool = True,
-) -> PodConstraints:
-    compiled = [(each.when_unsatisfiable, _compiled(each, selector, labels)) for each, selector in given]
-    return PodConstraints(
-        tuple(constraint for action, constraint in compiled if action == DO_NOT_SCHEDULE),
-        tuple(constraint for action, constraint in compiled if action == SCHEDULE_ANYWAY),
-        needs_all_keys,
-    )
+def pod_constraints(given: Selected, labels: Mapping[str, str], *, needs_all_keys: bool = True) -> PodConstraints:
+    """What ``given`` means for a pod with ``labels``. Raises what ``given`` raises."""
+    by_action: dict[str, list[SpreadConstraint]] = {DO_NOT_SCHEDULE: [], SCHEDULE_ANYWAY: []}
+    for each, selector in given:
+        constraint = SpreadConstraint(
+            topology_key=each.topology_key,
+            max_skew=each.max_skew,
+            min_domains=1 if each.min_domains is None else each.min_domains,
+            selector=selector,
+            honors_affinity=each.node_affinity_policy in (None, _HONOR),
+            honors_taints=each.node_taints_policy == _HONOR,
+            matches_itself=selector.matches(labels),
+        )
+        by_action.setdefault(each.when_unsatisfiable, []).append(constraint)
+    return PodConstraints(tuple(by_action[DO_NOT_SCHEDULE]), tuple(by_action[SCHEDULE_ANYWAY]), needs_all_keys)
 
 
 def constraints_key(pod: Pod, constraints: PodConstraints) -> bytes:
@@ -119,25 +117,6 @@ def constraints_key(pod: Pod, constraints: PodConstraints) -> bytes:
             constraints.needs_all_keys,
             honored,
         )
-    )
-
-
-def _selector(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> CompiledSelector:
-    own = {key: labels[key] for key in constraint.match_label_keys if key in labels}
-    return compile_selector(constraint.label_selector).with_labels(own)
-
-
-def _compiled(
-    constraint: TopologySpreadConstraint, selector: CompiledSelector, labels: Mapping[str, str]
-) -> SpreadConstraint:
-    return SpreadConstraint(
-        topology_key=constraint.topology_key,
-        max_skew=constraint.max_skew,
-        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-        selector=selector,
-        honors_affinity=constraint.node_affinity_policy in (None, _HONOR),
-        honors_taints=constraint.node_taints_policy == _HONOR,
-        matches_itself=selector.matches(labels),
     )
 
 

@@ -32,22 +32,6 @@ _Seen = list[Ints]
 """The codes of each constraint by domain, as of an earlier version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmet:
-    """A constraint that a row does not meet, with the counts for the explanation."""
-
-    constraint: SpreadConstraint
-    missing_key: bool
-    pods: int
-    """The number of matching pods in the row's domain."""
-    least: int
-    """The global minimum with which it is compared."""
-    emptiest: str
-    """The name of a domain with the fewest matching pods."""
-    domains: int
-    """The number of eligible domains."""
-
-
 @dataclass(slots=True)
 class _Limit:
     """How many matching pods a domain may have for another one to be placed there, and the codes by domain."""
@@ -124,16 +108,16 @@ class HardSpread:
             codes = chosen(codes == FEASIBLE, limit.codes_of(rows), codes)
         return codes
 
-    def unmet(self, row: int) -> list[Unmet]:
-        """The constraints that the row does not meet."""
+    def lacks(self, row: int, node: Node) -> list[Lack]:
+        """One for each constraint that the row, whose node is ``node``, does not meet."""
         found = []
         for index, limit in enumerate(self._limits):
-            counts, domain = limit.counts, limit.counts.domain.item(row)
-            code = limit.codes.item(domain)
-            if code != FEASIBLE:
-                emptiest = self._spread.domain_name(index, counts.emptiest)
-                pods, least = counts.pods.item(domain), _least(limit.constraint, counts)
-                found.append(Unmet(limit.constraint, code == MISSING_KEY, pods, least, emptiest, counts.present))
+            code = limit.codes.item(limit.counts.domain.item(row))
+            if code == MISSING_KEY:
+                found.append(Lack(f"the node has no label {limit.constraint.topology_key}"))
+            elif code != FEASIBLE:
+                emptiest = self._spread.domain_name(index, limit.counts.emptiest)
+                found.append(_too_uneven(limit, row, node, emptiest))
         return found
 
     def seen(self) -> _Seen:
@@ -151,32 +135,21 @@ class HardSpread:
 
     def refresh(self) -> None:
         """Apply the changes of the columns since the last call."""
-        if self._version == self._columns.version:
+        columns = self._columns
+        if self._version == columns.version:
             return
-        if not self._limits:
+        changes = columns.changes_since(self._version, _FEW_CHANGES) if self._limits else None
+        rows = [row for row, aspects in changes.items() if aspects & _READ] if changes is not None else []
+        if changes is None or self._spread.is_much(len(rows)):
             self._build()
-        else:
-            rows, of_node = self._touched()
-            if self._spread.is_much(len(rows)):
-                self._build()
-            elif rows:
-                self._apply_delta(rows, of_node)
-        self._version = self._columns.version
-
-    def _touched(self) -> tuple[list[int], list[int]]:
-        """The rows of which an aspect in READS has changed, and those of them whose node has changed."""
-        columns, version = self._columns, self._version
-        changed = columns.changes_since(version, _FEW_CHANGES)
-        if changed is not None:
-            rows = [row for row, aspects in changed.items() if aspects & _READ]
-            return rows, [row for row in rows if changed[row] & _OF_NODE]
-        of_node = columns.versions(Aspect.NODE) > version
-        every = np.logical_or.reduce([of_node, *(columns.versions(aspect) > version for aspect in READS)])
-        return every.nonzero()[0].tolist(), of_node.nonzero()[0].tolist()
+        elif rows:
+            self._apply_delta(rows, [row for row in rows if changes[row] & _OF_NODE])
+        self._version = columns.version
 
     def _apply_delta(self, rows: list[int], of_node: list[int]) -> None:
         """Update the counts and codes after changes on ``rows``."""
-        for limit, numbers in zip(self._limits, self._spread.apply_delta(rows, of_node).domains, strict=True):
+        domains, _ = self._spread.apply_delta(rows, of_node)
+        for limit, numbers in zip(self._limits, domains, strict=True):
             if numbers:
                 limit.apply_delta(numbers)
 
@@ -197,10 +170,10 @@ class ClassSpread:
         self._begin()
         return self._shared.codes(rows)
 
-    def unmet(self, row: int) -> list[Unmet]:
+    def lacks(self, row: int, node: Node) -> list[Lack]:
         """See HardSpread."""
         self._begin()
-        return self._shared.unmet(row)
+        return self._shared.lacks(row, node)
 
     def apply_delta(self, rows: Rows) -> Rows | None:
         """See FilterPlugin.apply_delta."""
@@ -235,32 +208,17 @@ def _codes(counts: DomainCounts, most: int) -> Ints:
     return codes
 
 
-# Why a node is rejected: the constraint, the domain of the node, and the domain with the fewest pods.
-
-
-def lacks_of(state: ClassSpread, node: Node, row: int) -> list[Lack]:
-    """One Lack for each constraint that ``row``, whose node is ``node``, does not meet."""
-    return [_lack(unmet, node) for unmet in state.unmet(row)]
-
-
-def _lack(unmet: Unmet, node: Node) -> Lack:
-    constraint = unmet.constraint
-    key = constraint.topology_key
-    if unmet.missing_key:
-        return Lack(f"the node has no label {key}")
-    skew = unmet.pods + constraint.matches_itself - unmet.least
-    has = f"{key}={node.metadata.labels.get(key, '')} has {_pods(unmet.pods)} with {selector_text(constraint.selector)}"
+def _too_uneven(limit: _Limit, row: int, node: Node, emptiest: str) -> Lack:
+    """Why the node is rejected: the constraint, the node's domain, and ``emptiest``, a domain with the fewest pods."""
+    constraint, counts, key = limit.constraint, limit.counts, limit.constraint.topology_key
+    pods, least = counts.pods.item(counts.domain.item(row)), _least(constraint, counts)
+    skew = pods + constraint.matches_itself - least
+    number = "1 pod" if pods == 1 else f"{pods} pods"
+    has = f"{key}={node.metadata.labels.get(key, '')} has {number} with {selector_text(constraint.selector)}"
+    compared = f"the least is {least} in {key}={emptiest}"
+    if counts.present < constraint.min_domains:
+        domains = f"{counts.present} of at least {constraint.min_domains} domains (minDomains)"
+        compared = f"and with {domains} 0 is the least"
     itself = "with this one the skew would be" if constraint.matches_itself else "the skew is"
-    text = f"{has}, {_compared_with(unmet)}: {itself} {skew}, maxSkew is {constraint.max_skew}"
+    text = f"{has}, {compared}: {itself} {skew}, maxSkew is {constraint.max_skew}"
     return Lack(text, (skew - constraint.max_skew) / skew)
-
-
-def _compared_with(unmet: Unmet) -> str:
-    constraint: SpreadConstraint = unmet.constraint
-    if unmet.domains < constraint.min_domains:
-        return f"and with {unmet.domains} of at least {constraint.min_domains} domains (minDomains) 0 is the least"
-    return f"the least is {unmet.least} in {constraint.topology_key}={unmet.emptiest}"
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

@@ -5,7 +5,7 @@ their Services and their controller (upstream: DefaultSelector), and the extensi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
@@ -14,6 +14,7 @@ from koordinator.api.meta import Object, OwnerReference, controller_of
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, TopologySpreadConstraint
 from koordinator.api.workload import Service
+from koordinator.base.groups import Groups
 from koordinator.model.label_selector import EVERYTHING, CompiledSelector, SelectorError, compile_selector
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import ClusterEvent
@@ -36,8 +37,8 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     SYSTEM_DEFAULTS,
     PodConstraints,
     constraints_key,
-    default_constraints,
     own_constraints,
+    pod_constraints,
     queueing_hint,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
@@ -46,7 +47,6 @@ from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     TOO_UNEVEN,
     ClassSpread,
     HardSpread,
-    lacks_of,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
@@ -72,7 +72,7 @@ class DefaultSelectors:
         self.changes = self._since = next(_VERSIONS)
         """Increases whenever any selector may have changed."""
         self._versions: dict[str, int] = {}
-        self._services: dict[tuple[str, str, str], dict[str, Service]] = {}
+        self._services = Groups[tuple[str, str, str], str, Service]()
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         """An object of any kind was added, updated or deleted."""
@@ -83,9 +83,14 @@ class DefaultSelectors:
         self._versions[known.metadata.namespace] = self.changes = next(_VERSIONS)
         self._view.concerns_version += 1
         if kind is SERVICES:
-            for service, present in ((old, False), (new, True)):
+            for service in (old, new):
                 if isinstance(service, Service) and service.spec.selector:
-                    self._index(key, service, present=present)
+                    # Any label of the selector will do, since every pod that the service selects has all of them.
+                    place = service.metadata.namespace, *min(service.spec.selector.items())
+                    if service is new:
+                        self._services.put(place, key, service)
+                    else:
+                        self._services.take(place, key)
 
     def version(self, namespace: str) -> int:
         """Increases whenever selectors of pods in ``namespace`` may have changed."""
@@ -106,17 +111,13 @@ class DefaultSelectors:
         return selector
 
     def _of_services(self, pod: Pod) -> CompiledSelector:
-        labels: dict[str, str] = {}
-        for service in self._candidates(pod):
-            wanted = service.spec.selector
-            if wanted.items() <= pod.metadata.labels.items():
-                labels.update(wanted)
+        own, labels = pod.metadata.labels.items(), dict[str, str]()
+        for label in own:
+            for service in self._services.of((pod.metadata.namespace, *label)).values():
+                wanted = service.spec.selector
+                if wanted.items() <= own:
+                    labels.update(wanted)
         return EVERYTHING.with_labels(labels)
-
-    def _candidates(self, pod: Pod) -> Iterator[Service]:
-        namespace = pod.metadata.namespace
-        for key, value in pod.metadata.labels.items():
-            yield from self._services.get((namespace, key, value), {}).values()
 
     def _of_controller(self, namespace: str, owner: OwnerReference, services: CompiledSelector) -> CompiledSelector:
         """``services`` joined with the controller's selector; unchanged if the controller is unknown or its selector
@@ -131,17 +132,6 @@ class DefaultSelectors:
             return services.also(compile_selector(controller.spec.selector))
         except SelectorError:
             return services
-
-    def _index(self, key: str, service: Service, *, present: bool) -> None:
-        # Any label of the selector will do, since every pod that the service selects has all of them.
-        place = service.metadata.namespace, *min(service.spec.selector.items())
-        if present:
-            self._services.setdefault(place, {})[key] = service
-            return
-        services = self._services[place]
-        del services[key]
-        if not services:
-            del self._services[place]
 
 
 def _selector_of(obj: Any) -> object:
@@ -228,7 +218,7 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         node = self.view.columns.nodes[row]
-        return lacks_of(state, node, row) if node is not None else ()
+        return state.lacks(row, node) if node is not None else ()
 
     def pre_score(self, pod: PodInfo) -> Any:
         constraints = self.constraints(pod)
@@ -255,12 +245,13 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         if known is not None and known[0] is selector:
             constraints: PodConstraints = known[1]
             return constraints
+        labels = pod.pod.metadata.labels
         if selector is None:
-            constraints = own_constraints(pod.pod)
+            constraints = pod_constraints(own_constraints(pod.pod), labels)
         elif selector.empty or not self._defaults:
             constraints = NO_CONSTRAINTS
         else:
-            labels = pod.pod.metadata.labels
-            constraints = default_constraints(self._defaults, selector, labels, needs_all_keys=not self._by_system)
+            given = [(each, selector) for each in self._defaults]
+            constraints = pod_constraints(given, labels, needs_all_keys=not self._by_system)
         pod.memo[_CONSTRAINTS_MEMO] = selector, constraints
         return constraints

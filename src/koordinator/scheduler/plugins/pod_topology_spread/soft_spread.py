@@ -141,12 +141,12 @@ class SoftSpread:
             self._build()
             return True
         of_node = self._columns.touched_in(Aspect.NODE, rows, self._version)
-        delta = self._spread.apply_delta(rows.tolist(), rows[of_node].tolist())
+        domains, moved = self._spread.apply_delta(rows.tolist(), rows[of_node].tolist())
         self._version = self._columns.version
         if self._cells.of_row.shape[0] < self._spread.keyed.shape[0]:
             self._cells.widen(self._spread.keyed.shape[0])
-        changed = any(delta.domains)
-        for row in sorted(delta.rows):
+        changed = any(domains)
+        for row in sorted(moved):
             changed |= self._cells.place(row, self._signature(row))
         return changed
 
@@ -168,7 +168,7 @@ class SoftSpread:
         for index, constraint in enumerate(self._constraints):
             domain = self._spread.domain(index)
             if constraint.topology_key == HOSTNAME:
-                values.append(np.where(domain < 0, MISSING, self._spread.matching(index).on_row))
+                values.append(np.where(domain < 0, MISSING, self._spread.pods(index)))
             else:
                 values.append(domain)
         self._cells = Cells(values, apart)
@@ -182,7 +182,7 @@ class SoftSpread:
         for index, constraint in enumerate(self._constraints):
             value = spread.domain_of(index, row)
             if value >= 0 and constraint.topology_key == HOSTNAME:
-                value = spread.matching(index).on_row.item(row)
+                value = spread.pods(index).item(row)
             values.append(value)
         return tuple(values)
 

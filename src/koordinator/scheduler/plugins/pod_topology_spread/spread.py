@@ -6,14 +6,12 @@ is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.node_selector import NodePredicate, required_predicate
@@ -21,97 +19,32 @@ from koordinator.model.tolerations import untolerated
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import grown
-from koordinator.scheduler.engine.view import ClusterView, LabelGroups
+from koordinator.scheduler.engine.view import ClusterView, LabelGroup, LabelGroups, MatchingPods
 from koordinator.scheduler.plugins.node_labels import NAMELESS, NO_DOMAIN, Topologies, Topology
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 
 
-class Inclusion:
-    """Evaluates nodeAffinityPolicy and nodeTaintsPolicy for one pod."""
-
-    def __init__(self, pod: Pod) -> None:
-        self._pod = pod
-
-    def predicate(self, constraint: SpreadConstraint) -> NodePredicate | None:
-        """Returns whether a node counts for ``constraint``; None if every node does."""
-        affinity = self._affinity if constraint.honors_affinity else None
-        taints = self._tolerates if constraint.honors_taints else None
-        if affinity is None or taints is None:
-            return affinity or taints
-        return _both(affinity, taints)
-
-    @cached_property
-    def _affinity(self) -> NodePredicate | None:
-        return required_predicate(self._pod)
-
-    def _tolerates(self, node: Node) -> bool:
-        return not any(untolerated(self._pod.spec.tolerations, node.spec.taints))
+def _inclusion(constraint: SpreadConstraint, pod: Pod) -> NodePredicate | None:
+    """Whether a node counts, by nodeAffinityPolicy and nodeTaintsPolicy; None if every node does."""
+    affinity = required_predicate(pod) if constraint.honors_affinity else None
+    if not constraint.honors_taints:
+        return affinity
+    tolerations = pod.spec.tolerations
+    return lambda node: (affinity is None or affinity(node)) and not any(untolerated(tolerations, node.spec.taints))
 
 
-def _both(left: Callable[[Node], bool], right: Callable[[Node], bool]) -> NodePredicate:
-    return lambda node: left(node) and right(node)
+def _matching_pods(labels: LabelGroups, namespace: str, selector: CompiledSelector) -> MatchingPods:
+    """The pods of one namespace that match a selector and are not being deleted. As upstream, an empty selector counts
+    none, although it matches the pod itself."""
+    counts = not (selector.empty or selector.nothing)
 
+    def candidates() -> Iterable[LabelGroup]:
+        return labels.candidates((namespace,), selector.required) if counts else ()
 
-_REMEMBERED: Final = 4096
-_WORTH_AN_ARRAY: Final = 16
+    def matches(group: LabelGroup) -> bool:
+        return counts and group.namespace == namespace and not group.terminating and selector.matches(group.labels)
 
-
-class MatchingPods:
-    """Counts, by node row, the pods of one namespace that match a selector and are not being deleted. As upstream, an
-    empty selector counts none, although it matches the pod itself."""
-
-    def __init__(self, labels: LabelGroups, namespace: str, selector: CompiledSelector) -> None:
-        self._labels = labels
-        self._namespace = namespace
-        self._selector = selector
-        self._none = selector.empty or selector.nothing
-        self._matches: dict[int, bool] = {}
-        self.on_row: Ints = np.zeros(0, dtype=np.int64)
-
-    def count_all(self, capacity: int) -> None:
-        """Count the pods on all rows; ``capacity``: the length of arrays by row."""
-        counts = self.on_row = np.zeros(capacity, dtype=np.int64)
-        if self._none:
-            return
-        for group in self._labels.candidates((self._namespace,), self._selector.required):
-            if not self._is_match(group.number):
-                continue
-            if len(group.rows) >= _WORTH_AN_ARRAY:
-                rows = np.fromiter(group.rows.keys(), dtype=np.intp, count=len(group.rows))
-                counts[rows] += np.fromiter(group.rows.values(), dtype=np.int64, count=len(group.rows))
-            else:
-                for row, number in group.rows.items():
-                    counts[row] += number
-
-    def count(self, rows: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Recount the pods on ``rows``. Return (row, count before, count now) for each row whose count has changed."""
-        changed: list[tuple[int, int, int]] = []
-        if self._none:
-            return changed
-        groups_on, known, counts = self._labels.on_row, self._matches, self.on_row
-        for row in rows:
-            now = 0
-            for group, pods in groups_on(row).items():
-                match = known.get(group)
-                if self._is_match(group) if match is None else match:
-                    now += pods
-            before = counts.item(row)
-            if now != before:
-                counts[row] = now
-                changed.append((row, before, now))
-        return changed
-
-    def widen(self, capacity: int) -> None:
-        """Extend the arrays by row to ``capacity``."""
-        self.on_row = grown(self.on_row, (capacity,))
-
-    def _is_match(self, number: int) -> bool:
-        group = self._labels.group(number)
-        match = group.namespace == self._namespace and not group.terminating and self._selector.matches(group.labels)
-        if len(self._matches) >= _REMEMBERED:
-            self._matches.clear()
-        self._matches[number] = match
-        return match
+    return MatchingPods(labels, candidates, matches)
 
 
 ABSENT: Final = 2**31 - 1
@@ -178,10 +111,9 @@ class DomainCounts:
         self.present += (now > 0) - (had > 0)
 
     def _grow(self, domain: int) -> None:
-        more = np.zeros(domain + 16, dtype=np.int64)
-        self.nodes = np.concatenate([self.nodes, more])
-        self.pods = np.concatenate([self.pods, more])
-        self._or_absent = np.concatenate([self._or_absent, np.full_like(more, ABSENT)])
+        places = (self.nodes.shape[0] + domain + 16,)
+        self.nodes, self.pods = grown(self.nodes, places), grown(self.pods, places)
+        self._or_absent = grown(self._or_absent, places, fill=ABSENT)
 
     def widen(self, capacity: int) -> None:
         """Extend the arrays by row to ``capacity``."""
@@ -200,18 +132,8 @@ class _Part:
     constraint: SpreadConstraint
     topology: Topology
     matching: int
-    """Position in ``Spread.matching``."""
+    """Position of the selector in ``Spread._matching``."""
     predicate: NodePredicate | None
-
-
-@dataclass(slots=True)
-class AppliedDelta:
-    """The domains and rows that have changed."""
-
-    domains: list[set[int]]
-    """For each constraint the domains whose counts have changed."""
-    rows: set[int]
-    """The rows whose number of matching pods, or whose node, has changed."""
 
 
 class Spread:
@@ -229,16 +151,17 @@ class Spread:
     ) -> None:
         self._view = view
         self._needs_all_keys = needs_all_keys
-        inclusion = Inclusion(pod.pod)
         selectors = list(dict.fromkeys(constraint.selector for constraint in constraints))
         namespace = pod.pod.metadata.namespace
-        self._matching = [MatchingPods(view.labels, namespace, selector) for selector in selectors]
+        self._matching = [_matching_pods(view.labels, namespace, selector) for selector in selectors]
+        self._pods: list[Ints] = []
+        """By matched selector and row, how many pods match."""
         self._parts = [
             _Part(
                 constraint,
                 topologies[constraint.topology_key],
                 selectors.index(constraint.selector),
-                inclusion.predicate(constraint),
+                _inclusion(constraint, pod.pod),
             )
             for constraint in constraints
         ]
@@ -251,9 +174,9 @@ class Spread:
     def built(self) -> bool:
         return bool(self.counts)
 
-    def matching(self, index: int) -> MatchingPods:
-        """The counter of the pods that match the constraint of this index."""
-        return self._matching[self._parts[index].matching]
+    def pods(self, index: int) -> Ints:
+        """Row -> number of pods that match the constraint of this index."""
+        return self._pods[self._parts[index].matching]
 
     def domain(self, index: int) -> Rows:
         """The domain of each row for the constraint of this index; -1 without the key."""
@@ -271,8 +194,10 @@ class Spread:
         """Count all rows."""
         columns = self._view.columns
         capacity = columns.alive.shape[0]
-        for matching in self._matching:
-            matching.count_all(capacity)
+        self._pods = [np.zeros(capacity, dtype=np.int64) for _ in self._matching]
+        for pods, matching in zip(self._pods, self._matching, strict=True):
+            found = matching.everywhere()
+            pods[list(found)] = list(found.values())
         domains = [_fitted(part.topology.domain, capacity) for part in self._parts]
         self.keyed = np.logical_and.reduce([domain >= 0 for domain in domains])
         eligible = self.keyed if self._needs_all_keys else columns.alive.copy()
@@ -281,7 +206,7 @@ class Spread:
             DomainCounts(
                 domain if self._needs_all_keys else np.maximum(domain, NAMELESS),
                 self._included(part.predicate, eligible),
-                self._matching[part.matching].on_row,
+                self._pods[part.matching],
                 part.topology.size,
             )
             for part, domain in zip(self._parts, domains, strict=True)
@@ -291,21 +216,28 @@ class Spread:
         """Whether ``build`` is cheaper than ``apply_delta`` for this many rows."""
         return rows > 1 and rows * _MANY_ROWS > self._view.columns.size
 
-    def apply_delta(self, rows: list[int], of_node: list[int]) -> AppliedDelta:
-        """Update the counts after changes on ``rows``; those in ``of_node`` may have another node, or none."""
+    def apply_delta(self, rows: list[int], of_node: list[int]) -> tuple[list[set[int]], set[int]]:
+        """Update the counts after changes on ``rows``; those in ``of_node`` may have another node, or none. Return for
+        each constraint the domains whose counts have changed, and the rows whose number of matching pods, or whose
+        node, has."""
         capacity = self._view.columns.alive.shape[0]
         if capacity > self.keyed.shape[0]:
             self._widen(capacity)
-        delta = AppliedDelta([set() for _ in self._parts], set(of_node))
-        for index, matching in enumerate(self._matching):
-            for row, before, now in matching.count(rows):
-                delta.rows.add(row)
-                for part, counts, numbers in zip(self._parts, self.counts, delta.domains, strict=True):
+        domains: list[set[int]] = [set() for _ in self._parts]
+        changed = set(of_node)
+        for index, (pods, matching) in enumerate(zip(self._pods, self._matching, strict=True)):
+            for row in rows:
+                before, now = pods.item(row), matching.on_row(row)
+                if now == before:
+                    continue
+                pods[row] = now
+                changed.add(row)
+                for part, counts, numbers in zip(self._parts, self.counts, domains, strict=True):
                     if part.matching == index and (number := counts.add(row, now - before)) is not None:
                         numbers.add(number)
         for row in of_node:
-            self._place(row, delta.domains)
-        return delta
+            self._place(row, domains)
+        return domains, changed
 
     def _place(self, row: int, touched: list[set[int]]) -> None:
         """Update the domains of ``row``, whose node has changed or was deleted. Adds changed domains to ``touched``."""
@@ -317,7 +249,7 @@ class Spread:
         for part, counts, domain, numbers in zip(self._parts, self.counts, domains, touched, strict=True):
             included = eligible and node is not None and (part.predicate is None or part.predicate(node))
             number = domain if self._needs_all_keys else max(domain, NAMELESS)
-            numbers.update(counts.move(row, number, included, self._matching[part.matching].on_row.item(row)))
+            numbers.update(counts.move(row, number, included, self._pods[part.matching].item(row)))
 
     def _included(self, predicate: NodePredicate | None, eligible: Mask) -> Mask:
         if predicate is None:
@@ -330,8 +262,7 @@ class Spread:
 
     def _widen(self, capacity: int) -> None:
         self.keyed = grown(self.keyed, (capacity,))
-        for matching in self._matching:
-            matching.widen(capacity)
+        self._pods = [grown(pods, (capacity,)) for pods in self._pods]
         for counts in self.counts:
             counts.widen(capacity)
 

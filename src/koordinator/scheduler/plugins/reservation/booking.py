@@ -22,8 +22,7 @@ from koordinator.api.usable_amounts import unusable
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import CPU, MEMORY, whole_amounts
-from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, owner_faults
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     current_owner,
@@ -189,51 +188,6 @@ def whole_number(text: str | None) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-_NOBODY: Final[dict[str, int]] = {}
-
-
-class Users:
-    """The pods on nodes that take from each Reservation, also from Reservations that are not known yet."""
-
-    def __init__(self, view: ClusterView) -> None:
-        self._view = view
-        self._rows: dict[str, dict[str, int]] = {}
-        """The uid of a Reservation -> the rows of its users, by their uids."""
-        self.taken: dict[str, str] = {}
-        """The uid of a pod -> that of the Reservation that it takes from."""
-
-    def add(self, uid: str, pod: PodInfo, row: int) -> None:
-        self._rows.setdefault(uid, {})[pod.uid] = row
-        self.taken[pod.uid] = uid
-
-    def remove(self, uid: str, pod: PodInfo) -> bool:
-        """Whether the pod was a user of the Reservation."""
-        rows = self._rows.get(uid, {})
-        if rows.pop(pod.uid, None) is None:
-            return False
-        if not rows:
-            del self._rows[uid]
-        del self.taken[pod.uid]
-        return True
-
-    def taken_from(self, pod: PodInfo) -> str | None:
-        """The uid of the Reservation that the pod takes from."""
-        return self.taken.get(pod.uid)
-
-    def of(self, uid: str) -> dict[str, PodInfo]:
-        """The users of the Reservation, by uid, wherever they are."""
-        found = ((each, self._view.pods_on.get(row, {}).get(each)) for each, row in self._users(uid).items())
-        return {each: pod for each, pod in found if pod is not None}
-
-    def on(self, uid: str, row: int | None) -> dict[str, PodInfo]:
-        """Those that are on the row. A pod elsewhere, whose record has been written by hand, holds nothing there."""
-        there = self._view.pods_on.get(row, {}) if row is not None else {}
-        return {each: there[each] for each, where in self._users(uid).items() if where == row and each in there}
-
-    def _users(self, uid: str) -> dict[str, int]:
-        return self._rows.get(uid, _NOBODY)
-
-
 def taken_of(booking: Booking, reserve_pod: PodInfo | None) -> tuple[Amounts, tuple[int, int]]:
     """What users take of the Reservation, and nothing more: what its reserve pod and they would both count for."""
     if not booking.users or reserve_pod is None:
@@ -259,11 +213,7 @@ _ANNOTATIONS: Final[tuple[tuple[str, type[WireStruct]], ...]] = (
 def faults(reservation: Reservation) -> list[str]:
     """All errors of a Reservation; empty if it is valid."""
     found = [text] if (text := problem(reservation)) else []
-    for index, owner in enumerate(reservation.spec.owners):
-        try:
-            Owners([owner])
-        except SelectorError as error:
-            found.append(f"spec.owners[{index}].labelSelector: {error}; no pod owns the reservation until it is mended")
+    found += owner_faults(reservation.spec.owners, "spec.owners", "the reservation")
     template = reservation.spec.template
     for index, container in enumerate(template.spec.containers if template is not None else ()):
         found += unusable(container.resources.requests, f"spec.template.spec.containers[{index}].resources.requests")
@@ -275,11 +225,7 @@ def faults(reservation: Reservation) -> list[str]:
                 decode(annotations[key].encode(), kind)
         except DecodeError as error:
             found.append(f"annotation {key}: {error}")
-    return [*found, *_order_fault(reservation)]
-
-
-def _order_fault(reservation: Reservation) -> list[str]:
-    text = reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, "")
-    if not text or whole_number(text) is not None:
-        return []
-    return [f"label {label_keys.RESERVATION_ORDER}: {text!r} is not a whole number of 64 bits"]
+    order = reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, "")
+    if order and whole_number(order) is None:
+        found.append(f"label {label_keys.RESERVATION_ORDER}: {order!r} is not a whole number of 64 bits")
+    return found

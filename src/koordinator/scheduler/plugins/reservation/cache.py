@@ -20,6 +20,7 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.base.groups import Groups
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.framework_hooks import RESERVED
@@ -34,7 +35,6 @@ from koordinator.scheduler.plugins.reservation.booking import (
     Booking,
     Match,
     Unmatched,
-    Users,
     booking_of,
     match_of,
     taken_of,
@@ -56,7 +56,8 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
 )
 from koordinator.scheduler.plugins.reservation.selector_index import SelectorIndex
 
-_MEMO: Final = "Reservation"
+NAME: Final = "Reservation"
+_MEMO: Final = NAME
 
 
 @dataclass(slots=True)
@@ -81,6 +82,8 @@ class ReservationCache(EventHandler):
         self._aspect = view.columns.aspect(RESERVED)
         self.awaited: dict[str, Awaited] = {}
         """The Reservations that nominated pods are going to take from, by uid of the pod, while their victims leave."""
+        self.failures: dict[str, str] = {}
+        """The messages of failed attempts to place Reservations, by uid; each is removed once it is written."""
         self.changed: dict[str, None] = {}
         """The uids of Reservations whose users have changed since their status was last reconciled."""
         self._version = 0
@@ -99,10 +102,11 @@ class ReservationCache(EventHandler):
         self.selector_index.clear()
         self.bookings: dict[str, Booking] = {}
         """The Reservations that have a node, by their uid; while there are none, hardly any pod is concerned."""
-        self.on_node_named: dict[str, dict[str, Booking]] = {}
+        self.on_node_named = Groups[str, str, Booking]()
         """The same, by name of the node."""
-        self._index: dict[Hashable, dict[str, Booking]] = {}
-        self._users = Users(self._view)
+        self._index = Groups[Hashable, str, Booking]()
+        self._users = Groups[str, str, int]()
+        """The uid of a Reservation, known or not -> the rows of the pods that take from it, by their uids."""
         self.waiting: dict[str, PodInfo] = {}
         """The pods that the API has on no node, by uid, whichever scheduler handles them."""
         self.claimed: dict[str, str] = {}
@@ -130,7 +134,7 @@ class ReservationCache(EventHandler):
                 self._unbook(new.metadata.uid)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        if self._users.taken:
+        if self._users:
             self._changed_user(pod)
         old = booking = self.bookings.get(pod.uid)
         if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):
@@ -144,7 +148,7 @@ class ReservationCache(EventHandler):
             self.on_opened(booking.reservation)
 
     def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
-        uid = self._users.taken_from(after)
+        uid = self._taken_from(after)
         if uid is not None:
             self._changed_users(uid)
         self.on_pod_assigned(row, after, False)
@@ -164,7 +168,7 @@ class ReservationCache(EventHandler):
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._version += 1
-        for booking in list(self.on_node_named.get(name, {}).values()):
+        for booking in list(self.on_node_named.of(name).values()):
             # The row's columns are cleared with the node.
             booking.row = -1
             if is_operating(booking.pod):
@@ -189,12 +193,12 @@ class ReservationCache(EventHandler):
 
     def use(self, uid: str, pod: PodInfo, row: int) -> None:
         """Record that the pod, which is on ``row``, takes from the Reservation."""
-        self._users.add(uid, pod, row)
+        self._users.put(uid, pod.uid, row)
         self._changed_users(uid)
 
     def unuse(self, uid: str, pod: PodInfo) -> None:
         """Undo ``use``."""
-        if self._users.remove(uid, pod):
+        if self._users.take(uid, pod.uid) is not None:
             self._changed_users(uid)
 
     # Queries.
@@ -219,12 +223,18 @@ class ReservationCache(EventHandler):
         return [there[uid] for uid in match.uids if uid in there and there[uid].is_open] if there else []
 
     def users_of(self, uid: str) -> Mapping[str, PodInfo]:
-        """The pods that take from a Reservation, by uid."""
-        return self._users.of(uid)
+        """The pods that take from a Reservation, by uid, wherever they are."""
+        found = ((each, self._view.pods_on.get(row, {}).get(each)) for each, row in self._users.of(uid).items())
+        return {each: pod for each, pod in found if pod is not None}
+
+    def _taken_from(self, pod: PodInfo) -> str | None:
+        """The uid of the Reservation that the pod takes from; for a reserve pod that takes over pods, its own."""
+        allocation = self._view.allocations.of(NAME, pod.uid)
+        return allocation.uid if allocation is not None else None
 
     def _counted_on(self, row: int) -> list[Booking]:
         """See ``ClusterView.reservations_on``. A pod in operating mode runs beside its owner: both count."""
-        there = self.on_node_named.get(self._view.columns.names[row], {}).values()
+        there = self.on_node_named.of(self._view.columns.names[row]).values()
         return [each for each in there if each.row == row and each.users and not is_operating(each.pod)]
 
     def _owned(self, pod: PodInfo) -> list[tuple[Booking, Unmatched | None]]:
@@ -297,16 +307,18 @@ class ReservationCache(EventHandler):
                 self._discount(old, NO_CREDIT)
             self._take_out(old)
         booking = booking_of(reservation, pod)
-        booking.row = self._row_of(booking)
+        # Where the reserve pod counts; -1 where it does not.
+        row = self._view.columns.row_of.get(booking.node_name, -1)
+        booking.row = row if uid in self._view.pods_on.get(row, {}) else -1
         booking.users = self._users_on_its_node(booking)
         self._version += 1
         self._view.concerns_version += not self.bookings
         self.bookings[uid] = booking
-        self.on_node_named.setdefault(booking.node_name, {})[uid] = booking
+        self.on_node_named.put(booking.node_name, uid, booking)
         if booking.owners is not None:
-            booking.index_keys = booking.owners.index_keys(lambda key: len(self._index.get(key, ())))
+            booking.index_keys = booking.owners.index_keys(lambda key: len(self._index.of(key)))
         for key in booking.index_keys:
-            self._index.setdefault(key, {})[uid] = booking
+            self._index.put(key, uid, booking)
         self._index_labels(booking, self._node_of(booking))
         self._set_credit(booking)
         self._touch(booking)
@@ -322,11 +334,6 @@ class ReservationCache(EventHandler):
         if row is not None:
             self._view.columns.touch(row, self._aspect)
 
-    def _row_of(self, booking: Booking) -> int:
-        """The row where the reserve pod counts; -1 where it does not."""
-        row = self._view.columns.row_of.get(booking.node_name, -1)
-        return row if booking.uid in self._view.pods_on.get(row, {}) else -1
-
     def _unbook(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
@@ -339,20 +346,15 @@ class ReservationCache(EventHandler):
         uid = booking.uid
         del self.bookings[uid]
         self._view.concerns_version += not self.bookings
-        there = self.on_node_named[booking.node_name]
-        del there[uid]
-        if not there:
-            del self.on_node_named[booking.node_name]
+        self.on_node_named.take(booking.node_name, uid)
         for key in booking.index_keys:
-            del self._index[key][uid]
-            if not self._index[key]:
-                del self._index[key]
+            self._index.take(key, uid)
         self.selector_index.remove(uid)
         self._version += 1
 
     def _changed_user(self, pod: PodInfo) -> None:
         """Apply a change of a pod that may take from a Reservation."""
-        uid = self._users.taken_from(pod)
+        uid = self._taken_from(pod)
         booking = self.bookings.get(uid) if uid is not None else None
         if uid is not None and booking is not None and pod.uid in booking.users:
             self.changed[uid] = None
@@ -369,7 +371,11 @@ class ReservationCache(EventHandler):
             self._touch(booking)
 
     def _users_on_its_node(self, booking: Booking) -> dict[str, PodInfo]:
-        return self._users.on(booking.uid, self._view.columns.row_of.get(booking.node_name))
+        """A pod elsewhere, whose record has been written by hand, holds nothing there."""
+        row = self._view.columns.row_of.get(booking.node_name)
+        there = self._view.pods_on.get(row, {}) if row is not None else {}
+        users = self._users.of(booking.uid).items()
+        return {each: there[each] for each, where in users if where == row and each in there}
 
     def _set_credit(self, booking: Booking) -> None:
         """Subtract from the columns what owners take of the Reservation. A pod in operating mode, unlike a reserve pod,

@@ -155,10 +155,7 @@ def _condition(reservation: Reservation, type_: str) -> ReservationCondition | N
 
 
 def _replaced(reservation: Reservation, new: ReservationCondition) -> list[ReservationCondition]:
-    old = reservation.status.conditions
-    if all(each.type != new.type for each in old):
-        return [*old, new]
-    return [new if each.type == new.type else each for each in old]
+    return [*{**{each.type: each for each in reservation.status.conditions}, new.type: new}.values()]
 
 
 _PERIOD: Final = 1.0
@@ -171,7 +168,6 @@ class ReservationController:
     """Writes each Reservation by itself: one that is refused, or not answered, is tried again later, and the others do
     not wait for it.
 
-    ``failures``: the messages of failed attempts to place Reservations, by uid; each is removed once it is written.
     ``report`` is called once with each Reservation that its author has to fix, and its error.
     """
 
@@ -182,7 +178,6 @@ class ReservationController:
         cache: ReservationCache,
         view: ClusterView,
         writer: ControllerWriter,
-        failures: dict[str, str],
         report: Callable[[Reservation, str], None],
         *,
         kept: timedelta | None,
@@ -193,7 +188,6 @@ class ReservationController:
         self._cache = cache
         self._view = view
         self._writer = writer
-        self._failures = failures
         self._report = report
         self._kept = kept
         self._cleans_every = max(cleans_every, 1)
@@ -270,7 +264,7 @@ class ReservationController:
         self._cache.changed.pop(metadata.uid, None)
         if metadata.deletion_timestamp is not None:
             return
-        message = self._failures.get(metadata.uid)
+        message = self._cache.failures.get(metadata.uid)
         has_node = reservation.status.node_name in self._view.columns.row_of
         facts = Facts(self._owners(reservation), has_node, message or _unreported_problem(reservation))
         change = status_change(reservation, facts, now)
@@ -304,15 +298,16 @@ class ReservationController:
         metadata = reservation.metadata
         version = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
         await self._writer.patch(RESERVATIONS, metadata.name, "", {"metadata": version, "status": change}, "status")
-        if self._failures.get(metadata.uid) is message:
-            self._failures.pop(metadata.uid, None)
+        if self._cache.failures.get(metadata.uid) is message:
+            self._cache.failures.pop(metadata.uid, None)
 
     def _owners(self, reservation: Reservation) -> list[Pod]:
         """The pods that the API has on the node with a record of the Reservation."""
         uid, row = reservation.metadata.uid, self._view.columns.row_of.get(reservation.status.node_name, -1)
         there = self._view.pods_on.get(row, {})
         found = [there[each].pod for each in self._cache.users_of(uid) if each in there]
-        return [pod for pod in found if pod.spec.node_name and _is_recorded(pod, uid)]
+        records = [(pod, allocated_record(pod)) for pod in found if pod.spec.node_name]
+        return [pod for pod, record in records if record is not None and record.uid == uid]
 
 
 def _unreported_problem(reservation: Reservation) -> str | None:
@@ -320,8 +315,3 @@ def _unreported_problem(reservation: Reservation) -> str | None:
     text, conditions = problem(reservation), reservation.status.conditions
     reported = any(each.type == SCHEDULED_CONDITION and each.message == text for each in conditions)
     return text if text and not reported else None
-
-
-def _is_recorded(pod: Pod, uid: str) -> bool:
-    record = allocated_record(pod)
-    return record is not None and record.uid == uid

@@ -4,6 +4,7 @@ why."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from prometheus_client.registry import Collector
@@ -45,6 +46,7 @@ def explain_reservation(cache: ReservationCache, reservation: Reservation, refus
     status, spec = reservation.status, reservation.spec
     waiting = _waiting_owners(cache, reservation)
     users = cache.users_of(reservation.metadata.uid).values()
+    without_node = "the reservation has ended" if is_over(reservation) else "the reservation is on no node yet"
     return ReservationExplanation(
         reservation=reservation.metadata.name,
         phase=status.phase or PENDING,
@@ -55,12 +57,12 @@ def explain_reservation(cache: ReservationCache, reservation: Reservation, refus
         allocate_policy=spec.allocate_policy,
         owners=[_owner_text(each) for each in spec.owners],
         resources=_resources(booking) if booking is not None else [],
-        users=[ReservationUser(pod=each.key, uses=_request(each)) for each in sorted(users, key=_key)],
+        users=[ReservationUser(pod=each.key, uses=_request(each)) for each in sorted(users, key=attrgetter("key"))],
         waiting=[
             WaitingPod(
                 pod=each.key,
                 request=_request(each),
-                reason=refusal(booking, each) if booking is not None else _without_node(reservation),
+                reason=refusal(booking, each) if booking is not None else without_node,
             )
             for each in waiting[:_WAITING_SHOWN]
         ],
@@ -76,12 +78,6 @@ def _waiting_owners(cache: ReservationCache, reservation: Reservation) -> Sequen
         return ()
     found = [pod for pod in cache.waiting.values() if owners.include(pod.pod)]
     return sorted(found, key=lambda pod: (-(pod.pod.spec.priority or 0), pod.key))
-
-
-def _without_node(reservation: Reservation) -> str:
-    if is_over(reservation):
-        return "the reservation has ended"
-    return "the reservation is on no node yet"
 
 
 def _message(reservation: Reservation) -> str:
@@ -128,20 +124,16 @@ def _request(pod: PodInfo) -> str:
     return ", ".join(amount_of(name, amount) for name, amount in amounts if amount and name != PODS) or "nothing"
 
 
-def _key(pod: PodInfo) -> str:
-    return pod.key
-
-
 def node_reservations(cache: ReservationCache, node_name: str) -> dict[str, Any]:
     """The original's document of the available Reservations on a node; empty members are omitted."""
-    there = cache.on_node_named.get(node_name, {})
+    there = cache.on_node_named.of(node_name)
     bookings = sorted((each for each in there.values() if is_available(each.reservation)), key=lambda each: each.name)
     return {"items": [_item(each) for each in bookings]} if bookings else {}
 
 
 def _item(booking: Booking) -> dict[str, Any]:
     allocated = {name: amount for name, amount in booking.allocated.items() if amount}
-    users = sorted(booking.users.values(), key=_key)
+    users = sorted(booking.users.values(), key=attrgetter("key"))
     available = {
         name: max(0, amount - booking.reserved.get(name, 0) - allocated.get(name, 0))
         for name, amount in booking.allocatable.items()
@@ -158,8 +150,8 @@ def _item(booking: Booking) -> dict[str, Any]:
         "allocated": _resource_list(allocated),
         "allocatablePorts": ports_document([booking.pod]),
         "allocatedPorts": ports_document(each.pod for each in users),
-        "availableResource": _resource(available),
-        "allocatedResource": _resource(allocated),
+        "availableResource": resource_document({**available, PODS: 0}),
+        "allocatedResource": resource_document({**allocated, PODS: 0}),
         "owners": to_document(list(booking.reservation.spec.owners)),
         "allocatePolicy": booking.reservation.spec.allocate_policy,
         "assignedPods": [
@@ -174,10 +166,6 @@ def _item(booking: Booking) -> dict[str, Any]:
         ],
     }
     return {key: value for key, value in document.items() if value}
-
-
-def _resource(amounts: Amounts) -> dict[str, Any]:
-    return resource_document({**amounts, PODS: 0})
 
 
 def _resource_list(amounts: Amounts) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ Each failed check is counted, so that the pod's message can state what kept it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -18,7 +18,7 @@ from koordinator.api.meta import ObjectMeta, ObjectReference, WireStruct
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import NodeSelectorTerm, Pod, Toleration
 from koordinator.api.reservation import Reservation, ReservationControllerReference, ReservationOwner
-from koordinator.model.label_selector import compile_selector
+from koordinator.model.label_selector import SelectorError, compile_selector
 from koordinator.model.node_selector import term_predicate
 from koordinator.model.tolerations import NO_SCHEDULE, tolerated
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -46,7 +46,7 @@ class _ExactMatch(WireStruct):
 
 
 class Mismatch(Enum):
-    """Why a Reservation is not available to one of its owners; counted in the pod's message."""
+    """Why a Reservation is not available to one of its owners; counted in the pod's message, in this order."""
 
     NAME = "didn't match the requested reservation name"
     AFFINITY = "didn't match affinity rules"
@@ -129,6 +129,17 @@ class Owners:
 
     def include(self, pod: Pod) -> bool:
         return any(owns(pod) for owns in self._entries)
+
+
+def owner_faults(owners: Iterable[ReservationOwner], path: str, what: str) -> list[str]:
+    """The errors of the selectors of ``owners``, which are at ``path``; ``what`` no pod owns because of them."""
+    found = []
+    for index, owner in enumerate(owners):
+        try:
+            Owners([owner])
+        except SelectorError as error:
+            found.append(f"{path}[{index}].labelSelector: {error}; no pod owns {what} until it is mended")
+    return found
 
 
 def pod_keys(pod: Pod) -> list[Hashable]:

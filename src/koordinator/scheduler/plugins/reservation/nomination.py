@@ -33,7 +33,21 @@ NONE_SUITS: Final = Reason("node(s) no reservation(s) to meet the requirements")
 POLICY_CONFLICT: Final = Reason("node(s) reservation allocate policy conflict", unresolvable=True)
 OTHER_NODE: Final = Reason("node(s) didn't match the nodeName specified by reservation", unresolvable=True)
 BY_NODE: Final = " by node"
+NOTHING: Final[Amounts] = {}
 _TOO_MANY: Final = "Reservation(s) Too many pods"
+
+
+def insufficient(wanted: Amounts, free: Amounts, kept: Iterable[Amounts], reserved: Amounts = NOTHING) -> list[str]:
+    """The resources of which too little is ``free`` if ``kept`` and ``reserved`` are not."""
+    listed = [*kept, reserved]
+    return [
+        name for name, amount in wanted.items() if amount > free[name] - sum([each.get(name, 0) for each in listed])
+    ]
+
+
+def by_node(names: Iterable[str]) -> tuple[Reason, ...]:
+    """The reasons for resources of which the node has too little."""
+    return tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +62,13 @@ class FreeCapacity:
         """Why the pod does not fit by way of ``booking``, one of ``matched``; empty if it does."""
         others = [each for each in self.matched if each is not booking]
         lacking = self.lacking(request, others, booking.reserved)
-        found = [Reason(f"Insufficient {name}{BY_NODE}") for name in lacking]
-        return (*found, *restricted_reasons(booking, request, detailed=detailed))
+        return (*by_node(lacking), *restricted_reasons(booking, request, detailed=detailed))
 
     def lacking(self, request: Amounts, kept: Iterable[Booking], reserved: Amounts) -> list[str]:
         """The resources with insufficient capacity when ``kept`` keep what they have."""
         if not any(request.values()):
             return []
-        remaining = [each.remaining for each in kept]
-        return [
-            name
-            for name, amount in request.items()
-            if amount > self.free[name] - sum(each.get(name, 0) for each in remaining) - reserved.get(name, 0)
-        ]
+        return insufficient(request, self.free, [each.remaining for each in kept], reserved)
 
 
 def restricted_reasons(booking: Booking, request: Amounts, *, detailed: bool) -> tuple[Reason, ...]:
@@ -119,7 +127,6 @@ _PREFIX: Final = "Reservation(s) "
 _OWNED: Final = "Reservation(s) matched owner total"
 _EXACTLY: Final = "Reservation(s) exactly matches the requested reservation name"
 _FOR_NODE: Final = "Reservation(s) for node reason that "
-_ORDER: Final = (Mismatch.NAME, Mismatch.AFFINITY, Mismatch.UNSCHEDULABLE, Mismatch.NOT_EXACT, Mismatch.TAINTS)
 
 
 class Owned(NamedTuple):
@@ -137,7 +144,7 @@ def summary(owned: Owned, statuses: Sequence[NodeStatus], names: Sequence[str]) 
     found: list[str] = []
     if owned.by_name and owned.matched:
         found.append(f"{len(owned.matched)} {_EXACTLY}")
-    for why in _ORDER:
+    for why in Mismatch:
         counts = Counter(each.detail for each in owned.unmatched if each.why is why)
         found += [
             f"{count} {_PREFIX}{why.value}{' ' + detail if detail else ''}" for detail, count in sorted(counts.items())
@@ -256,10 +263,8 @@ class Nominator:
             found += [each for each in reasons if not each.text.endswith(BY_NODE) or each not in found]
         if requirements.affinity is not None:
             return tuple(found) or (NONE_SUITS,)
-        lacking = capacity.lacking(checked, matched, {})
-        if not lacking:
-            return ()
-        return tuple(found) or tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in lacking)
+        lacking = capacity.lacking(checked, matched, NOTHING)
+        return (tuple(found) or by_node(lacking)) if lacking else ()
 
     def checked(self, pod: PodInfo) -> Amounts:
         """The pod's requests without the extended resources that the arguments ``ignoredResources`` and

@@ -1,9 +1,9 @@
 """Reservation: a Reservation is scheduled as a pod is, keeps its resources free, and gives them to the pods that own
 it.
 
-The cache counts what is reserved and taken; ``reserve_pod`` has a Reservation scheduled and bound, ``filtering`` and
-``binding`` have the extension points for pods, and ``nomination`` the choice of a pod's Reservation. This module has
-PostFilter, Score, and the rest.
+The cache counts what is reserved and taken; ``reserve_pod`` has a Reservation scheduled and bound, ``pod_points`` has
+the extension points that pods pass, and ``nomination`` the choice of a pod's Reservation. This module has PostFilter,
+Score, and the rest.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseScorePlugin, So
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.preemption import PodPolicy, PreemptionPlanner
-from koordinator.scheduler.plugins.reservation.binding import ReservationBinding
+from koordinator.scheduler.plugins.preemption import PodPreemption
 from koordinator.scheduler.plugins.reservation.booking import Awaited
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import (
@@ -47,9 +46,9 @@ from koordinator.scheduler.plugins.reservation.documents import (
     node_reservations,
     reservation_gauges,
 )
-from koordinator.scheduler.plugins.reservation.filtering import Owner, ReservationFilter, ReservePod
 from koordinator.scheduler.plugins.reservation.matching import requirements_of
 from koordinator.scheduler.plugins.reservation.nomination import Owned, event_note, score, summary
+from koordinator.scheduler.plugins.reservation.pod_points import Owner, PodPoints, ReservePod
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import ReservePods, is_operating, stands_for_a_reservation
 
@@ -58,10 +57,9 @@ _PREFERRED: Final = 1000
 
 
 class ReservationPlugin(
-    ReservationFilter,
+    PodPoints,
     PostFilterPlugin,
     ElementwiseScorePlugin,
-    ReservationBinding,
     FailureHandler,
     ControllerProvider,
     ServiceProvider,
@@ -74,7 +72,8 @@ class ReservationPlugin(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._preemption = _preemption(self.name, args, view) if args is not None and args.enable_preemption else None
+        preempts = args is not None and args.enable_preemption
+        self._preemption = PodPreemption(self.name, view, args, _is_preemptible) if preempts else None
         self.parts = (ReservePods(args, view, self._settled),)
         self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
@@ -90,7 +89,7 @@ class ReservationPlugin(
     # PostFilter.
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        plan = self._preemption.plan(pod, attempt) if self._preemption is not None else NO_PLAN
+        plan = self._preemption.plan(pod, attempt).result if self._preemption is not None else NO_PLAN
         if plan.found:
             self._await(pod, plan, attempt)
             return plan
@@ -116,24 +115,16 @@ class ReservationPlugin(
     def _summary(self, pod: PodInfo, attempt: FailedAttempt) -> str:
         """How many of the Reservations that the pod owns, or of the pods that a Reservation may take over, are
         unavailable for which reasons."""
-        owned = self._to_take_over(pod) if stands_for_a_reservation(pod.pod) else self._owned(pod)
-        return summary(owned, attempt.statuses, self.view.columns.names) if owned is not None else ""
-
-    def _owned(self, pod: PodInfo) -> Owned | None:
-        match, requirements = self._cache.match(pod), requirements_of(pod)
-        if requirements.problem or (match.is_empty and requirements.affinity is None):
-            return None
-        nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
-        return Owned(
-            nodes, match.unmatched, by_name=requirements.affinity is not None and bool(requirements.affinity.name)
-        )
-
-    def _to_take_over(self, pod: PodInfo) -> Owned | None:
-        booking = self._taking_over(pod)
-        if booking is None:
-            return None
-        matched, unmatched = self._pre_allocator.sorted_out(booking)
-        return Owned(matched, unmatched) if matched or unmatched else None
+        if stands_for_a_reservation(pod.pod):
+            booking = self._taking_over(pod)
+            owned = Owned(*self._pre_allocator.sorted_out(booking)) if booking is not None else Owned((), ())
+            is_asked = bool(owned.matched or owned.unmatched)
+        else:
+            match, affinity = self._cache.match(pod), requirements_of(pod).affinity
+            nodes = [self._cache.bookings[uid].node_name for uid in match.uids]
+            owned = Owned(nodes, match.unmatched, by_name=affinity is not None and bool(affinity.name))
+            is_asked = not requirements_of(pod).problem and (not match.is_empty or affinity is not None)
+        return summary(owned, attempt.statuses, self.view.columns.names) if is_asked else ""
 
     def result_key(self, pod: PodInfo) -> Hashable:
         by_preemption = (pod.priority, pod.pod.spec.preemption_policy) if self._preemption is not None else None
@@ -184,7 +175,7 @@ class ReservationPlugin(
     def before_failure(self, pod: PodInfo, message: str) -> bool:
         reservation = self._reservation(pod) if stands_for_a_reservation(pod.pod) else None
         if reservation is not None:
-            self._failures[reservation.metadata.uid] = message
+            self._cache.failures[reservation.metadata.uid] = message
             self.handle.object_event(RESERVATIONS, reservation, "Warning", "FailedScheduling", "Scheduling", message)
         return False
 
@@ -200,7 +191,6 @@ class ReservationPlugin(
             self._cache,
             self.view,
             writer,
-            self._failures,
             self._report,
             kept=kept,
             cleans_every=self.args.gc_interval_seconds,
@@ -215,8 +205,10 @@ class ReservationPlugin(
     def services(self) -> Mapping[str, Service]:
         return {
             "/reservations/:name/explanation": self._explanation,
-            "/nodeReservations/:nodeName": self._on_node,
-            "/reservationSelectorIndex": self._selector_index,
+            "/nodeReservations/:nodeName": lambda given: node_reservations(self._cache, given["nodeName"]),
+            "/reservationSelectorIndex": lambda given: self._cache.selector_index.document(
+                detail=given.get("detail") == "true"
+            ),
         }
 
     def collectors(self) -> Sequence[Collector]:
@@ -229,12 +221,6 @@ class ReservationPlugin(
             raise ServiceError(404, f"cannot find reservation {parameters['name']}")
         return explain_reservation(self._cache, found, self._nominator.refusal)
 
-    def _on_node(self, parameters: Mapping[str, str]) -> Any:
-        return node_reservations(self._cache, parameters["nodeName"])
-
-    def _selector_index(self, parameters: Mapping[str, str]) -> Any:
-        return self._cache.selector_index.document(detail=parameters.get("detail") == "true")
-
     def _announce(self, reservation: Reservation) -> None:
         """Report that owners may use the Reservation of an operating-mode pod."""
         if hasattr(self, "handle"):
@@ -246,13 +232,8 @@ class ReservationPlugin(
             self.handle.pod_event(pod, "Warning", "InvalidReservation", "Reconcile", fault)
 
     def _settled(self, uid: str) -> None:
-        self._failures.pop(uid, None)
+        self._cache.failures.pop(uid, None)
         self._pre_allocator.forget(uid)
-
-
-def _preemption(name: str, args: Any, view: ClusterView) -> PreemptionPlanner:
-    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    return PreemptionPlanner(name, view, PodPolicy(percentage, absolute, _is_preemptible))
 
 
 def _is_preemptible(pod: PodInfo) -> bool:

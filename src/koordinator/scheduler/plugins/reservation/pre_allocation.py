@@ -28,7 +28,14 @@ from koordinator.scheduler.features import OMIT_NODE_LABELS
 from koordinator.scheduler.plugins.reservation.booking import Amounts, Booking, Unmatched, whole_number
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, is_required, mismatch, requirements_of
-from koordinator.scheduler.plugins.reservation.nomination import BY_NODE, restricted_reasons, score, shares_a_resource
+from koordinator.scheduler.plugins.reservation.nomination import (
+    BY_NODE,
+    by_node,
+    insufficient,
+    restricted_reasons,
+    score,
+    shares_a_resource,
+)
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 
 NO_CANDIDATE: Final = Reason("node(s) no pod match reservation with pre allocation required", unresolvable=True)
@@ -45,17 +52,6 @@ class Selection(NamedTuple):
 
     pods: tuple[PodInfo, ...] = ()
     reasons: tuple[Reason, ...] = ()
-
-
-def unsupported(booking: Booking, config: PreAllocationConfig | None) -> Reason | None:
-    """Why the Reservation cannot take over any pod, whatever the nodes; None if it can."""
-    if booking.reservation.spec.allocate_policy != RESTRICTED:
-        return _UNSUPPORTED
-    if booking.owners is None:
-        return _UNREADABLE_OWNERS
-    if is_cluster_mode(booking.reservation) and not (config is not None and config.enable_cluster_mode):
-        return _MODE_DISABLED
-    return None
 
 
 def is_cluster_mode(reservation: Reservation) -> bool:
@@ -124,23 +120,23 @@ class PreAllocation:
             return found
         if required:
             return Selection(reasons=found.reasons or (NONE_FITS,))
-        by_node = tuple(reason for reason in found.reasons if reason.text.endswith(BY_NODE))
-        return Selection(reasons=by_node or self._by_node(self._lacking(())))
+        of_node = tuple(reason for reason in found.reasons if reason.text.endswith(BY_NODE))
+        return Selection(reasons=of_node or by_node(sorted(self._lacking(()))))
 
     def _one(self) -> Selection:
         """The single pod that makes the Reservation the fullest."""
         fitting: list[PodInfo] = []
-        by_node: set[str] = set()
+        missing: set[str] = set()
         by_reservation: list[Reason] = []
         for pod in self._useful():
             lacking, reasons = self._lacking((pod,)), self._does_not_hold(pod, pod.request.amounts)
-            by_node.update(lacking)
+            missing.update(lacking)
             by_reservation += reasons
             if not lacking and not reasons:
                 fitting.append(pod)
         if fitting:
             return Selection((min(fitting, key=lambda pod: (-self._score(pod), pod.uid)),))
-        return Selection(reasons=(*self._by_node(by_node), *by_reservation))
+        return Selection(reasons=(*by_node(sorted(missing)), *by_reservation))
 
     def _several(self) -> Selection:
         """As many as needed, each only if it fits into the Reservation beside the earlier ones."""
@@ -160,7 +156,7 @@ class PreAllocation:
             chosen.append(pod)
             if not lacking:
                 return Selection(tuple(chosen))
-        return Selection(reasons=(*self._by_node(lacking), *by_reservation))
+        return Selection(reasons=(*by_node(sorted(lacking)), *by_reservation))
 
     def _useful(self) -> list[PodInfo]:
         return [pod for pod in self.candidates if shares_a_resource(self.booking, pod.request.amounts)]
@@ -177,16 +173,8 @@ class PreAllocation:
         """The resources of which the node has too little for the Reservation when only these candidates are removed."""
         uids = {pod.uid for pod in gone}
         staying = [pod.request.counted for pod in self.candidates if pod.uid not in uids]
-        wanted = {**self.request, PODS: 1}
-        return [
-            name
-            for name, amount in wanted.items()
-            if amount and amount > self.free[name] - sum(each.get(name, 0) for each in staying)
-        ]
-
-    @staticmethod
-    def _by_node(names: Iterable[str]) -> tuple[Reason, ...]:
-        return tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in sorted(names))
+        wanted = {name: amount for name, amount in self.request.items() if amount}
+        return insufficient({**wanted, PODS: 1}, self.free, staying)
 
 
 def node_score(booking: Booking, taken: Sequence[PodInfo]) -> int:
@@ -216,8 +204,13 @@ class PreAllocator:
         """The candidates on each row, by uid of the Reservation: filters see the rows without them."""
 
     def refusal(self, booking: Booking) -> Reason | None:
-        """See ``unsupported``."""
-        return unsupported(booking, self._config)
+        """Why the Reservation cannot take over any pod, whatever the nodes; None if it can."""
+        if booking.reservation.spec.allocate_policy != RESTRICTED:
+            return _UNSUPPORTED
+        if booking.owners is None:
+            return _UNREADABLE_OWNERS
+        has_mode = self._config is not None and self._config.enable_cluster_mode
+        return _MODE_DISABLED if is_cluster_mode(booking.reservation) and not has_mode else None
 
     def nodes(self, booking: Booking) -> tuple[str, ...]:
         """The names of the nodes that have a candidate."""
@@ -326,8 +319,11 @@ def _with_others(attempt: PreAllocation, points: ReservationPoints, row: int, *,
     scores."""
     booking, pods = attempt.booking, attempt.candidates
     refused = {pod.uid: why for pod in pods if (why := points.refusal(pod, booking, row)) is not None}
-    scores = points.scores([(pod, booking) for pod in pods], row)
-    totals = {pod.uid: score(booking, pod.request.amounts) + other for pod, other in zip(pods, scores, strict=True)}
-    ordered = pods if in_order else sorted(pods, key=lambda pod: (-totals[pod.uid], pod.uid))
-    by_uid = {pod.uid: other for pod, other in zip(pods, scores, strict=True)}
-    return replace(attempt, candidates=ordered, refused=refused, scores=by_uid)
+    given = points.scores([(pod, booking) for pod in pods], row)
+    scores = {pod.uid: other for pod, other in zip(pods, given, strict=True)}
+
+    def rank(pod: PodInfo) -> tuple[int, str]:
+        return -score(booking, pod.request.amounts) - scores[pod.uid], pod.uid
+
+    ordered = pods if in_order else sorted(pods, key=rank)
+    return replace(attempt, candidates=ordered, refused=refused, scores=scores)

@@ -50,7 +50,6 @@ from koordinator.api.reservation import (
     ReservationSpec,
     ReservationStatus,
 )
-from koordinator.model.label_selector import SelectorError
 from koordinator.model.pod_requests import pod_requests
 from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter, CycleState, StatusPatch
 from koordinator.scheduler.engine.columns import NodeReference
@@ -59,7 +58,7 @@ from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import reservation_of
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.matching import Owners
+from koordinator.scheduler.plugins.reservation.matching import owner_faults
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _HIGHEST_PRIORITY: Final = 2**31 - 1
@@ -267,7 +266,7 @@ class ReservePods(BindPlugin, EventHandler):
         super().__init__(args, view)
         self._settled = settled
         self._shown: dict[str, Pod] = {}
-        self._first: ReservePods = view.shared.setdefault("reserve pods", self)
+        self._first = view.share("reserve pods", lambda: self)
 
     @property
     def event_handler(self) -> EventHandler:
@@ -364,8 +363,8 @@ def operating_faults(pod: Pod) -> list[str]:
     found: list[str] = []
     key = annotation_keys.RESERVATION_OWNERS
     try:
-        for index, owner in enumerate(decode(pod.metadata.annotations.get(key) or "[]", list[ReservationOwner])):
-            found += _owner_fault(f"annotation {key}[{index}].labelSelector", owner)
+        owners = decode(pod.metadata.annotations.get(key) or "[]", list[ReservationOwner])
+        found += owner_faults(owners, f"annotation {key}", "what the pod reserves")
     except DecodeError as error:
         found.append(f"annotation {key}: {error}; no pod owns what the pod reserves until it is mended")
     key = annotation_keys.RESERVATION_CURRENT_OWNER
@@ -374,14 +373,6 @@ def operating_faults(pod: Pod) -> list[str]:
     except DecodeError as error:
         found.append(f"annotation {key}: {error}; it counts as if it were not there")
     return found
-
-
-def _owner_fault(where: str, owner: ReservationOwner) -> list[str]:
-    try:
-        Owners([owner])
-    except SelectorError as error:
-        return [f"{where}: {error}; no pod owns what the pod reserves until it is mended"]
-    return []
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -12,18 +12,19 @@ Reservation that the pod may take from.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
+from koordinator.base.groups import Counts
 from koordinator.base.instruments import Counter, Histogram
 from koordinator.base.metrics import exponential_buckets
 from koordinator.scheduler.configuration.koordinator_arguments import ReservationSelectorIndex
 
 _CANDIDATES: Final = exponential_buckets(1, 2, 16)
-_NOWHERE: Final[Mapping[str, set[str]]] = {}
 
 
 class _Bucket(NamedTuple):
@@ -73,8 +74,8 @@ class SelectorIndex:
 
     def clear(self) -> None:
         """Remove all Reservations."""
-        self._nodes: dict[_Bucket, dict[str, set[str]]] = {}
-        """The uids of the Reservations in each bucket, by the name of their node."""
+        self._nodes = Counts[_Bucket, str]()
+        """The number of Reservations in each bucket, by the name of their node."""
         self._entries: dict[str, tuple[str, frozenset[_Bucket]]] = {}
         """The node and the buckets of each Reservation, by its uid."""
 
@@ -87,28 +88,23 @@ class SelectorIndex:
         if buckets:
             self._entries[uid] = node_name, buckets
         for bucket in buckets:
-            self._nodes.setdefault(bucket, {}).setdefault(node_name, set()).add(uid)
+            self._nodes.add(bucket, node_name, 1)
 
     def remove(self, uid: str) -> None:
         """Remove the Reservation, which is on no node any more."""
         node_name, buckets = self._entries.pop(uid, ("", frozenset[_Bucket]()))
         for bucket in buckets:
-            there = self._nodes[bucket]
-            there[node_name].discard(uid)
-            if not there[node_name]:
-                del there[node_name]
-            if not there:
-                del self._nodes[bucket]
+            self._nodes.add(bucket, node_name, -1)
 
     def candidates(self, selector: Mapping[str, str]) -> list[str] | None:
         """The names of the nodes that may have a Reservation with all labels of the selector; None: no label of it is
         indexed, so that all have to be considered."""
-        found: list[Mapping[str, set[str]]] = []
+        found: list[Mapping[str, int]] = []
         for key, value in selector.items():
             if key in self._keys:
-                found.append(self._nodes.get(_Bucket(key, value), _NOWHERE))
+                found.append(self._nodes.of(_Bucket(key, value)))
             elif prefix := self._prefix_of(key):
-                found.append(self._nodes.get(_Bucket(prefix, None), _NOWHERE))
+                found.append(self._nodes.of(_Bucket(prefix, None)))
         smallest = min(found, key=len, default=None)
         names = sorted(smallest) if smallest is not None else None
         self.metrics.looked_up(names)
@@ -121,18 +117,18 @@ class SelectorIndex:
         if self._keys:
             document["keys"] = sorted(self._keys)
         document["indexedReservations"] = len(self._entries)
-        by_prefix = {bucket.key: there for bucket, there in self._nodes.items() if bucket.value is None}
-        values: dict[str, dict[str, Mapping[str, set[str]]]] = {}
-        for bucket, there in self._nodes.items():
-            if bucket.value is not None:
-                values.setdefault(bucket.key, {})[bucket.value] = there
-        by_key = {key: _merged(by_value.values()) for key, by_value in values.items()}
+        by_prefix, by_key, values = _ByNode(), _ByNode(), defaultdict[str, _ByNode](_ByNode)
+        for uid, (node_name, buckets) in sorted(self._entries.items()):
+            for key, value in buckets:
+                (by_prefix if value is None else by_key)[key][node_name].append(uid)
+                if value is not None:
+                    values[key][value][node_name].append(uid)
         if by_prefix:
-            document["byPrefix"] = _counted(by_prefix, detail=detail)
+            document["byPrefix"] = by_prefix.document(detail=detail)
         if by_key:
-            document["byKey"] = _counted(by_key, detail=detail)
+            document["byKey"] = by_key.document(detail=detail)
         if by_key and detail:
-            document["byKeyValue"] = {key: _counted(values[key], detail=True) for key in sorted(values)}
+            document["byKeyValue"] = {key: values[key].document(detail=True) for key in sorted(values)}
         return document
 
     def _prefix_of(self, key: str) -> str:
@@ -144,18 +140,18 @@ def _without_blanks(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stripped for name in names if (stripped := name.strip())))
 
 
-def _merged(buckets: Iterable[Mapping[str, set[str]]]) -> Mapping[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for there in buckets:
-        for node_name, uids in there.items():
-            found.setdefault(node_name, set()).update(uids)
-    return found
+class _ByNode(defaultdict[str, defaultdict[str, list[str]]]):
+    """The uids of Reservations by bucket and node."""
 
+    def __init__(self) -> None:
+        super().__init__(lambda: defaultdict(list))
 
-def _counted(buckets: Mapping[str, Mapping[str, set[str]]], *, detail: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, there in sorted(buckets.items()):
-        found[name] = {"nodes": len(there), "reservations": sum(map(len, there.values()))}
-        if detail:
-            found[name]["byNode"] = {node_name: sorted(uids) for node_name, uids in sorted(there.items())}
-    return found
+    def document(self, *, detail: bool) -> dict[str, Any]:
+        return {
+            name: {
+                "nodes": len(there),
+                "reservations": sum(map(len, there.values())),
+                **({"byNode": dict(sorted(there.items()))} if detail else {}),
+            }
+            for name, there in sorted(self.items())
+        }

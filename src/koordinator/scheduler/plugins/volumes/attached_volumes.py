@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
@@ -17,6 +16,7 @@ from koordinator.api.volume import (
     VolumeAttachment,
     class_of_claim,
 )
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.volumes.migration import (
@@ -86,60 +86,49 @@ def limits_of(node: CSINode) -> dict[str, int]:
     }
 
 
-_NO_PODS: Final[Mapping[str, PodVolumes]] = MappingProxyType({})
-_NO_USERS: Final[Mapping[str, int]] = MappingProxyType({})
-
-
 class PlacedPods:
     """Assumed pods included. ``add`` and ``remove`` may be called with the same pod again."""
 
     def __init__(self) -> None:
-        self._on_row: dict[int, dict[str, PodVolumes]] = {}
-        self._users: dict[str, dict[str, int]] = {}
+        self._on_row = Groups[int, str, PodVolumes]()
+        self._users = Groups[str, str, int]()
         self.in_tree = 0
         """How many of the pods name a volume of an in-tree plugin themselves."""
 
     def add(self, row: int, volumes: PodVolumes) -> bool:
         """The pod is on ``row``; returns whether that is news."""
-        pods = self._on_row.setdefault(row, {})
-        if volumes.uid in pods:
+        if volumes.uid in self._on_row.of(row):
             return False
-        pods[volumes.uid] = volumes
+        self._on_row.put(row, volumes.uid, volumes)
         self.in_tree += bool(volumes.in_tree)
         for use in volumes.claims:
-            self._users.setdefault(use.key, {})[volumes.uid] = row
+            self._users.put(use.key, volumes.uid, row)
         return True
 
     def remove(self, row: int, uid: str) -> bool:
         """The pod is not on ``row`` any more; returns whether it was."""
-        pods = self._on_row.get(row)
-        volumes = pods.pop(uid, None) if pods is not None else None
+        volumes = self._on_row.take(row, uid)
         if volumes is None:
             return False
-        if not pods:
-            del self._on_row[row]
         self.in_tree -= bool(volumes.in_tree)
-        for key in {use.key for use in volumes.claims}:
-            users = self._users[key]
-            del users[uid]
-            if not users:
-                del self._users[key]
+        for use in volumes.claims:
+            self._users.take(use.key, uid)
         return True
 
     def remove_row(self, row: int) -> bool:
         """The row is free; returns whether there were pods with volumes."""
-        uids = list(self._on_row.get(row, ()))
+        uids = list(self._on_row.of(row))
         for uid in uids:
             self.remove(row, uid)
         return bool(uids)
 
     def on_row(self, row: int) -> Mapping[str, PodVolumes]:
         """By uid."""
-        return self._on_row.get(row, _NO_PODS)
+        return self._on_row.of(row)
 
     def users(self, key: str) -> Mapping[str, int]:
         """uid -> row of the pods that use a claim."""
-        return self._users.get(key, _NO_USERS)
+        return self._users.of(key)
 
     def rows(self) -> Iterable[int]:
         """All rows that have such pods."""
@@ -148,7 +137,6 @@ class PlacedPods:
 
 Handle = tuple[str, str]
 """(driver, handle): what makes a volume one."""
-_UNRESOLVED: Final = CsiVolume("", "")
 
 
 @dataclass(slots=True)
@@ -173,11 +161,10 @@ class AttachedVolumes:
         self._placed = placed
         self._csi_nodes = csi_nodes
         self._rows: dict[int, RowVolumes] = {}
-        self._of_claim: dict[str, CsiVolume | None] = {}
-        self._claims_of_volume: dict[str, set[str]] = {}
+        self._claims_of_volume = Groups[str, str, None]()
         self._volumes_of_handle: Counter[Handle] = Counter()
-        self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
-        self._nodes_of_volume: dict[str, dict[str, str]] = {}
+        self._on_node = Groups[str, str, VolumeAttachment]()
+        self._nodes_of_volume = Groups[str, str, str]()
 
     def of_row(self, row: int) -> RowVolumes:
         """What counts on ``row``."""
@@ -194,7 +181,7 @@ class AttachedVolumes:
         """Whether pods that are on nodes may use the volume of the claim already, by this claim or another."""
         if self._placed.users(key):
             return True
-        if len(self._claims_of_volume.get(claim.spec.volume_name, ())) > 1:
+        if len(self._claims_of_volume.of(claim.spec.volume_name)) > 1:
             return True
         return self._volumes_of_handle[volume.driver, volume.handle] > 1 or bool(volume.plugin and self._placed.in_tree)
 
@@ -203,14 +190,11 @@ class AttachedVolumes:
     def claim_changed(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         before, after = (each.spec.volume_name if each is not None else "" for each in (old, new))
         if before != after:
-            claims = self._claims_of_volume.get(before)
-            if claims is not None:
-                claims.discard(key)
-                if not claims:
-                    del self._claims_of_volume[before]
+            self._claims_of_volume.take(before, key)
             if after:
-                self._claims_of_volume.setdefault(after, set()).add(key)
-        self._resolve_again(key)
+                self._claims_of_volume.put(after, key, None)
+        if before != after or _resolved(self._view, old) != _resolved(self._view, new):
+            self._touch_users(key)
 
     def volume_changed(self, name: str, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         before, after = (csi_of_volume(each) if each is not None else None for each in (old, new))
@@ -222,12 +206,11 @@ class AttachedVolumes:
             handles[before.driver, before.handle] -= 1
             if not handles[before.driver, before.handle]:
                 del handles[before.driver, before.handle]
-        for key in self._claims_of_volume.get(name, ()):
-            self._resolve_again(key)
-        self._touch_nodes(self._nodes_of_volume.get(name, {}).values())
+        for key in self._claims_of_volume.of(name):
+            self._touch_users(key)
+        self._touch_nodes(self._nodes_of_volume.of(name).values())
 
     def class_changed(self) -> None:
-        self._of_claim.clear()
         for row in self._placed.rows():
             self._touch(row)
 
@@ -236,25 +219,17 @@ class AttachedVolumes:
             if each is None or each.spec.source.persistent_volume_name is None:
                 continue
             node, volume = each.spec.node_name, each.spec.source.persistent_volume_name
-            attachments = self._on_node.setdefault(node, {})
-            nodes = self._nodes_of_volume.setdefault(volume, {})
             if each is new:
-                attachments[key], nodes[key] = each, node
+                self._on_node.put(node, key, each)
+                self._nodes_of_volume.put(volume, key, node)
             else:
-                attachments.pop(key, None)
-                nodes.pop(key, None)
-            if not attachments:
-                del self._on_node[node]
-            if not nodes:
-                del self._nodes_of_volume[volume]
+                self._on_node.take(node, key)
+                self._nodes_of_volume.take(volume, key)
             self._touch_nodes((node,))
 
-    def _resolve_again(self, key: str) -> None:
-        before = self._of_claim.pop(key, _UNRESOLVED)
-        users = self._placed.users(key)
-        if users and self._resolve(key) != before:
-            for row in set(users.values()):
-                self._touch(row)
+    def _touch_users(self, key: str) -> None:
+        for row in set(self._placed.users(key).values()):
+            self._touch(row)
 
     def _touch_nodes(self, names: Iterable[str]) -> None:
         for name in set(names):
@@ -278,7 +253,7 @@ class AttachedVolumes:
                 if counts_on(volume, node):
                     found.used.add((volume.driver, volume.handle))
         found.counts.update(driver for driver, _ in found.used)
-        attached = {handle for each in self._on_node.get(name, {}).values() if (handle := self._handle(each))}
+        attached = {handle for each in self._on_node.of(name).values() if (handle := self._handle(each))}
         found.counts.update(driver for driver, _ in attached - found.used)
         return found
 
@@ -287,17 +262,9 @@ class AttachedVolumes:
             claim = self._view.objects_of(PERSISTENT_VOLUME_CLAIMS).get(use.key)
             if claim is None or (use.ephemeral and not volumes.owns(claim)):
                 continue
-            volume = self._resolve(use.key)
+            volume = csi_of_claim(self._view, claim)
             if volume is not None:
                 yield volume
-
-    def _resolve(self, key: str) -> CsiVolume | None:
-        known = self._of_claim.get(key, _UNRESOLVED)
-        if known is _UNRESOLVED:
-            claim = self._view.objects_of(PERSISTENT_VOLUME_CLAIMS).get(key)
-            known = csi_of_claim(self._view, claim) if claim is not None else None
-            self._of_claim[key] = known
-        return known
 
     def _handle(self, attachment: VolumeAttachment) -> Handle | None:
         name = attachment.spec.source.persistent_volume_name
@@ -305,6 +272,10 @@ class AttachedVolumes:
         if not attachment.spec.attacher or volume is None or volume.spec.csi is None:
             return None
         return attachment.spec.attacher, volume.spec.csi.volume_handle
+
+
+def _resolved(view: ClusterView, claim: PersistentVolumeClaim | None) -> CsiVolume | None:
+    return csi_of_claim(view, claim) if claim is not None else None
 
 
 def _named(volumes: PodVolumes) -> Iterable[CsiVolume]:

@@ -7,7 +7,7 @@ refuse to do. Storage capacity does not count in the score: upstream has that sw
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -47,12 +47,12 @@ from koordinator.scheduler.engine.binding_points import (
 )
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NodeReference, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.framework import SKIP_FILTER, PluginError, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import migrated_plugins
-from koordinator.scheduler.plugins.volumes.claims import is_fully_bound, key_of, read_claims
+from koordinator.scheduler.plugins.volumes.claims import PodClaims, is_fully_bound, key_of, read_claims
 from koordinator.scheduler.plugins.volumes.finder import (
     NO_CAPACITY,
     NOTHING_TO_BIND,
@@ -64,7 +64,7 @@ from koordinator.scheduler.plugins.volumes.finder import (
     binding_lacks,
     volume_limit,
 )
-from koordinator.scheduler.plugins.volumes.index import CSI_NODE, Assumptions, VolumeIndex, VolumePlugin
+from koordinator.scheduler.plugins.volumes.index import CSI_NODE, VolumeIndex, VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 
 T = TypeVar("T", bound=Object)
@@ -125,10 +125,11 @@ def claim_patch(claim: PersistentVolumeClaim) -> dict[str, Any]:
 class _Kept(Generic[T]):
     """A volume that is given to a claim, or a claim for which a volume shall be made."""
 
+    kind: Kind[T]
     obj: T
     """As it shall be."""
-    changes: bool
-    """Whether anything has to be written."""
+    patch: dict[str, Any] | None
+    """What has to be written; None for nothing."""
     claim: str
     """The key of the claim."""
     written: bool = False
@@ -146,38 +147,38 @@ class Reservation:
     def assume(self, index: VolumeIndex, finding: Finding) -> None:
         """Keep what was found for the pod. Raises PluginError, with nothing kept."""
         for volume, claim in finding.bindings:
-            reserved, what = bound_to(volume, claim), f"persistentvolume {volume.metadata.name!r}"
-            self._keep(index, index.volumes, reserved, what, is_new=reserved is not volume)
-            self.bindings.append(_Kept(reserved, reserved is not volume, claim.metadata.key))
+            reserved = bound_to(volume, claim)
+            patch = volume_patch(reserved) if reserved is not volume else None
+            self.bindings.append(_Kept(PERSISTENT_VOLUMES, reserved, patch, claim.metadata.key))
         for claim in finding.provisions:
-            annotated, what = for_node(claim, self.node_name), f"persistentvolumeclaim {claim.metadata.key!r}"
-            self._keep(index, index.claims, annotated, what, is_new=annotated is not claim)
-            self.provisions.append(_Kept(annotated, annotated is not claim, claim.metadata.key))
+            annotated = for_node(claim, self.node_name)
+            patch = claim_patch(annotated) if annotated is not claim else None
+            self.provisions.append(_Kept(PERSISTENT_VOLUME_CLAIMS, annotated, patch, claim.metadata.key))
+        for done, each in enumerate(self._kept):
+            if each.patch is not None and not index.assumptions(each.kind).assume(each.obj):
+                self._give_up(index, self._kept[:done])
+                what = f"{each.kind.name.lower()} {each.obj.metadata.key!r}"
+                raise PluginError(f"{what} is out of sync: the API has another version of it")
 
-    def _keep(self, index: VolumeIndex, assumptions: Assumptions[T], obj: T, what: str, *, is_new: bool) -> None:
-        if is_new and not assumptions.assume(obj):
-            self.revert(index)
-            raise PluginError(f"{what} is out of sync: the API has another version of it")
+    @property
+    def _kept(self) -> list[_Kept[Any]]:
+        return [*self.bindings, *self.provisions]
 
     def revert(self, index: VolumeIndex) -> None:
         """Give up what has not been written; what has been, the API will show."""
-        given_up = [index.volumes.restore(each.obj) for each in self.bindings if each.changes and not each.written]
-        given_up += [index.claims.restore(each.obj) for each in self.provisions if each.changes and not each.written]
-        if any(given_up):
-            index.reverted_by = self.pod.uid
+        self._give_up(index, self._kept)
+
+    def _give_up(self, index: VolumeIndex, kept: Iterable[_Kept[Any]]) -> None:
+        for each in kept:
+            if each.patch is not None and not each.written and index.assumptions(each.kind).restore(each.obj):
+                index.reverted_by = self.pod.uid
 
     async def write(self, writer: ClusterWriter) -> None:
         """Write to the API. Raises KoordinatorError with its message."""
-        for volume in self.bindings:
-            if volume.changes:
-                await writer.patch(PERSISTENT_VOLUMES, volume.obj.metadata.name, "", volume_patch(volume.obj))
-                volume.written = True
-        for claim in self.provisions:
-            if claim.changes:
-                metadata = claim.obj.metadata
-                patch = claim_patch(claim.obj)
-                await writer.patch(PERSISTENT_VOLUME_CLAIMS, metadata.name, metadata.namespace, patch)
-                claim.written = True
+        for each in self._kept:
+            if each.patch is not None:
+                await writer.patch(each.kind, each.obj.metadata.name, each.obj.metadata.namespace, each.patch)
+                each.written = True
 
     def is_fulfilled(self, index: VolumeIndex) -> bool:
         """Whether all claims are bound by now. Raises PluginError when that will not happen any more."""
@@ -276,17 +277,14 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
         self.time_limit = self._bind_seconds + _FOR_WRITING_SECONDS
         self._reservations: dict[str, Reservation] = {}
 
-    def context(self, volumes: PodVolumes) -> Hashable:
-        return key_of(self.index, read_claims(self.index, volumes)) if volumes.claims else None
+    def read(self, volumes: PodVolumes) -> PodClaims | str | None:
+        return read_claims(self.index, volumes) if volumes.claims else None
 
-    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        volumes = volumes_of(pod)
-        if volumes is None or not volumes.claims:
-            return SKIP_FILTER
-        claims = read_claims(self.index, volumes)
-        if isinstance(claims, str):
-            return PreFilterResult(rejection=Reason(claims, unresolvable=True))
-        return PreFilterResult(Finder(self.index, claims))
+    def key_of(self, read: Any) -> Hashable:
+        return key_of(self.index, read)
+
+    def state_of(self, read: Any) -> Finder:
+        return Finder(self.index, read)
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         finder: Finder = state
@@ -300,12 +298,10 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         volumes = volumes_of(pod)
-        if volumes is None or not volumes.claims:
-            return None
-        claims = read_claims(self.index, volumes)
+        claims = self.read(volumes) if volumes is not None else None
         if isinstance(claims, str):
             raise PluginError(claims)
-        if not claims.unbound:
+        if claims is None or not claims.unbound:
             return None
         finding = Finder(self.index, claims).find(node.index)
         if finding.code:
@@ -346,9 +342,7 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
         changes = object_events(*kinds, actions=("Add", "Update")) | object_events(CSI_DRIVERS, actions=("Update",))
         return changes | {EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.POD_DELETE}
 
-    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        if (volumes := volumes_of(pod)) is None:
-            return True
+    def hint(self, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
         if event.kind == EventKind.POD_DELETE:
             # A pod that was not bound after all gives back the volumes that were kept for it.
             return isinstance(event.old, PodInfo) and event.old.uid == self.index.reverted_by
@@ -361,20 +355,13 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
             case CSINode() if isinstance(old, CSINode):
                 return migrated_plugins(old) != migrated_plugins(new)
             case CSIStorageCapacity() if isinstance(old, CSIStorageCapacity):
-                return _grew(old, new)
+                before, after = volume_limit(old), volume_limit(new)
+                return after is not None and (before is None or after.value > before.value)
             case CSIDriver() if isinstance(old, CSIDriver):
-                return _stopped_counting(old, new) and _relies_on(self.index, pod, volumes, new.metadata.name)
+                stops_counting = old.spec.storage_capacity and not new.spec.storage_capacity
+                return bool(stops_counting) and _relies_on(self.index, pod, volumes, new.metadata.name)
             case _:
                 return True
-
-
-def _grew(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    before, after = volume_limit(old), volume_limit(new)
-    return after is not None and (before is None or after.value > before.value)
-
-
-def _stopped_counting(old: CSIDriver, new: CSIDriver) -> bool:
-    return bool(old.spec.storage_capacity) and not new.spec.storage_capacity
 
 
 def _relies_on(index: VolumeIndex, pod: PodInfo, volumes: PodVolumes, driver: str) -> bool:

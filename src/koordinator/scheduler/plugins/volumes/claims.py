@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -32,7 +33,6 @@ from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
 from koordinator.scheduler.plugins.volumes.volume_lists import (
     STORAGE,
     Candidate,
-    VolumeLists,
     affinity_key,
     affinity_of,
     hosts_of_volume,
@@ -43,40 +43,38 @@ from koordinator.scheduler.plugins.volumes.volume_lists import (
 _FILESYSTEM = "Filesystem"
 
 
-class ClaimNeeds:
-    """The requirements of the claim for a volume, wherever that may be. Raises PluginError for an invalid claim."""
-
-    def __init__(self, claim: PersistentVolumeClaim) -> None:
-        requested = claim.spec.resources.requests.get(STORAGE)
-        self.size = requested.nanos if requested is not None else 0
-        self.class_name = class_of_claim(claim)
-        self._suits = _suits(claim)
-
-    def first(self, candidates: Sequence[Candidate], taken: Collection[str] = ()) -> Candidate | None:
-        """The smallest of free volumes that suits and is not ``taken``."""
-        start = bisect_left(candidates, self.size, key=lambda candidate: candidate.size)
-        for candidate in islice(candidates, start, None):
-            if candidate.name not in taken and self._suits(candidate.volume):
-                return candidate
-        return None
-
-    def offers(self, lists: VolumeLists) -> tuple[bytes, ...]:
-        """The affinities with which there is a free volume for the claim that is not tied to hosts."""
-        free = lists.free(self.class_name)
-        return tuple(sorted(key for key, candidates in free.items() if self.first(candidates) is not None))
-
-
 class ClaimSearch:
-    """The search for a volume for one claim. Good as long as the claim's key stays the same."""
+    """The search for a volume for one claim. Good as long as the claim's key stays the same. Raises PluginError for an
+    invalid claim."""
 
     def __init__(self, index: VolumeIndex, claim: PersistentVolumeClaim) -> None:
         self.claim = claim
+        self._index = index
         self._lists = index.lists
-        self._needs = ClaimNeeds(claim)
-        self.size = self._needs.size
-        kept = index.lists.of_claim(claim.metadata.key).values()
-        self._kept = [(volume, affinity_test(index, volume)) for volume in self._large_enough(kept)]
-        self._anywhere = self._tests(index)
+        requested = claim.spec.resources.requests.get(STORAGE)
+        self.size = requested.nanos if requested is not None else 0
+        self._class_name = class_of_claim(claim)
+        self._suits = _suits(claim)
+
+    @cached_property
+    def offers(self) -> tuple[bytes, ...]:
+        """The affinities with which there is a free volume for the claim that is not tied to hosts."""
+        free = self._lists.free(self._class_name)
+        return tuple(sorted(key for key, candidates in free.items() if self._first(candidates) is not None))
+
+    @cached_property
+    def _kept(self) -> list[tuple[PersistentVolume, NodeResults | None]]:
+        """The volumes that belong to this very claim and are what it needs, the smallest first, with their tests."""
+        volumes = self._lists.of_claim(self.claim.metadata.key).values()
+        fit = [volume for volume in volumes if self._is_mine(volume) and size_of(volume) >= self.size]
+        ordered = sorted(fit, key=lambda volume: (size_of(volume), volume.metadata.name))
+        return [(volume, affinity_test(self._index, volume)) for volume in ordered]
+
+    @cached_property
+    def _anywhere(self) -> list[tuple[bytes, NodeResults | None]]:
+        """The ``offers``, as tests."""
+        free = self._lists.free(self._class_name)
+        return [(key, affinity_test(self._index, free[key][0].volume)) for key in self.offers]
 
     @property
     def is_open(self) -> bool:
@@ -85,7 +83,7 @@ class ClaimSearch:
 
     @property
     def _depends_on_host(self) -> bool:
-        return self._lists.any_on_hosts(self._needs.class_name)
+        return self._lists.any_on_hosts(self._class_name)
 
     def find(self, row: int, node: Node, taken: Collection[str]) -> PersistentVolume | None:
         """The volume for the claim if the pod goes to ``row``; not one of ``taken``."""
@@ -93,10 +91,10 @@ class ClaimSearch:
             if volume.metadata.name not in taken:
                 return volume if test is None or test.of(row) else None
         found = [self._on_host(node, taken)]
-        free = self._lists.free(self._needs.class_name)
+        free = self._lists.free(self._class_name)
         for key, test in self._anywhere:
             if test is None or test.of(row):
-                found.append(self._needs.first(free.get(key, ()), taken))
+                found.append(self._first(free.get(key, ()), taken))
         best = min((each for each in found if each is not None), default=None)
         return best.volume if best is not None else None
 
@@ -113,24 +111,22 @@ class ClaimSearch:
         host = node.metadata.labels.get(HOST_NAME)
         if host is None:
             return None
-        on_host = self._lists.on_host(self._needs.class_name, host)
-        return self._needs.first([each for each in on_host if each.passes is None or each.passes(node)], taken)
+        on_host = self._lists.on_host(self._class_name, host)
+        return self._first([each for each in on_host if each.passes is None or each.passes(node)], taken)
 
-    def _large_enough(self, kept: Iterable[PersistentVolume]) -> list[PersistentVolume]:
-        """Those of the volumes that belong to this very claim and are what it needs, the smallest first."""
-        fit = [volume for volume in kept if self._is_mine(volume) and size_of(volume) >= self.size]
-        return sorted(fit, key=lambda volume: (size_of(volume), volume.metadata.name))
+    def _first(self, candidates: Sequence[Candidate], taken: Collection[str] = ()) -> Candidate | None:
+        """The smallest of free volumes that suits and is not ``taken``."""
+        start = bisect_left(candidates, self.size, key=lambda candidate: candidate.size)
+        for candidate in islice(candidates, start, None):
+            if candidate.name not in taken and self._suits(candidate.volume):
+                return candidate
+        return None
 
     def _is_mine(self, volume: PersistentVolume) -> bool:
-        reference, class_name = volume.spec.claim_ref, self._needs.class_name
-        if reference is None or class_of_volume(volume) != class_name or volume.metadata.deletion_timestamp:
+        reference = volume.spec.claim_ref
+        if reference is None or class_of_volume(volume) != self._class_name or volume.metadata.deletion_timestamp:
             return False
         return reference.uid in ("", self.claim.metadata.uid) and same_kind(self.claim, volume)
-
-    def _tests(self, index: VolumeIndex) -> list[tuple[bytes, NodeResults | None]]:
-        """The affinities with which there is a volume, as questions."""
-        free = index.lists.free(self._needs.class_name)
-        return [(key, affinity_test(index, free[key][0].volume)) for key in self._needs.offers(index.lists)]
 
 
 def affinity_test(index: VolumeIndex, volume: PersistentVolume) -> NodeResults | None:
@@ -273,7 +269,7 @@ def _unbound_key(index: VolumeIndex, claim: PersistentVolumeClaim, *, alone: boo
     return (
         class_name,
         index.class_version(class_name),
-        ClaimNeeds(claim).offers(index.lists) if alone else index.free_version(class_name),
+        ClaimSearch(index, claim).offers if alone else index.free_version(class_name),
         requested.nanos if requested is not None else None,
         tuple(spec.access_modes),
         spec.volume_mode,

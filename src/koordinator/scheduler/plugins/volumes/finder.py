@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -41,27 +41,25 @@ from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
 from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, affinity_of, hosts_of, volume_predicate
 
 
-class Provisioning:
+class Provisioning(NamedTuple):
     """What a node must be like for a volume of the claim to be made there. Good as long as the claim's key stays."""
 
-    def __init__(self, index: VolumeIndex, claim: PersistentVolumeClaim) -> None:
-        storage_class = index.storage_class(class_of_claim(claim))
-        self.possible = storage_class is not None and storage_class.provisioner not in ("", NO_PROVISIONER)
-        """Whether volumes of the class are made on demand at all."""
-        self.allowed: NodeResults | None = None
-        """The topologies of the class; None when it allows all."""
-        self.capacity: NodeResults | None = None
-        """Enough capacity; None when it is not tracked."""
-        if storage_class is not None and self.possible:
-            self.allowed = _allowed(index, storage_class)
-            self.capacity = _capacity(index, storage_class, claim)
+    possible: bool = False
+    """Whether volumes of the class are made on demand at all."""
+    allowed: NodeResults | None = None
+    """The topologies of the class; None when it allows all."""
+    capacity: NodeResults | None = None
+    """Enough capacity; None when it is not tracked."""
 
 
-def _allowed(index: VolumeIndex, storage_class: StorageClass) -> NodeResults | None:
-    terms = storage_class.allowed_topologies
-    if not terms:
-        return None
-    return index.tests.get(("topology", msgspec.json.encode(terms)), lambda: _topology_predicate(terms))
+def provisioning_of(index: VolumeIndex, claim: PersistentVolumeClaim) -> Provisioning:
+    storage_class = index.storage_class(class_of_claim(claim))
+    if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
+        return Provisioning()
+    terms, allowed = storage_class.allowed_topologies, None
+    if terms:
+        allowed = index.tests.get(("topology", msgspec.json.encode(terms)), lambda: _topology_predicate(terms))
+    return Provisioning(True, allowed, _capacity(index, storage_class, claim))
 
 
 def _topology_predicate(terms: Iterable[TopologySelectorTerm]) -> NodePredicate:
@@ -86,21 +84,18 @@ def _capacity(index: VolumeIndex, storage_class: StorageClass, claim: Persistent
         return None
     name, size = storage_class.metadata.name, requested.value
     key = "capacity", name, index.class_version(name), size
-    return index.tests.get(key, _capacity_predicate(index.capacities(name).values(), size))
+    return index.tests.get(key, lambda: _capacity_predicate(index.capacities(name), size))
 
 
-def _capacity_predicate(capacities: Iterable[CSIStorageCapacity], size: int) -> Callable[[], NodePredicate]:
-    def compiled() -> NodePredicate:
-        selectors = [
-            selector
-            for capacity in capacities
-            if (limit := volume_limit(capacity)) is not None
-            and limit.value >= size
-            and (selector := _access(capacity)) is not None
-        ]
-        return _any_selector(selectors)
-
-    return compiled
+def _capacity_predicate(capacities: Iterable[CSIStorageCapacity], size: int) -> NodePredicate:
+    selectors = [
+        selector
+        for capacity in capacities
+        if (limit := volume_limit(capacity)) is not None
+        and limit.value >= size
+        and (selector := _access(capacity)) is not None
+    ]
+    return _any_selector(selectors)
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
@@ -112,7 +107,7 @@ def largest_volume(index: VolumeIndex, class_name: str, node: Node) -> int:
     """The size in bytes of the largest volume of a class that can be provisioned where the node can use it."""
     reachable = [
         limit.value
-        for capacity in index.capacities(class_name).values()
+        for capacity in index.capacities(class_name)
         if (limit := volume_limit(capacity)) is not None
         and (selector := _access(capacity)) is not None
         and selector.matches(node.metadata.labels)
@@ -206,7 +201,7 @@ class Finder:
         searches = [ClaimSearch(index, claim) for claim in to_match]
         self._searches = sorted(searches, key=lambda search: search.size)
         self._to_provision = [claim for claim in claims.unbound if selected_node(claim) is not None]
-        self._provisioning = {claim.metadata.key: Provisioning(index, claim) for claim in claims.unbound}
+        self._provisioning = {claim.metadata.key: provisioning_of(index, claim) for claim in claims.unbound}
 
     def codes(self, rows: Rows) -> Ints:
         """The codes of ``rows``."""
@@ -333,7 +328,7 @@ def _unmet(volume: PersistentVolume, node: Node) -> list[str]:
 
 def _not_made(index: VolumeIndex, claim: PersistentVolumeClaim, row: int, node: Node) -> Iterator[Lack]:
     """Why no volume can be made for a claim that none is there for."""
-    provisioning, name = Provisioning(index, claim), class_of_claim(claim)
+    provisioning, name = provisioning_of(index, claim), class_of_claim(claim)
     requested = claim.spec.resources.requests.get(STORAGE)
     size = requested.value if requested is not None else 0
     if not provisioning.possible:

@@ -32,7 +32,15 @@ from koordinator.api.volume import (
     class_of_volume,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
-from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.framework import (
+    SKIP_FILTER,
+    EventHandler,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -106,7 +114,6 @@ class Assumptions(Generic[T]):
 _NAME: Final = "volumes"
 CSI_NODE: Final = NamedAspect.of_objects(CSI_NODES)
 """What the CSINode of a node says."""
-_NO_CAPACITIES: Final[Mapping[str, CSIStorageCapacity]] = {}
 
 
 class VolumeIndex(EventHandler):
@@ -139,7 +146,6 @@ class VolumeIndex(EventHandler):
         self.csi_limits: dict[int, Mapping[str, int]] = {}
         """How many volumes each driver can attach on a row, where it says so."""
         self.attached = AttachedVolumes(self.view, self.placed, self.csi_nodes)
-        self._capacities: dict[str, dict[str, CSIStorageCapacity]] = {}
         self._class_versions: Counter[str] = Counter()
         self._free_versions: Counter[str] = Counter()
         self._changed: Mapping[str, Callable[[str, Any, Any], None]] = {
@@ -154,11 +160,11 @@ class VolumeIndex(EventHandler):
     @classmethod
     def of(cls, view: ClusterView) -> VolumeIndex:
         """The index of a view, created by the first caller."""
-        index = view.shared.get(_NAME)
-        if index is None:
-            index = view.shared[_NAME] = cls(view)
-        assert isinstance(index, cls)
-        return index
+        return view.share(_NAME, lambda: cls(view))
+
+    def assumptions(self, kind: Kind[Any]) -> Assumptions[Any]:
+        """What is assumed of claims, or of volumes."""
+        return self.claims if kind is PERSISTENT_VOLUME_CLAIMS else self.volumes
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self.view.objects_of(STORAGE_CLASSES).get(name)
@@ -166,9 +172,10 @@ class VolumeIndex(EventHandler):
     def driver(self, name: str) -> CSIDriver | None:
         return self.view.objects_of(CSI_DRIVERS).get(name)
 
-    def capacities(self, class_name: str) -> Mapping[str, CSIStorageCapacity]:
+    def capacities(self, class_name: str) -> list[CSIStorageCapacity]:
         """The capacity that the drivers report, of one class."""
-        return self._capacities.get(class_name, _NO_CAPACITIES)
+        found = self.view.objects_of(CSI_STORAGE_CAPACITIES).values()
+        return [each for each in found if each.storage_class_name == class_name]
 
     def class_version(self, class_name: str) -> int:
         """Grows when the class, its driver or its capacities change."""
@@ -250,12 +257,7 @@ class VolumeIndex(EventHandler):
                 self._class_versions[class_name] += 1
 
     def _capacity_changed(self, key: str, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
-        if old is not None:
-            self._capacities.get(old.storage_class_name, {}).pop(key, None)
-            self._class_versions[old.storage_class_name] += 1
-        if new is not None:
-            self._capacities.setdefault(new.storage_class_name, {})[key] = new
-            self._class_versions[new.storage_class_name] += 1
+        self._class_versions.update({each.storage_class_name for each in (old, new) if each is not None})
 
     def _list_again(self, name: str) -> None:
         """The volume, as assumed, has changed: pods that may have it now, or may not any more, are evaluated anew."""
@@ -284,7 +286,7 @@ def _drivers(node: CSINode) -> tuple[object, ...]:
 
 
 class VolumePlugin(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
-    """All that such a plugin reads of a pod is in its ``context``, which holds until the index changes."""
+    """All that such a plugin reads of a pod is what ``read`` returns, which holds until the index changes."""
 
     watches: ClassVar[tuple[Kind[Any], ...]] = ()
 
@@ -298,20 +300,40 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
     def concerns(self, pod: PodInfo) -> bool:
         return volumes_of(pod) is not None
 
+    @abstractmethod
+    def read(self, volumes: PodVolumes) -> Any:
+        """What nodes are evaluated by; empty if no node need be. A text says why the pod cannot be scheduled before
+        something happens to its claims. Raises PluginError."""
+
+    def key_of(self, read: Any) -> Hashable:
+        """Equal for pods that every node is evaluated by in the same way, now; for what ``read`` returns that is
+        neither empty nor a text. Raises PluginError."""
+        key: Hashable = read
+        return key
+
+    def state_of(self, read: Any) -> Any:
+        """The state for Filter, likewise."""
+        return read
+
     def context_key(self, pod: PodInfo) -> Hashable:
         volumes = volumes_of(pod)
         if volumes is None:
             return None
         known = pod.memo.get(self.name)
-        if known is not None and known[0] == self.index.changes:
-            return cast("Hashable", known[1])
-        context = self.context(volumes)
-        pod.memo[self.name] = self.index.changes, context
-        return context
+        if known is None or known[0] != self.index.changes:
+            read = self.read(volumes)
+            key = self.key_of(read) if read and not isinstance(read, str) else read
+            known = pod.memo[self.name] = self.index.changes, key
+        return cast("Hashable", known[1])
 
-    @abstractmethod
-    def context(self, volumes: PodVolumes) -> Hashable:
-        """Equal for pods that every node is evaluated by in the same way, now. Raises PluginError."""
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        volumes = volumes_of(pod)
+        read = self.read(volumes) if volumes is not None else None
+        if not read:
+            return SKIP_FILTER
+        if isinstance(read, str):
+            return PreFilterResult(rejection=Reason(read, unresolvable=True))
+        return PreFilterResult(self.state_of(read))
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         volumes = volumes_of(pod)
@@ -320,6 +342,14 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
     @abstractmethod
     def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
         """See Explainer.lacks."""
+
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        volumes = volumes_of(pod)
+        return volumes is None or self.hint(pod, volumes, event)
+
+    @abstractmethod
+    def hint(self, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
+        """See Plugin.queueing_hint."""
 
     @property
     def event_handler(self) -> EventHandler:

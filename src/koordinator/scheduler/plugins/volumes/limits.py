@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -18,7 +18,7 @@ from koordinator.api.kinds import (
 from koordinator.api.volume import CSINode, PersistentVolumeClaim
 from koordinator.scheduler.engine.columns import AnyAspect, Aspect
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import FEASIBLE, PluginError, Reason
 from koordinator.scheduler.engine.plugin_forms import RowFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
@@ -26,7 +26,7 @@ from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, cs
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
 from koordinator.scheduler.plugins.volumes.index import CSI_NODE, VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
-from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes
 
 _TOO_MANY: Final = 1
 _NO_CLAIM: Final = 2
@@ -44,10 +44,6 @@ class _NewVolumes:
     missing: str = ""
     """The claim that is not there, in the words of the reason."""
 
-    @property
-    def nothing(self) -> bool:
-        return not (self.fresh or self.known or self.missing)
-
 
 class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
     name = "NodeVolumeLimits"
@@ -59,14 +55,6 @@ class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
     )
     node_objects: ClassVar[tuple[Kind[Any], ...]] = (CSI_NODES,)
     reads: ClassVar[tuple[AnyAspect, ...]] = (Aspect.NODE, CSI_NODE, Aspect.PODS)
-
-    def context(self, volumes: PodVolumes) -> Hashable:
-        return self._new_volumes(volumes)
-
-    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        volumes = volumes_of(pod)
-        state = self._new_volumes(volumes) if volumes is not None else _NewVolumes()
-        return PreFilterResult(state, skip=state.nothing)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         new: _NewVolumes = state
@@ -81,10 +69,7 @@ class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
         others = {f"{PERSISTENT_VOLUME_CLAIMS.name}/Add", f"{VOLUME_ATTACHMENTS.name}/Delete", EventKind.POD_DELETE}
         return object_events(CSI_NODES, actions=("Add", "Update")) | others
 
-    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        volumes = volumes_of(pod)
-        if volumes is None:
-            return True
+    def hint(self, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
         if event.kind == EventKind.POD_DELETE and isinstance(event.old, PodInfo):
             theirs = known_volumes(event.old)
             return theirs is not None and bool(theirs.claims or theirs.in_tree)
@@ -128,8 +113,7 @@ class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
             if count and present.counts.get(driver, 0) + count > limits[driver]
         }
 
-    def _new_volumes(self, volumes: PodVolumes) -> _NewVolumes:
-        """Raises PluginError."""
+    def read(self, volumes: PodVolumes) -> _NewVolumes | None:
         fresh: set[CsiVolume] = set()
         known = {each for each in map(_translated, volumes.in_tree) if each is not None}
         for use in volumes.claims:
@@ -145,10 +129,11 @@ class NodeVolumeLimits(RowFilterPlugin, VolumePlugin):
         counts = Counter(
             (volume.driver, volume.plugin) for volume in fresh if (volume.driver, volume.handle) not in handles
         )
-        return _NewVolumes(
+        new = _NewVolumes(
             tuple(sorted((driver, plugin, count) for (driver, plugin), count in counts.items())),
             tuple(sorted(known, key=lambda volume: (volume.driver, volume.handle))),
         )
+        return new if fresh or known else None
 
 
 def _translated(source: Any) -> CsiVolume | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from koordinator.api.meta import controller_of
@@ -45,6 +46,11 @@ class PodVolumes:
         controller = controller_of(claim.metadata)
         return controller is not None and controller.uid == self.uid and claim.metadata.namespace == self.namespace
 
+    @property
+    def named(self) -> list[ClaimUse]:
+        """The claims that the pod names, without those that are made for it."""
+        return [use for use in self.claims if not use.ephemeral]
+
     def uses(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the claim is one of the pod's."""
         return any(use.key == claim.metadata.key for use in self.claims)
@@ -71,19 +77,20 @@ def known_volumes(pod: PodInfo) -> PodVolumes | None:
 
 def read_volumes(pod: Pod) -> PodVolumes | None:
     """The volumes of a pod; None when there are none to care for."""
-    for volume in pod.spec.volumes:
-        if _matters(volume):
+    metadata, volumes = pod.metadata, pod.spec.volumes
+    for volume in volumes:
+        # For every volume of every pod that comes to a node.
+        if any(_matter(volume)):
             break
     else:
         return None
-    metadata, volumes = pod.metadata, pod.spec.volumes
     return PodVolumes(
         namespace=metadata.namespace,
         pod=metadata.name,
         uid=metadata.uid,
         claims=tuple(use for volume in volumes if (use := _claim_use(pod, volume)) is not None),
-        disks=tuple(volume for volume in volumes if _is_disk(volume)),
-        in_tree=tuple(volume for volume in volumes if is_in_tree(volume)),
+        disks=tuple(volume for volume in volumes if any(_disks(volume))),
+        in_tree=tuple(volume for volume in volumes if any(_in_tree(volume))),
     )
 
 
@@ -97,35 +104,11 @@ def _claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
     return ClaimUse(name, f"{pod.metadata.namespace}/{name}", volume.persistent_volume_claim is None)
 
 
-def _matters(volume: Volume) -> bool:
-    # Called for every volume of every pod that comes to a node.
-    return (
-        volume.persistent_volume_claim is not None
-        or volume.ephemeral is not None
-        or volume.iscsi is not None
-        or volume.rbd is not None
-        or is_in_tree(volume)
-    )
-
-
-def _is_disk(volume: Volume) -> bool:
-    return (
-        volume.gce_persistent_disk is not None
-        or volume.aws_elastic_block_store is not None
-        or volume.iscsi is not None
-        or volume.rbd is not None
-    )
-
-
-def is_in_tree(volume: Volume) -> bool:
-    """Whether a CSI driver may do the work of the in-tree plugin that the volume is of."""
-    return (
-        volume.gce_persistent_disk is not None
-        or volume.aws_elastic_block_store is not None
-        or volume.azure_disk is not None
-        or volume.cinder is not None
-        or volume.portworx_volume is not None
-    )
+_DISKS: Final = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
+_IN_TREE: Final = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "cinder", "portworx_volume")
+"""Those of which a CSI driver may do the work."""
+_disks, _in_tree = attrgetter(*_DISKS), attrgetter(*_IN_TREE)
+_matter = attrgetter("persistent_volume_claim", "ephemeral", *{*_DISKS, *_IN_TREE})
 
 
 def conflict(mine: Iterable[Volume], theirs: Iterable[Volume]) -> bool:

@@ -3,23 +3,23 @@ the access mode ReadWriteOncePod is used by one pod at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
+from koordinator.api.pod import Volume
 from koordinator.api.volume import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack, some
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.index import VolumeIndex, VolumePlugin
-from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes, volumes_of
+from koordinator.scheduler.plugins.volumes.index import VolumePlugin
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes
 
 _DISK: Final = 1
 _IN_USE: Final = 2
@@ -32,9 +32,8 @@ _REASONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Restrictions:
-    volumes: PodVolumes
+class _Restrictions(NamedTuple):
+    disks: tuple[Volume, ...]
     in_use: tuple[str, ...]
     """The keys of the pod's claims that one pod may use at a time, and some pod does."""
 
@@ -45,26 +44,26 @@ class VolumeRestrictions(VolumePlugin):
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
     monotone = True
 
-    def context(self, volumes: PodVolumes) -> Hashable:
-        in_use = self._in_use(volumes)
-        disks = msgspec.json.encode(volumes.disks) if volumes.disks else b""
-        return in_use if isinstance(in_use, str) else (disks, in_use)
+    def read(self, volumes: PodVolumes) -> _Restrictions | str | None:
+        in_use: set[str] = set()
+        for use in volumes.named:
+            claim = self.index.claims.stored(use.key)
+            if claim is None:
+                return claim_not_found(use.claim)
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes and self.index.placed.users(use.key):
+                in_use.add(use.key)
+        return _Restrictions(volumes.disks, tuple(sorted(in_use))) if volumes.disks or in_use else None
 
-    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        volumes = volumes_of(pod)
-        if volumes is None:
-            return SKIP_FILTER
-        in_use = self._in_use(volumes)
-        if isinstance(in_use, str):
-            return PreFilterResult(rejection=Reason(in_use, unresolvable=True))
-        return PreFilterResult(_Restrictions(volumes, in_use), skip=not volumes.disks and not in_use)
+    def key_of(self, read: Any) -> Hashable:
+        restrictions: _Restrictions = read
+        return msgspec.json.encode(restrictions.disks), restrictions.in_use
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         restrictions: _Restrictions = state
         # Claims are used somewhere or nowhere, whatever the node.
         in_use = _IN_USE if any(self.index.placed.users(key) for key in restrictions.in_use) else 0
         codes = np.full(rows.shape[0], in_use, dtype=np.int64)
-        disks, on_row = restrictions.volumes.disks, self.index.placed.on_row
+        disks, on_row = restrictions.disks, self.index.placed.on_row
         if disks:
             for place, row in enumerate(rows.tolist()):
                 if any(conflict(disks, other.disks) for other in on_row(row).values()):
@@ -76,16 +75,23 @@ class VolumeRestrictions(VolumePlugin):
 
     def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
         restrictions: _Restrictions = state
-        return [*disk_lacks(self.index, volumes, row), *sharing_lacks(self.index, volumes, restrictions.in_use)]
+        found, placed, pods_on = [], self.index.placed, self.view.pods_on
+        for disk in restrictions.disks:
+            there = placed.on_row(row).values()
+            if users := [f"{each.namespace}/{each.pod}" for each in there if conflict([disk], each.disks)]:
+                found.append(Lack(f"volume {disk.name}: its disk is in use there by {some(users)}"))
+        for key in restrictions.in_use:
+            claims = placed.users(key).items()
+            if users := [pods_on[where][uid].key for uid, where in claims if uid in pods_on.get(where, ())]:
+                name = key.removeprefix(f"{volumes.namespace}/")
+                found.append(Lack(f"claim {name} is for one pod at a time (ReadWriteOncePod), {some(users)} uses it"))
+        return found
 
     def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD, f"{PERSISTENT_VOLUME_CLAIMS.name}/Add"})
 
-    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        volumes = volumes_of(pod)
-        if volumes is None:
-            return True
-        mine = {use.key for use in volumes.claims if not use.ephemeral}
+    def hint(self, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
+        mine = {use.key for use in volumes.named}
         if isinstance(event.new, PersistentVolumeClaim):
             return event.new.metadata.key in mine
         if event.kind != EventKind.POD_DELETE or not isinstance(event.old, PodInfo):
@@ -93,42 +99,5 @@ class VolumeRestrictions(VolumePlugin):
         theirs = known_volumes(event.old)
         if theirs is None or theirs.namespace != volumes.namespace:
             return False
-        shared = any(use.key in mine for use in theirs.claims if not use.ephemeral)
+        shared = any(use.key in mine for use in theirs.named)
         return shared or conflict(volumes.disks, theirs.disks)
-
-    def _in_use(self, volumes: PodVolumes) -> tuple[str, ...] | str:
-        """The claims that one pod may use at a time and some pod does; or what is missing."""
-        found: set[str] = set()
-        for use in volumes.claims:
-            if use.ephemeral:
-                continue
-            claim = self.index.claims.stored(use.key)
-            if claim is None:
-                return claim_not_found(use.claim)
-            if READ_WRITE_ONCE_POD in claim.spec.access_modes and self.index.placed.users(use.key):
-                found.add(use.key)
-        return tuple(sorted(found))
-
-
-def disk_lacks(index: VolumeIndex, volumes: PodVolumes, row: int) -> list[Lack]:
-    """The pods on ``row`` that use a disk in a way that does not allow sharing."""
-    found = []
-    for disk in volumes.disks:
-        users = [
-            f"{each.namespace}/{each.pod}" for each in index.placed.on_row(row).values() if conflict([disk], each.disks)
-        ]
-        if users:
-            found.append(Lack(f"volume {disk.name}: its disk is in use there by {some(users)}"))
-    return found
-
-
-def sharing_lacks(index: VolumeIndex, volumes: PodVolumes, in_use: Iterable[str]) -> list[Lack]:
-    """The pods that use claims that one pod may use at a time; ``in_use`` are the keys of such claims."""
-    found = []
-    for key in in_use:
-        pods_on = index.view.pods_on
-        users = [pods_on[row][uid].key for uid, row in index.placed.users(key).items() if uid in pods_on.get(row, ())]
-        if users:
-            name = key.removeprefix(f"{volumes.namespace}/")
-            found.append(Lack(f"claim {name} is for one pod at a time (ReadWriteOncePod), {some(users)} uses it"))
-    return found

@@ -16,13 +16,13 @@ import msgspec
 
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
 from koordinator.api.volume import PersistentVolume, class_of_volume
+from koordinator.base.groups import Groups
 from koordinator.model.node_selector import NodePredicate, term_predicate
 from koordinator.scheduler.plugins.node_labels import HOST_NAME
 
 STORAGE: Final = "storage"
 _AVAILABLE: Final = "Available"
 _NO_LISTS: Final[Mapping[bytes, Sequence[Candidate]]] = MappingProxyType({})
-_NONE: Final[Mapping[str, PersistentVolume]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,14 +60,6 @@ def claim_key(volume: PersistentVolume) -> str | None:
     return f"{reference.namespace}/{reference.name}" if reference is not None else None
 
 
-@dataclass(slots=True)
-class _Listed:
-    volume: PersistentVolume
-    candidate: Candidate | None = None
-    """None for a volume that no claim can have, or only one."""
-    hosts: frozenset[str] | None = None
-
-
 class VolumeLists:
     """Volumes that are free, and those that belong to a claim, as assumed. ``set`` and ``remove`` keep them current."""
 
@@ -76,47 +68,40 @@ class VolumeLists:
         """By class and affinity."""
         self._on_hosts: dict[str, dict[str, list[Candidate]]] = {}
         """By class and host."""
-        self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
-        self._listed: dict[str, _Listed] = {}
+        self._of_claim = Groups[str, str, PersistentVolume]()
+        self._listed: dict[str, PersistentVolume] = {}
 
     def set(self, volume: PersistentVolume) -> None:
         """The volume is like this now."""
-        name = volume.metadata.name
+        name, key = volume.metadata.name, claim_key(volume)
         self.remove(name)
-        listed = self._listed[name] = _Listed(volume)
-        key = claim_key(volume)
+        self._listed[name] = volume
         if key is not None:
-            self._of_claim.setdefault(key, {})[name] = volume
+            self._of_claim.put(key, name, volume)
         elif is_free(volume):
-            listed.hosts = hosts_of_volume(volume)
-            required = affinity_of(volume) if listed.hosts is not None else None
+            required = affinity_of(volume) if hosts_of_volume(volume) is not None else None
             passes = volume_predicate(required) if required is not None else None
-            listed.candidate = Candidate(size_of(volume), name, volume, passes)
-            for lists, place in self._places(listed):
-                insort(lists.setdefault(place, []), listed.candidate)
+            for lists, place in self._places(volume):
+                insort(lists.setdefault(place, []), Candidate(size_of(volume), name, volume, passes))
 
     def remove(self, name: str) -> None:
         """The volume is gone."""
-        listed = self._listed.pop(name, None)
-        if listed is None:
+        volume = self._listed.pop(name, None)
+        if volume is None:
             return
-        key = claim_key(listed.volume)
+        key = claim_key(volume)
         if key is not None:
-            volumes = self._of_claim[key]
-            del volumes[name]
-            if not volumes:
-                del self._of_claim[key]
-        if listed.candidate is not None:
-            for lists, place in self._places(listed):
+            self._of_claim.take(key, name)
+        elif is_free(volume):
+            for lists, place in self._places(volume):
                 candidates = lists[place]
-                del candidates[bisect_left(candidates, listed.candidate)]
+                del candidates[bisect_left(candidates, Candidate(size_of(volume), name, volume))]
                 if not candidates:
                     del lists[place]
 
     def known(self, name: str) -> PersistentVolume | None:
         """The volume as it is listed."""
-        listed = self._listed.get(name)
-        return listed.volume if listed is not None else None
+        return self._listed.get(name)
 
     def free(self, class_name: str) -> Mapping[bytes, Sequence[Candidate]]:
         """Free volumes of a class that are not tied to hosts, by their affinity (see affinity_key)."""
@@ -132,15 +117,15 @@ class VolumeLists:
 
     def of_claim(self, key: str) -> Mapping[str, PersistentVolume]:
         """Volumes that are bound to a claim or kept for it, by name."""
-        return self._of_claim.get(key, _NONE)
+        return self._of_claim.of(key)
 
-    def _places(self, listed: _Listed) -> list[tuple[dict[Any, list[Candidate]], str | bytes]]:
-        """The lists that the volume belongs in."""
-        class_name = class_of_volume(listed.volume)
-        if listed.hosts is None:
-            return [(self._free.setdefault(class_name, {}), affinity_key(listed.volume))]
+    def _places(self, volume: PersistentVolume) -> list[tuple[dict[Any, list[Candidate]], str | bytes]]:
+        """The lists that the volume, which is free, belongs in."""
+        class_name, hosts = class_of_volume(volume), hosts_of_volume(volume)
+        if hosts is None:
+            return [(self._free.setdefault(class_name, {}), affinity_key(volume))]
         by_host = self._on_hosts.setdefault(class_name, {})
-        return [(by_host, host) for host in sorted(listed.hosts)]
+        return [(by_host, host) for host in sorted(hosts)]
 
 
 def is_free(volume: PersistentVolume) -> bool:

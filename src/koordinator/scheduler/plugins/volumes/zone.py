@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
@@ -17,14 +17,14 @@ from koordinator.api.volume import (
 from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.framework import SKIP_FILTER, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.node_labels import NodeResults
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
 from koordinator.scheduler.plugins.volumes.index import VolumePlugin
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
-from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
@@ -39,19 +39,9 @@ class VolumeZone(VolumePlugin):
     watches: ClassVar[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
-    def context(self, volumes: PodVolumes) -> Hashable:
-        return self._topologies(volumes)
-
-    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        volumes = volumes_of(pod)
-        if volumes is None:
-            return SKIP_FILTER
-        topologies = self._topologies(volumes)
-        if isinstance(topologies, str):
-            return PreFilterResult(rejection=Reason(topologies, unresolvable=True))
-        if not topologies:
-            return SKIP_FILTER
-        return PreFilterResult(self.index.tests.get(("zones", topologies), lambda: _zone_predicate(topologies)))
+    def state_of(self, read: Any) -> NodeResults:
+        topologies: tuple[Topology, ...] = read
+        return self.index.tests.get(("zones", topologies), lambda: _zone_predicate(topologies))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         test: NodeResults = state
@@ -80,12 +70,10 @@ class VolumeZone(VolumePlugin):
         changes = object_events(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, actions=("Add", "Update"))
         return changes | {f"{STORAGE_CLASSES.name}/Add", EventKind.NODE_ADD, EventKind.NODE_LABEL}
 
-    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def hint(self, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
         match event.new:
             case PersistentVolumeClaim():
-                volumes = volumes_of(pod)
-                mine = {use.key for use in volumes.claims if not use.ephemeral} if volumes is not None else set()
-                return event.new.metadata.key in mine
+                return event.new.metadata.key in [use.key for use in volumes.named]
             case StorageClass():
                 return event.new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
             case PersistentVolume() if isinstance(event.old, PersistentVolume):
@@ -93,12 +81,10 @@ class VolumeZone(VolumePlugin):
             case _:
                 return True
 
-    def _topologies(self, volumes: PodVolumes) -> tuple[Topology, ...] | str:
+    def read(self, volumes: PodVolumes) -> tuple[Topology, ...] | str:
         """Those of all the pod's bound volumes, or why the pod cannot be scheduled."""
         found: list[Topology] = []
-        for use in volumes.claims:
-            if use.ephemeral:
-                continue
+        for use in volumes.named:
             if not use.claim:
                 return "PersistentVolumeClaim had no name"
             claim = self.index.claims.stored(use.key)

@@ -5,6 +5,7 @@ controller of its ``status.detailStatus``, which lists the domains that nodes fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -124,45 +125,39 @@ def detail_status(tree: Tree) -> list[DetailStatus]:
     return found
 
 
+@dataclass(eq=False)
 class TopologyStatusController:
     """Patches the status if it differs from the object's. Runs while this instance is the leader."""
 
-    name = "NetworkTopologyController"
-
-    def __init__(
-        self,
-        writer: ControllerWriter,
-        topology: ClusterTopology,
-        objects: Callable[[], Mapping[str, ClusterNetworkTopology]],
-    ) -> None:
-        self._writer = writer
-        self._topology = topology
-        self._objects = objects
-        self._compared: tuple[int, str] | None = None
-        """The version of the tree and the resourceVersion of the object that were last compared."""
+    writer: ControllerWriter
+    topology: ClusterTopology
+    objects: Callable[[], Mapping[str, ClusterNetworkTopology]]
+    name: str = "NetworkTopologyController"
+    _compared: tuple[int, str] | None = None
+    """The version of the tree and the resourceVersion of the object that were last compared."""
 
     async def run(self) -> None:
         """Run until cancelled, or until a write fails; then the caller runs it again."""
         self._compared = None
         while True:
-            await self._writer.until(self._is_new, _IDLE)
-            await self._writer.sleep(_GATHERING)
+            await self.writer.until(self._is_new, _IDLE)
+            await self.writer.sleep(_GATHERING)
             await self._write()
 
     def _is_new(self) -> bool:
         return self._state() != self._compared
 
     def _state(self) -> tuple[int, str]:
-        found = self._objects().get(DEFAULT_NAME)
-        return self._topology.version, found.metadata.resource_version if found is not None else ""
+        found = self.objects().get(DEFAULT_NAME)
+        return self.topology.version, found.metadata.resource_version if found is not None else ""
 
     async def _write(self) -> None:
-        state, found, tree = self._state(), self._objects().get(DEFAULT_NAME), self._topology.tree
+        state, found, tree = self._state(), self.objects().get(DEFAULT_NAME), self.topology.tree
         # If the object is invalid, the tree was built from an earlier version of it.
-        if found is not None and tree is not None and not self._topology.problem:
+        if found is not None and tree is not None and not self.topology.problem:
             wanted = detail_status(tree)
             if wanted != found.status.detail_status:
                 status = {"detailStatus": [to_document(each) for each in wanted]}
                 patch = {"metadata": {"uid": found.metadata.uid}, "status": status}
-                await self._writer.patch(CLUSTER_NETWORK_TOPOLOGIES, DEFAULT_NAME, "", patch, "status")
+                await self.writer.patch(CLUSTER_NETWORK_TOPOLOGIES, DEFAULT_NAME, "", patch, "status")
         self._compared = state

@@ -11,7 +11,7 @@ functions, without the scheduler's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 from typing import Any, Final
@@ -105,14 +105,23 @@ class Tree:
         """The depth of the layer, 0 for the root's; None for an unknown layer."""
         return self.layers.index(layer) if layer in self.layers else None
 
-    def sums(self, of_leaves: Mapping[int, int]) -> NDArray[np.int64]:
-        """For each domain the sum over its nodes; nodes missing in ``of_leaves`` count as 0."""
+    def sums(self, of_leaves: Mapping[int, int], steps: Sequence[int] = ()) -> NDArray[np.int64]:
+        """For each domain the sum over its nodes; nodes missing in ``of_leaves`` count as 0. ``steps``: by depth, of
+        what the amount in a domain is a multiple; what is beyond that does not count."""
         found = np.zeros(len(self), dtype=np.int64)
         for leaf, amount in of_leaves.items():
             found[leaf] = amount
-        for level in reversed(self.levels[1:]):
-            np.add.at(found, self.parents[level], found[level])
+        for depth, level in reversed([*enumerate(self.levels)]):
+            if steps:
+                found[level] -= found[level] % steps[depth]
+            if depth:
+                np.add.at(found, self.parents[level], found[level])
         return found
+
+    def by_leaf(self, names: Sequence[str], of_rows: Mapping[int, int]) -> dict[int, int]:
+        """The amounts by the domain number of the node instead of its row, without nodes that are in no domain."""
+        leaf_of = self.leaf_of
+        return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
 
     def text(self, domain: int, depth: int) -> str:
         """``layer/name``."""
@@ -207,7 +216,7 @@ class Distribution:
 def distribute(tree: Tree, demand: Demand, nodes: NodeSlots) -> Distribution:
     """Distribute the members over nodes. The result does not depend on the order of the mappings."""
     steps = _steps(tree, demand)
-    slots = _slots(tree, nodes, steps)
+    slots = tree.sums(nodes.slots, steps)
     gather_depth = tree.depth_of(demand.gather_in) if demand.gather_in else 0
     gathered = tree.levels[gather_depth] if gather_depth is not None else _NOWHERE
     found = Distribution(gathered, gather_depth or 0, slots)
@@ -216,12 +225,33 @@ def distribute(tree: Tree, demand: Demand, nodes: NodeSlots) -> Distribution:
     candidates, depth = _smallest(tree, slots, demand.count, gathered, gather_depth or 0)
     if not candidates:
         return found
-    order = _Order(tree, slots, tree.sums(nodes.scores), tree.sums(nodes.existing))
+    scores, existing = tree.sums(nodes.scores), tree.sums(nodes.existing)
+
+    def fullest_first(domain: int) -> tuple[Any, ...]:
+        """By pods of the same kind, then by slots, each compared at the domain, its parent and so on; then by score and
+        name."""
+        chain = [domain]
+        while (parent := int(tree.parents[chain[-1]])) >= 0:
+            chain.append(parent)
+        return *(-existing[chain]).tolist(), *slots[chain].tolist(), -int(scores[domain]), tree.names[domain], domain
+
+    def emptiest_first(domain: int) -> tuple[Any, ...]:
+        """The same among the children of one domain, but with many slots before few."""
+        return -existing[domain], -slots[domain], -scores[domain], tree.names[domain]
+
+    def fill(domain: int, count: int) -> Iterator[tuple[int, int]]:
+        """Assign ``count`` members, which must fit, to the domain: its children are filled one after another."""
+        if not tree.children[domain]:
+            yield domain, count
+        for child in sorted(tree.children[domain], key=emptiest_first):
+            given = min(int(slots[child]), count)
+            if given:
+                yield from fill(child, given)
+                count -= given
+
     # Every candidate can place all members, since a domain can fill all its slots exactly, see _steps.
-    best = min(candidates, key=lambda domain: order.key(domain, fullest_first=True))
-    by_node: list[tuple[int, int]] = []
-    _fill(tree, slots, order, best, demand.count, by_node)
-    return Distribution(gathered, gather_depth or 0, slots, best, depth, tuple(by_node))
+    best = min(candidates, key=fullest_first)
+    return Distribution(gathered, gather_depth or 0, slots, best, depth, tuple(fill(best, demand.count)))
 
 
 def _steps(tree: Tree, demand: Demand) -> list[int]:
@@ -234,20 +264,6 @@ def _steps(tree: Tree, demand: Demand) -> list[int]:
     return steps
 
 
-def _slots(tree: Tree, nodes: NodeSlots, steps: Sequence[int]) -> NDArray[np.int64]:
-    if steps[ROOT] == 1:
-        return tree.sums(nodes.slots)
-    found = np.zeros(len(tree), dtype=np.int64)
-    for leaf, amount in nodes.slots.items():
-        found[leaf] = amount
-    for depth in reversed(range(len(tree.layers))):
-        level = tree.levels[depth]
-        found[level] -= found[level] % steps[depth]
-        if depth:
-            np.add.at(found, tree.parents[level], found[level])
-    return found
-
-
 def _smallest(tree: Tree, slots: NDArray[np.int64], count: int, gathered: Domains, depth: int) -> tuple[list[int], int]:
     """Of ``gathered``, which are at ``depth``, and all below: the deepest that can hold ``count``, with their depth."""
     found: list[int] = []
@@ -257,46 +273,6 @@ def _smallest(tree: Tree, slots: NDArray[np.int64], count: int, gathered: Domain
         level = [child for domain in level for child in tree.children[domain] if slots[child] >= count]
         depth += bool(level)
     return found, depth
-
-
-class _Order:
-    """The order in which domains get members: by pods of the same kind, then by slots, each compared at the domain, its
-    parent and so on; then by score and name."""
-
-    def __init__(
-        self, tree: Tree, slots: NDArray[np.int64], scores: NDArray[np.int64], existing: NDArray[np.int64]
-    ) -> None:
-        self._tree = tree
-        self._slots = slots
-        self._scores = scores
-        self._existing = existing
-
-    def key(self, domain: int, *, fullest_first: bool) -> tuple[Any, ...]:
-        """The sort key of a domain, in ascending order. ``fullest_first`` prefers few slots to many."""
-        chain = [domain]
-        while (parent := int(self._tree.parents[chain[-1]])) >= 0:
-            chain.append(parent)
-        existing, slots = -self._existing[chain], self._slots[chain]
-        if not fullest_first:
-            slots = -slots
-        name = self._tree.names[domain]
-        return tuple(existing.tolist()), tuple(slots.tolist()), -int(self._scores[domain]), name, domain
-
-
-def _fill(
-    tree: Tree, slots: NDArray[np.int64], order: _Order, domain: int, count: int, by_node: list[tuple[int, int]]
-) -> None:
-    """Assign ``count`` members, which must fit, to the domain: its children are filled one after another. Appends to
-    ``by_node``."""
-    children = tree.children[domain]
-    if not children:
-        by_node.append((domain, count))
-        return
-    for child in sorted(children, key=lambda each: order.key(each, fullest_first=False)):
-        given = min(int(slots[child]), count)
-        if given:
-            _fill(tree, slots, order, child, given, by_node)
-            count -= given
 
 
 @dataclass(frozen=True, slots=True)

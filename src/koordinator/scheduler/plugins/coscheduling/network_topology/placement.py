@@ -1,23 +1,32 @@
-"""Placing gangs by the network topology: the first member that is tried plans the nodes of all members at once, the
-others follow. A plan prepares the solver's input, and assigns members to its result.
+"""Where pods go by the network topology.
+
+Gangs are planned: the first member that is tried plans the nodes of all members at once, the others follow. A plan
+prepares the solver's input, and assigns members to its result.
+
+Single pods are scored: a pod with a topology selector prefers nodes near to pods with the same one. As in Koordinator
+1.8, pkg/scheduler/plugins/coscheduling/core/network_topology_workflow.go, the feasible nodes are ordered as in the
+solver, each with one slot, and the scores go down from 100 in equal steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
 from koordinator.api.explanations import DomainSlots
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.decision import fit_error
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
-from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework import SKIP_SCORE, PluginError, Reason, default_normalize
 from koordinator.scheduler.engine.framework_hooks import FindOneNodePlugin
+from koordinator.scheduler.engine.plugin_forms import RankingScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
@@ -28,6 +37,7 @@ from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import NO_TOPOLOGY
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import (
+    Demand,
     Distribution,
     NodeSlots,
     TopologyPlan,
@@ -60,100 +70,73 @@ def index_of(pod: PodInfo) -> int:
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
 
 
-class Planner:
-    """Plans for one gang in one network."""
-
-    def __init__(self, view: ClusterView, tree: Tree, spec: TopologySpec, pods: Sequence[PodInfo]) -> None:
-        """``pods``: the members to place, in the order of ``in_turn``."""
-        self._view = view
-        self._tree = tree
-        self._pods = pods
-        self._demand = demand_of(spec, len(pods), tree)
-
-    def plan(self, slots: Slots, scores: Mapping[int, int] | None = None) -> TopologyPlan:
-        """Plan the nodes of all members. ``slots``: how many fit on each node; ``scores``: node row -> score."""
-        by_row = slots.by_row
-        existing = self._existing(by_row)
-        nodes = NodeSlots(self._by_leaf(by_row), self._by_leaf(scores or {}), self._by_leaf(existing))
-        found = distribute(self._tree, self._demand, nodes)
-        if found.domain is None:
-            return self._failed(found, slots)
-        return TopologyPlan(
-            len(self._pods),
-            self._demand,
-            nodes=self._assigned(found.by_node),
-            domain=self._tree.text(found.domain, found.depth),
-            domain_slots=self._domain_slots(found),
-            domains=found.gathered.shape[0],
-            layers=self._tree.layers,
-            left_out=self._left_out(),
-        )
-
-    def _by_leaf(self, of_rows: Mapping[int, int]) -> dict[int, int]:
-        """The amounts by the domain number of the node instead of its row, without nodes that are in no domain."""
-        names, leaf_of = self._view.columns.names, self._tree.leaf_of
-        return {leaf_of[names[row]]: amount for row, amount in of_rows.items() if names[row] in leaf_of}
-
-    def _existing(self, rows: Iterable[int]) -> dict[int, int]:
-        """Node row -> how many pods with the members' topology selector are on it."""
-        kind = self._pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
-        return existing_pods(self._view, kind, rows) if kind else {}
-
-    def _assigned(self, by_node: Sequence[tuple[int, int]]) -> dict[str, str]:
-        """Uid -> node. Members that are nominated to a node get that one, if members are to be placed there."""
-        tree, nominations = self._tree, self._view.nominations
-        left = {tree.names[leaf]: count for leaf, count in by_node}
-        found: dict[str, str] = {}
-        for pod in self._pods:
-            node = nominations.node_of(pod.uid)
-            if left.get(node):
-                left[node] -= 1
-                found[pod.uid] = node
-        free = (node for node, count in left.items() for _ in range(count))
-        for pod in self._pods:
-            if pod.uid not in found:
-                found[pod.uid] = next(free)
-        return found
-
-    def _failed(self, found: Distribution, slots: Slots) -> TopologyPlan:
-        tree, demand = self._tree, self._demand
-        domains = sorted(
-            f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
-            for domain in found.gathered.tolist()
-        )
-        reasons: Counter[str] = Counter()
-        for status in slots.statuses:
-            for reason in status.reasons:
-                reasons[reason.text] += status.rows.shape[0]
-        text = (
-            f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(domains)}, "
-            f"{fit_error(slots.rows.shape[0], reasons)}"
-        )
-        if demand.multiples:
-            multiples = sorted(f"{layer}={multiple}" for layer, multiple in demand.multiples.items())
-            text += f"; podCountMultiple constraints: {', '.join(multiples)}"
-        return TopologyPlan(
-            len(self._pods),
-            demand,
-            refusal=text,
-            domain_slots=self._domain_slots(found),
-            domains=found.gathered.shape[0],
-            layers=tree.layers,
-            left_out=self._left_out(),
-            slots={self._view.columns.names[row]: count for row, count in slots.by_row.items()},
-            statuses=slots.statuses,
-        )
-
-    def _domain_slots(self, found: Distribution) -> tuple[DomainSlots, ...]:
-        # A stable sort keeps domains with equally many slots in the order of their names.
-        fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
-        return tuple(
-            DomainSlots(domain=self._tree.text(domain, found.gather_depth), slots=int(found.slots[domain]))
+def topology_plan(
+    view: ClusterView,
+    tree: Tree,
+    spec: TopologySpec,
+    pods: Sequence[PodInfo],
+    slots: Slots,
+    scores: Mapping[int, int] | None = None,
+) -> TopologyPlan:
+    """Plan the nodes of all members, ``pods``, which are in the order of ``in_turn``. ``slots``: how many fit on each
+    node; ``scores``: node row -> score."""
+    demand, by_row, names = demand_of(spec, len(pods), tree), slots.by_row, view.columns.names
+    kind = pods[0].pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR)
+    existing = existing_pods(view, kind, by_row) if kind else {}
+    by_leaf = [tree.by_leaf(names, each) for each in (by_row, scores or {}, existing)]
+    found = distribute(tree, demand, NodeSlots(*by_leaf))
+    # A stable sort keeps domains with equally many slots in the order of their names.
+    fullest = found.gathered[np.argsort(-found.slots[found.gathered], kind="stable")][:_DOMAINS_KEPT]
+    plan = TopologyPlan(
+        len(pods),
+        demand,
+        domain_slots=tuple(
+            DomainSlots(domain=tree.text(domain, found.gather_depth), slots=int(found.slots[domain]))
             for domain in fullest.tolist()
-        )
+        ),
+        domains=found.gathered.shape[0],
+        layers=tree.layers,
+        left_out=tuple(tree.left_out.values())[:_DOMAINS_KEPT],
+    )
+    if found.domain is None:
+        refusal, by_name = _refusal(tree, found, demand, slots), {names[row]: count for row, count in by_row.items()}
+        return replace(plan, refusal=refusal, slots=by_name, statuses=slots.statuses)
+    left = {tree.names[leaf]: count for leaf, count in found.by_node}
+    return replace(plan, nodes=_assigned(view, pods, left), domain=tree.text(found.domain, found.depth))
 
-    def _left_out(self) -> tuple[str, ...]:
-        return tuple(self._tree.left_out.values())[:_DOMAINS_KEPT]
+
+def _assigned(view: ClusterView, pods: Sequence[PodInfo], left: dict[str, int]) -> dict[str, str]:
+    """Uid -> node. ``left``: how many members each node gets. Members that are nominated to one of them get that."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        node = view.nominations.node_of(pod.uid)
+        if left.get(node):
+            left[node] -= 1
+            found[pod.uid] = node
+    free = (node for node, count in left.items() for _ in range(count))
+    for pod in pods:
+        if pod.uid not in found:
+            found[pod.uid] = next(free)
+    return found
+
+
+def _refusal(tree: Tree, found: Distribution, demand: Demand, slots: Slots) -> str:
+    domains = sorted(
+        f"topology topologyNode {tree.text(domain, found.gather_depth)}: {found.slots[domain]}"
+        for domain in found.gathered.tolist()
+    )
+    reasons: Counter[str] = Counter()
+    for status in slots.statuses:
+        for reason in status.reasons:
+            reasons[reason.text] += status.rows.shape[0]
+    text = (
+        f"no candidate topology nodes can accommodate job, desiredOfferSlot: {demand.count}, {';'.join(domains)}, "
+        f"{fit_error(slots.rows.shape[0], reasons)}"
+    )
+    if demand.multiples:
+        multiples = sorted(f"{layer}={multiple}" for layer, multiple in demand.multiples.items())
+        text += f"; podCountMultiple constraints: {', '.join(multiples)}"
+    return text
 
 
 def existing_pods(view: ClusterView, kind: str, rows: Iterable[int]) -> dict[int, int]:
@@ -178,20 +161,20 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         """Why no attempt can begin with the pod: its gang has topology requirements, but the network is not known."""
         if self._spec_of(pod) is None or self.gangs.network is not None:
             return None
-        if self.cache.admission_error(pod.pod) or self._wave_of(pod) is not None:
+        if self.cache.admission_error(pod.pod) or self.cache.wave_of(pod.uid) is not None:
             return None
         return Reason(NO_TOPOLOGY, unresolvable=True)
 
     def begun(self, pod: PodInfo) -> None:
         """The attempt of the pod began. The topology requirements of the first pod's gang hold for the whole wave."""
-        wave = self._wave_of(pod)
+        wave = self.cache.wave_of(pod.uid)
         if wave is not None and wave.attempted == {pod.uid}:
             wave.topology = self._spec_of(pod)
 
     def find_one_node(self, pod: PodInfo) -> str | Reason | None:
         """The node that is planned for the pod, or why there is none; None if it has no topology requirements. Raises
         PluginError for a member that the plan of its wave lacks."""
-        wave = self._wave_of(pod)
+        wave = self.cache.wave_of(pod.uid)
         if wave is None or wave.topology is None:
             return None
         if wave.plan is None:
@@ -207,7 +190,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
 
     def rejected_by(self, pod: PodInfo) -> Collection[str]:
         """The plugins that rejected nodes for the members, if ``find_one_node`` returned a reason."""
-        wave = self._wave_of(pod)
+        wave = self.cache.wave_of(pod.uid)
         return wave.plan.rejected_by if wave is not None and wave.plan is not None else ()
 
     def job(self, job: Job, wave: Wave) -> Job:
@@ -222,7 +205,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
             if tree is None or len(wave.attempted) > 1:
                 return INVALID_PLAN
             found = self._slots_in(simulation, pods, sorted(scores), job.uids)
-            plan = Planner(self.view, tree, spec, pods).plan(found, scores)
+            plan = topology_plan(self.view, tree, spec, pods, found, scores)
             row_of = self.view.columns.row_of
             return plan.refusal or [(pod, row_of[plan.nodes[pod.uid]]) for pod in pods]
 
@@ -261,7 +244,7 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         if not pods:
             raise PluginError(NO_PENDING_PODS)
         found = self.handle.slots(pods)
-        return Planner(self.view, tree, spec, pods).plan(found) if found is not None else None
+        return topology_plan(self.view, tree, spec, pods, found) if found is not None else None
 
     def _to_place(self, pod: PodInfo, wave: Wave) -> list[PodInfo]:
         """The pending members, without those that were tried already."""
@@ -275,12 +258,76 @@ class GangPlacement(GangPart, FindOneNodePlugin):
         declaration = member.gang.declaration if member is not None and not member.gang.is_released else None
         return declaration.network_topology if declaration is not None else None
 
-    def _wave_of(self, pod: PodInfo) -> Wave | None:
-        wave, member = self.cache.wave, self.cache.by_uid.get(pod.uid)
-        if wave is None or member is None or member.gang.group is not wave.group or member.gang.is_released:
-            return None
-        return wave
-
 
 def _spec(topology: Any) -> Any:
     return topology.spec if topology is not None else None
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The pods with one topology selector, here called a kind. ``existing``: node row -> how many there are, if any."""
+
+    name: str
+    tree: Tree
+    existing: dict[int, int]
+
+
+class NetworkScore(GangPart, RankingScorePlugin):
+    """Scores depend only on the pods of the kind and on which nodes are feasible, so ``normalize`` computes them."""
+
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return _kind_of(pod) if self.gangs.topology is not None else None
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(_kind_of(pod))
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        """The version of the network, since the scores depend on it."""
+        network = self.gangs.topology
+        return network.version if network is not None and _kind_of(pod) else None
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        kind, network = _kind_of(pod), self.gangs.topology
+        tree = network.tree if network is not None and kind else None
+        if tree is None:
+            return SKIP_SCORE
+        return _Kind(kind, tree, existing_pods(self.view, kind, self.view.columns.alive_rows.tolist()))
+
+    def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        kind: _Kind = state
+        for row in rows.tolist():
+            kind.existing.pop(row, None)
+        alive = [row for row in rows.tolist() if self.view.columns.alive[row]]
+        kind.existing.update(existing_pods(self.view, kind.name, alive))
+        return True
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints:
+        kind: _Kind = state
+        places = np.zeros_like(raw)
+        rows = np.flatnonzero(feasible)
+        order = _in_order(kind.tree, self.view.columns.names, rows, kind.existing)
+        places[rows[order]] = np.arange(rows.shape[0])
+        return default_normalize(places, feasible, reverse=True)
+
+
+def _kind_of(pod: PodInfo) -> str:
+    return pod.pod.metadata.annotations.get(NETWORK_TOPOLOGY_SELECTOR, "")
+
+
+def _in_order(tree: Tree, names: list[str], rows: Rows, existing: dict[int, int]) -> NDArray[np.intp]:
+    """The indices of ``rows``, the best first: by pods of the kind, the most first, then by feasible nodes, the fewest
+    first, each compared in the node's domain, the one around it and so on. Nodes that are in no domain come last."""
+    leaves = np.array([tree.leaf_of.get(names[row], -1) for row in rows.tolist()], dtype=np.intp)
+    pods = tree.sums(tree.by_leaf(names, existing))
+    slots = tree.sums({leaf: 1 for leaf in leaves.tolist() if leaf >= 0})
+    keys: list[NDArray[Any]] = [np.array([names[row] for row in rows.tolist()])]
+    chains: list[NDArray[np.intp]] = [leaves]
+    for _ in tree.layers[1:]:
+        chains.append(np.where(chains[-1] >= 0, tree.parents[chains[-1]], -1))
+    # The last key of lexsort is its primary one.
+    keys += [np.where(chain >= 0, slots[chain], 0) for chain in reversed(chains)]
+    keys += [np.where(chain >= 0, -pods[chain], 0) for chain in reversed(chains)]
+    keys.append(leaves < 0)
+    return np.lexsort(keys)
