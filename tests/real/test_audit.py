@@ -75,6 +75,8 @@ def test_what_was_moved_is_known_for_longer_than_its_events(
         for path in (_EVENTS, f"{_JOBS}/move"):
             assert plane.request("DELETE", path)[0] == 200
         with keeping(plane, tmp_path) as running:
+            # Until it works as the leader there is no answer.
+            until(lambda: kept(running), 30, "records after the restart")
             assert kept(running) == first
             status, _, absent = asked(running, "explain", "pod", f"shop/{pod}")
             successor = first["moved"]["target"]
