@@ -14,7 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from koordinator.api.audit_answer import AuditAnswer
+from koordinator.api.codec import convert
 from koordinator.api.kinds import PODS
+from koordinator.api.meta import Object
 from koordinator.api.modification import EVICTED, LONGEST_RECORD, Cause, Modification, complete, event_metadata
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
@@ -118,6 +120,8 @@ def test_a_forged_record_costs_its_author_alone(changes: dict[str, Any]) -> None
         bench.carry(replace(good, **changes), "forged")
         bench.carry(good, "good")
         async with bench.leading():
+            # It is listed anew.
+            bench.keeper.replace_page([convert(bench.api.document(EVENTS_V1, "forged", "default"), Object)], ())
             answer = await bench.find()
         assert [each.event for each in answer.records] == ["default/good"]
         assert answer.coverage.refused == 1

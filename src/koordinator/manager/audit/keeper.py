@@ -63,7 +63,9 @@ class AuditKeeper:
         """They stay here until the store has them."""
         self._is_wanted = asyncio.Event()
         self._is_running = False
-        self._lost = self._refused = 0
+        self._lost = 0
+        self._refused: set[str] = set()
+        """UIDs of Events, at most so many as records may wait: a list shows each of them again."""
         self._problem = ""
         self._said = SaidOnce(logger, over=lambda _: f"the audit keeps records again; {self._lost} were lost")
         self._reflector: Reflector[Object]
@@ -84,7 +86,7 @@ class AuditKeeper:
         self._used = context.metrics.gauge("koord_manager_audit_store_bytes", "The space that kept records take")
 
     async def run(self) -> None:
-        self._lost = self._refused = 0
+        self._lost, self._refused = 0, set()
         self._reflector = self._make_reflector()
         self._is_running = True
         try:
@@ -108,7 +110,7 @@ class AuditKeeper:
             problem = self._problem or self._watch_problem()
         except AuditStoreError as error:
             found, problem = AuditAnswer(coverage=Coverage(in_memory=self._store.is_in_memory)), str(error)
-        coverage = replace(found.coverage, lost=self._lost, refused=self._refused, problem=problem)
+        coverage = replace(found.coverage, lost=self._lost, refused=len(self._refused), problem=problem)
         return replace(found, coverage=coverage)
 
     # What the reflector brings.
@@ -119,8 +121,8 @@ class AuditKeeper:
     def replace_page(self, items: Sequence[Object], malformed: Sequence[Malformed]) -> None:
         for event in items:
             self._receive(event)
-        if malformed:
-            self._refuse(len(malformed), malformed[0].error)
+        for unreadable in malformed:
+            self._refuse(unreadable.uid, unreadable.error)
 
     def end_replace(self, version: str) -> None:
         self._is_wanted.set()
@@ -130,14 +132,14 @@ class AuditKeeper:
             if isinstance(event.object, Object):
                 self._receive(event.object)
             elif event.object is not None:
-                self._refuse(1, event.object.error)
+                self._refuse(event.object.uid, event.object.error)
 
     def _receive(self, event: Object) -> None:
         metadata = event.metadata
         try:
             record = decode_record(metadata)
         except DecodeError as error:
-            self._refuse(1, f"{metadata.key}: {error}")
+            self._refuse(metadata.uid, f"{metadata.key}: {error}")
             return
         self._waiting.append(ReceivedRecord(metadata.uid, metadata.key, record))
         if len(self._waiting) > _WAITING:
@@ -146,9 +148,11 @@ class AuditKeeper:
             self._lost_count.inc()
         self._is_wanted.set()
 
-    def _refuse(self, count: int, why: str) -> None:
-        self._refused += count
-        self._refused_count.inc(count)
+    def _refuse(self, uid: str, why: str) -> None:
+        if uid in self._refused or len(self._refused) >= _WAITING:
+            return
+        self._refused.add(uid)
+        self._refused_count.inc()
         logger.debug("a record of the audit is refused: %s", why)
 
     # What is stored.
