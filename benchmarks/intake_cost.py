@@ -125,7 +125,16 @@ class NoEvents:
         """Nobody listens to it."""
 
     def object_event(
-        self, scheduler_name: str, kind: Kind[Any], obj: Object, event_type: str, reason: str, action: str, note: str
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Nor to this."""
 

@@ -49,7 +49,16 @@ class EventList:
         self.records += [modification] if modification is not None else []
 
     def object_event(
-        self, scheduler_name: str, kind: Kind[Any], obj: Object, event_type: str, reason: str, action: str, note: str
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         self.notes.append((obj.metadata.name, reason, note))
 

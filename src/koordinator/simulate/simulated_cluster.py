@@ -77,6 +77,8 @@ class PreemptionLog:
         reason: str,
         action: str,
         note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """These events are dropped."""
 

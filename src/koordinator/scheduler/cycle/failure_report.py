@@ -327,6 +327,9 @@ class PodEvents:
         reason: str,
         action: str,
         note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about an object of another kind. Returns at once."""
-        self._recorders[scheduler_name].event(reference_to(kind, obj), event_type, reason, action, note)
+        about = reference_to(kind, obj)
+        self._recorders[scheduler_name].event(about, event_type, reason, action, note, modification=modification)

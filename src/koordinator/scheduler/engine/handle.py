@@ -55,6 +55,8 @@ class Events(Protocol):
         reason: str,
         action: str,
         note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about an object of another kind, under a scheduler name."""
 
@@ -164,8 +166,17 @@ class Handle:
             self._services.pod_event(pod, event_type, reason, action, note)
 
     def object_event(
-        self, kind: Kind[Any], obj: Object, event_type: EventType, reason: str, action: str, note: str
+        self,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: EventType,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about an object of another kind under the scheduler name of this profile."""
         if self._services is not None:
-            self._services.object_event(self.profile.scheduler_name, kind, obj, event_type, reason, action, note)
+            name = self.profile.scheduler_name
+            self._services.object_event(name, kind, obj, event_type, reason, action, note, modification=modification)
