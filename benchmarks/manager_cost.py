@@ -18,6 +18,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -81,7 +82,8 @@ class Measurement:
         cluster.make(PODS, self._pods, self._nodes.pod)
         cluster.keep(CONFIG_MAPS, [configuration], _NAMESPACE)
 
-    async def measure(self, minutes: int) -> Document:
+    async def measure(self, minutes: int, last_minute: AbstractContextManager[object] | None = None) -> Document:
+        """``last_minute`` is entered around the last one."""
         gc.collect()
         held = _peak_megabytes()
         clock = SystemClock()
@@ -98,7 +100,9 @@ class Measurement:
             await informers.wait_synced()
             await self._until_settled(self._count)
             first = self._since(started)
-            steady = [await self._minute() for _ in range(minutes)]
+            steady = [await self._minute() for _ in range(minutes - 1)]
+            with last_minute or nullcontext():
+                steady.append(await self._minute())
             for task in working:
                 task.cancel()
         await client.close()

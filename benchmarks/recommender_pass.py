@@ -22,6 +22,7 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.clock import SystemClock
 from koordinator.manager.options import Options
 from koordinator.manager.recommender.controller import RecommenderController
+from koordinator.model.overcommit.node_report import NODE_REPORTS
 from tests.in_memory_api import InMemoryApi
 from tests.manager.controller_bench import ControllerBench
 from tests.waiting import wait_for
@@ -65,7 +66,7 @@ async def _pass(api: InMemoryApi, bench: ControllerBench, names: Sequence[tuple[
     # No pass begins before the clock moves; the time of the reports is that of the pass.
     at = bench.clock.now().replace(microsecond=0) + timedelta(seconds=30)
     _report(api, names, pods, at)
-    reports = bench.informers.informer(NODE_METRICS)
+    reports = bench.informers.informer(NODE_REPORTS)
     await wait_for(lambda: all(each.status.update_time == at for each in reports.list()))
     before, started = _passed(bench), time.process_time()
     await bench.clock.advance(60)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.api.quantity import Format, Quantity, QuantityError
+from koordinator.api.quantity import Bytes, Format, MilliCPU, Quantity, QuantityError
 from tests.api.quantity_table import CANONICAL, REFUSED
 
 _SUFFIXES = {
@@ -93,6 +93,21 @@ def test_values_are_whole_and_rounded_away_from_zero(nanos: int) -> None:
     quantity = Quantity(nanos)
     expected = min(-(-abs(nanos) // 10**9), 2**63 - 1)
     assert quantity.value == (expected if nanos >= 0 else -expected)
+
+
+@given(
+    text=st.sampled_from([text for text, *_ in CANONICAL])
+    | st.builds(str.__add__, st.text("0123456789٣²", max_size=18), st.sampled_from(("", "m", "Ki", "Mi", "k")))
+)
+def test_a_reading_alone_is_that_of_the_quantity(text: str) -> None:
+    try:
+        expected = Quantity.parse(text)
+    except QuantityError:
+        for reading in (MilliCPU, Bytes):
+            with pytest.raises(QuantityError):
+                reading.parse(text)
+    else:
+        assert (MilliCPU.parse(text), Bytes.parse(text)) == (expected.milli, expected.value)
 
 
 @given(text=st.text(alphabet="0123456789.+-eEinumkKMGTP ", max_size=12))

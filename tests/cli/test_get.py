@@ -71,7 +71,11 @@ def test_names_alone_are_for_scripts(word: str, cluster: ExplainedCluster, capsy
 def test_whole_documents_are_for_programs(form: str, read: object, cluster: ExplainedCluster, capsys: Captured) -> None:
     assert main(["get", "pending", "-o", form, *cluster.arguments]) == 0
     assert callable(read)
-    assert [each["metadata"]["name"] for each in read(capsys.readouterr().out)["items"]] == ["web"]
+    document = read(capsys.readouterr().out)
+    assert [each["metadata"]["name"] for each in document["items"]] == ["web"]
+    # As kubectl prints them, so that it takes them back.
+    assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+    assert {(item["apiVersion"], item["kind"]) for item in document["items"]} == {("v1", "Pod")}
 
 
 def test_a_namespace_that_has_none_says_so(cluster: ExplainedCluster, capsys: Captured) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from tests.costs.figures import Cost
 
-PROGRAMS: Final = ("scheduler", "koordlet", "admission")
+PROGRAMS: Final = ("scheduler", "koordlet", "manager", "admission")
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 _SEED: Final = "0"
 
@@ -45,6 +45,10 @@ def _here(program: str) -> dict[str, Cost]:
         from tests.costs import koordlet_costs
 
         return {name: koordlet_costs.cost(shape) for name, shape in koordlet_costs.SHAPES.items()}
+    if program == "manager":
+        from tests.costs import manager_costs
+
+        return {name: manager_costs.cost(pods) for name, pods in manager_costs.SHAPES.items()}
     from tests.costs import admission_costs
 
     return {name: admission_costs.cost(shape) for name, shape in admission_costs.SHAPES.items()}

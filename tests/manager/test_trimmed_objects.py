@@ -5,19 +5,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from koordinator.api.codec import convert
-from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.kube.informer_set import InformerSet
-from koordinator.manager.features import RECOMMENDER
-from koordinator.manager.options import Options
 from koordinator.manager.trimmed_objects import (
-    TrimmedNodeMetric,
     TrimmedPod,
+    facts_of,
     pod_trimmer,
-    trimmed_node_metrics,
+    trimmed_node_reports,
 )
 from koordinator.model.overcommit.facts import metric_facts, pod_facts
+from koordinator.model.overcommit.node_report import NodeReport
 from tests.kube.fake_client import ScriptedClient, as_client
 
 POD = convert(
@@ -42,7 +40,7 @@ POD = convert(
 )
 
 
-NODE_METRIC = convert(
+REPORT = convert(
     {
         "metadata": {"name": "n1", "uid": "u"},
         "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 60}},
@@ -53,7 +51,7 @@ NODE_METRIC = convert(
             ],
         },
     },
-    NodeMetric,
+    NodeReport,
 )
 trimmed = pod_trimmer(frozenset({"a", "absent"}), frozenset({"c"}))
 
@@ -88,21 +86,12 @@ def test_pods_share_what_is_alike() -> None:
 
 
 def test_of_a_report_only_the_facts_stay() -> None:
-    trim = trimmed_node_metrics(informers(), Options()).transform
+    trim = trimmed_node_reports(informers()).transform
     assert trim is not None
-    digest = trim(NODE_METRIC)
-    assert isinstance(digest, TrimmedNodeMetric)
-    assert (digest.metadata, digest.spec) == (NODE_METRIC.metadata, NODE_METRIC.spec)
-    assert digest.facts == metric_facts(NODE_METRIC)
+    digest = trim(REPORT)
+    assert (digest.metadata, digest.spec) == (REPORT.metadata, REPORT.spec)
+    assert facts_of(digest) == metric_facts(REPORT)
     assert list(digest.status.pods_metric) == []
-
-
-def test_the_recommender_reads_the_report_itself() -> None:
-    options = Options()
-    options.features.set({RECOMMENDER: True})
-    trim = trimmed_node_metrics(informers(), options).transform
-    assert trim is not None
-    assert trim(NODE_METRIC).status == NODE_METRIC.status
 
 
 def informers() -> InformerSet:

@@ -188,6 +188,16 @@ def test_how_many_more_fit_and_what_stops_the_next_one() -> None:
     assert outcome["departed"] == outcome["pending"] == []
 
 
+def test_a_namespace_that_is_missing_is_made_for_what_shall_fit_as_for_what_is_applied() -> None:
+    planned = pod("x")
+    planned["metadata"]["namespace"] = "shop"
+
+    outcome = outcome_of(cluster([node("a", "100")]), Fit(planned, at_most=3))
+
+    assert outcome["fit"]["replicas"] == 3
+    assert "the namespace shop is not in the snapshot; it is made" in outcome["notes"]
+
+
 def test_counting_ends_at_the_number_that_was_given() -> None:
     outcome = outcome_of(cluster([node("a", "100")]), Fit(pod("x"), at_most=20))
     assert outcome["fit"]["replicas"] == 20

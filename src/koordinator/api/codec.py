@@ -11,12 +11,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from koordinator.api.duration import GoDuration as GoDuration
-from koordinator.api.quantity import Quantity, parse_quantity
+from koordinator.api.quantity import Bytes, MilliCPU, Quantity, parse_quantity
 from koordinator.api.struct_fields import struct_fields
 from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
@@ -30,20 +30,24 @@ class DecodeError(KoordinatorError, ValueError):
     """JSON that is not what the kind allows; the text ends with the path of the field."""
 
 
+_FROM_TEXT: Final[dict[type, Callable[[str], Any]]] = {
+    Quantity: parse_quantity,
+    MilliCPU: MilliCPU.parse,
+    Bytes: Bytes.parse,
+    GoDuration: GoDuration.parse,
+}
+
+
 def _decode_custom(expected: type, value: Any) -> Any:
-    if expected is Quantity:
-        if type(value) is str:
-            return parse_quantity(value)
-        if isinstance(value, int | float):
-            return Quantity.parse(value)
-        if value is None:
-            return Quantity.parse("0")
-        raise ValueError(f"expected a quantity, got {value!r}")
+    if type(value) is str:
+        return _FROM_TEXT[expected](value)
     if expected is GoDuration:
-        if isinstance(value, str):
-            return GoDuration.parse(value)
         raise ValueError(f"expected a duration such as 5m0s, got {value!r}")
-    raise NotImplementedError(f"no decoder for {expected!r}")
+    if value is None:
+        return _FROM_TEXT[expected]("0")
+    if isinstance(value, int | float):
+        return _FROM_TEXT[expected](repr(value))
+    raise ValueError(f"expected a quantity, got {value!r}")
 
 
 def _encode_custom(value: Any) -> Any:

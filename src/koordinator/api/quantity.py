@@ -25,6 +25,8 @@ _SHOWN: Final = 50
 _PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*(?:[+-]?[0-9]*))")
 _READING: Final = re.compile(r"[1-9][0-9]{0,14}m?")
 """How agents write what they measure: hardly two readings are alike, and a node with its pods has sixty of them."""
+_MILLIS: Final = re.compile(r"[0-9]{1,15}m")
+_BYTES: Final = re.compile(r"([0-9]{1,15})(Ki)?")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]{1,18})")
 _DECIMAL_EXPONENTS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -117,6 +119,32 @@ class Quantity:
 
     def __bool__(self) -> bool:
         return self.nanos != 0
+
+
+class MilliCPU(int):
+    """A quantity of CPU of which only the whole milli-CPU are read, as readings of usage are: hardly two of them are
+    alike, so that a Quantity of each would cost more than all that is made of it."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> MilliCPU:
+        """The ``milli`` of the quantity. Raises QuantityError."""
+        return cls(text[:-1] if _MILLIS.fullmatch(text) else parse_quantity(text).milli)
+
+
+class Bytes(int):
+    """The same of memory, in whole bytes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Bytes:
+        """The ``value`` of the quantity. Raises QuantityError."""
+        matched = _BYTES.fullmatch(text)
+        if matched is None:
+            return cls(parse_quantity(text).value)
+        return cls(matched[1]) if matched[2] is None else cls(int(matched[1]) << 10)
 
 
 def _divide_away_from_zero(value: int, by: int) -> int:

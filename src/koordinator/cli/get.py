@@ -94,7 +94,7 @@ def question(options: argparse.Namespace, clock: Clock, terminal: Terminal) -> A
             changes = _changes(before, {row["name"]: row for row in rows}, _columns(listing, options.output))
         text = partial(_text, options, rows, terminal)
         names = [row["name"] for row in rows]
-        return Answer({"kind": "List", "items": list(documents)}, text, names, changes=changes)
+        return Answer({"apiVersion": "v1", "kind": "List", "items": list(documents)}, text, names, changes=changes)
 
     return ask
 
@@ -114,7 +114,9 @@ async def documents_of(options: argparse.Namespace, sources: Sources, session: S
     async with read_from(session, sources.cluster) as reader:
         within = namespace if listing.kind is PODS else ""
         found = await reader.every(listing.kind, within, listing.field_selector, selector)
-    return [each for each in found if listing.belongs(each)]
+    # The items of a list do not say what they are; whoever takes them up has to know.
+    says = {"apiVersion": listing.kind.api_version, "kind": listing.kind.name}
+    return [says | dict(each) for each in found if listing.belongs(each)]
 
 
 def _changes(before: dict[str, Row], now: Mapping[str, Row], columns: Sequence[str]) -> str:

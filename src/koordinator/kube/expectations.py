@@ -1,5 +1,10 @@
-"""The expectations of a controller: its writes that the informer's cache does not show yet, so that the controller does
-not decide and write twice."""
+"""The expectations of a writer: its writes that the object it holds does not show yet, so that it does not write twice.
+
+For koord-scheduler alone, whose reports of failures compare what they write with the pod of the attempt. That pod is as
+old as the attempt, whatever the informers know by now, so that their write-through cache cannot tell. The scheduler's
+informers have none, besides: its columns, its queue and its bindings change in the order in which the server shows
+events, and a pod whose condition came ahead of them would be taken for one that somebody has changed.
+"""
 
 from __future__ import annotations
 

@@ -11,18 +11,18 @@ from functools import lru_cache
 from sys import intern
 from typing import Final
 
-from koordinator.api.kinds import NODE_METRICS, PODS
+from koordinator.api.kinds import PODS
 from koordinator.api.labels import QUOTA_NAME
 from koordinator.api.meta import ObjectMeta
-from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.api.pod import Pod, PodSpec, PodStatus
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.store import IndexFunction
-from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, RECOMMENDER
+from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK
 from koordinator.manager.options import Options
 from koordinator.model.overcommit.amounts import Amounts
 from koordinator.model.overcommit.facts import MetricFacts, PodFacts, metric_facts, pod_facts
+from koordinator.model.overcommit.node_report import NODE_REPORTS, NodeReport, NodeReportStatus
 
 _NO_STATUS: Final = PodStatus()
 _NO_TEXTS: Final[dict[str, str]] = {}
@@ -35,11 +35,10 @@ class TrimmedPod(Pod):
     facts: PodFacts | None = None
 
 
-class TrimmedNodeMetric(NodeMetric):
-    """``facts`` were computed from the report when it arrived. Of the report itself only its time is kept, or all where
-    it is read again."""
+class TrimmedNodeReport(NodeReport):
+    """``facts`` were computed from the report when it arrived. Of the report itself only its time is kept."""
 
-    facts: MetricFacts | None = None
+    facts: MetricFacts = MetricFacts()
 
 
 def trimmed_pods(
@@ -54,10 +53,14 @@ def trimmed_pods(
     return informers.informer(PODS, namespace=options.namespace, indexes=indexes, transform=trim)
 
 
-def trimmed_node_metrics(informers: InformerSet, options: Options) -> Informer[NodeMetric]:
-    """The informer of the reports of all nodes; its objects are TrimmedNodeMetrics."""
-    trim = _with_facts if options.features.enabled(RECOMMENDER) else _facts_alone
-    return informers.informer(NODE_METRICS, absent_is_empty=True, transform=trim)
+def trimmed_node_reports(informers: InformerSet) -> Informer[NodeReport]:
+    """The informer of the reports of all nodes, which all controllers share; its objects are TrimmedNodeReports."""
+    return informers.informer(NODE_REPORTS, absent_is_empty=True, transform=_trimmed)
+
+
+def facts_of(report: NodeReport) -> MetricFacts:
+    """Of a report from that informer."""
+    return report.facts if isinstance(report, TrimmedNodeReport) else metric_facts(report)
 
 
 @lru_cache
@@ -86,15 +89,9 @@ def _kept(texts: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     return {key: intern(texts[key]) for key in keys if key in texts} or _NO_TEXTS
 
 
-def _with_facts(metric: NodeMetric) -> NodeMetric:
-    return TrimmedNodeMetric(
-        metadata=metric.metadata, spec=metric.spec, status=metric.status, facts=metric_facts(metric)
-    )
-
-
-def _facts_alone(metric: NodeMetric) -> NodeMetric:
-    status = NodeMetricStatus(update_time=metric.status.update_time)
-    return TrimmedNodeMetric(metadata=metric.metadata, spec=metric.spec, status=status, facts=metric_facts(metric))
+def _trimmed(report: NodeReport) -> NodeReport:
+    status = NodeReportStatus(update_time=report.status.update_time)
+    return TrimmedNodeReport(metadata=report.metadata, spec=report.spec, status=status, facts=metric_facts(report))
 
 
 @lru_cache(maxsize=16_384)

@@ -12,7 +12,6 @@ from koordinator.api.document import Document
 from koordinator.api.kinds import (
     CONFIG_MAPS,
     DEVICES,
-    NODE_METRICS,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
     PODS,
@@ -25,9 +24,10 @@ from koordinator.kube.interface import PatchType
 from koordinator.model.overcommit.abnormality import remembered
 from koordinator.model.overcommit.batch import BATCH_RESOURCES
 from koordinator.model.overcommit.device_resources import device_facts
-from koordinator.model.overcommit.facts import PodFacts, metric_facts, node_facts, pod_facts, topology_facts
+from koordinator.model.overcommit.facts import NodePods, PodFacts, metric_facts, node_facts, pod_facts, topology_facts
 from koordinator.model.overcommit.mid import MID_RESOURCES
 from koordinator.model.overcommit.node_diff import LastWrites, diff_plan
+from koordinator.model.overcommit.node_report import NODE_REPORTS
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import PLUGINS, Policies, node_policies
 from koordinator.model.slo_configuration.admission_check import check_config_map
@@ -72,7 +72,7 @@ class NodePlanner:
 
     async def _load(self, nodes: Collection[str] | None) -> None:
         client, api = self._cluster.client, self._cluster.api
-        metrics = {each.metadata.name: each for each in (await client.list(NODE_METRICS)).items}
+        metrics = {each.metadata.name: each for each in (await client.list(NODE_REPORTS)).items}
         devices = {each.metadata.name: each for each in (await client.list(DEVICES)).items}
         topologies = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
         self._topologies = {each.metadata.name: each for each in topologies}
@@ -92,7 +92,7 @@ class NodePlanner:
             self._nodes[name] = node
             self._facts[name] = NodeSnapshot(
                 node_facts(node),
-                tuple(pods.get(name, ())),
+                NodePods(pods.get(name, ())),
                 metric_facts(metric) if metric is not None else None,
                 topology_facts(topology) if topology is not None else None,
                 device_facts(devices.get(name)),

@@ -13,6 +13,7 @@ from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target, decode, new_uid
 from koordinator.scheduler.explain import explain_pod
 from koordinator.simulate.change import Change, ChangeError, Remarks
+from koordinator.simulate.object_changes import need_namespace
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import trim_pod_spec
 from koordinator.simulate.workloads import WORKLOADS
@@ -39,7 +40,7 @@ class Fit(Change):
     with_preemption: bool = False
 
     async def apply(self, cluster: SimulatedCluster, remarks: Remarks) -> None:
-        model, where = await self._model(cluster)
+        model, where = await self._model(cluster, remarks)
         count, size, pending = 0, _FIRST, list[Document]()
         while count < self.at_most and not pending:
             names = [f"{_PREFIX}-{count + index}" for index in range(min(size, self.at_most - count))]
@@ -80,7 +81,7 @@ class Fit(Change):
         found = (cluster.api.document(PODS, name, namespace) for name in names)
         return [pod for pod in found if pod is not None]
 
-    async def _model(self, cluster: SimulatedCluster) -> tuple[Document, str]:
+    async def _model(self, cluster: SimulatedCluster, remarks: Remarks) -> tuple[Document, str]:
         """The pod as admission makes it, and its description."""
         metadata = self.obj.get("metadata")
         if not isinstance(metadata, dict):
@@ -112,6 +113,7 @@ class Fit(Change):
             "spec": spec,
         }
         resource = cluster.api.resource(PODS)
+        await need_namespace(cluster, namespace, remarks)
         stored = await create(cluster.api.environment, Target(resource, namespace), pod, WriteOptions(dry_run=True))
         model = decode(resource, stored)
         if not self.with_preemption:

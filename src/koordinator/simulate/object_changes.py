@@ -72,7 +72,7 @@ class Apply(Change):
         namespace = (metadata.get("namespace") or self.namespace) if resource.namespaced else None
         if namespace:
             metadata["namespace"] = namespace
-            await _need_namespace(cluster, namespace, remarks)
+            await need_namespace(cluster, namespace, remarks)
         name = metadata.get("name") or metadata.get("generateName") or ""
         where = f"{namespace}/{name}" if namespace else name
         kind = workload_kind(resource)
@@ -232,7 +232,8 @@ async def _set_status(cluster: SimulatedCluster, resource: Resource, name: str, 
     await modify(cluster.api.environment, Target(resource, None, name, "status"), reported)
 
 
-async def _need_namespace(cluster: SimulatedCluster, name: str, remarks: Remarks) -> None:
+async def need_namespace(cluster: SimulatedCluster, name: str, remarks: Remarks) -> None:
+    """Make the namespace of what is only planned, unless there is one."""
     environment = cluster.api.environment
     if environment.lookup("", "namespaces", None, name) is None:
         resource = environment.registry.served.get(("", "v1", "namespaces"))

@@ -17,6 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import PatchType
 from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.model.overcommit.node_report import NODE_REPORTS
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 from tests.manager.node_resource.node_example import add_node, example, make, offers, report, working
 from tests.waiting import wait_for
@@ -62,7 +63,7 @@ async def reports(made: ControllerBench, count: int, start: int = 1) -> None:
 
 
 async def seen(made: ControllerBench, at: datetime) -> None:
-    await made.until_known(NODE_METRICS, lambda metric: metric.status.update_time == at)
+    await made.until_known(NODE_REPORTS, lambda metric: metric.status.update_time == at)
 
 
 async def events(made: ControllerBench, count: int = 1) -> list[Event]:

@@ -8,10 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
+from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.kube.interface import PatchType
 from koordinator.manager.options import Options
+from koordinator.model.overcommit.node_report import NODE_REPORTS
 from tests.manager.controller_bench import SYSTEM, controller_bench
 from tests.manager.node_resource.node_example import (
     BATCH_CPU,
@@ -54,7 +55,7 @@ def test_small_differences_wait() -> None:
             await made.clock.advance(60)
             await report(made, {"a": ("11.1", "11G"), "b": ("22", "22G")})
             later = made.clock.now()
-            await made.until_known(NODE_METRICS, lambda metric: metric.status.update_time == later)
+            await made.until_known(NODE_REPORTS, lambda metric: metric.status.update_time == later)
             await made.clock.advance(0)
             explanation = controller.explanations.of("n1")
             assert explanation.at == later

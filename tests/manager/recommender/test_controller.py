@@ -22,6 +22,7 @@ from koordinator.manager.recommender.controller import RecommenderController
 from koordinator.manager.recommender.debug_page import recommendation_document
 from koordinator.manager.recommender.observed_pods import OBSERVED_PODS
 from koordinator.manager.recommender.options import RecommenderOptions
+from koordinator.model.overcommit.node_report import NODE_REPORTS
 from tests.manager.controller_bench import ControllerBench, controller_bench
 from tests.waiting import wait_for
 
@@ -64,7 +65,7 @@ async def report(made: ControllerBench, cpu: str, memory: str = "1Gi", at: datet
         await made.client.create(NODE_METRICS, {"metadata": {"name": "n1"}})
     written = await made.client.patch(NODE_METRICS, "n1", status, PatchType.MERGE, subresource="status")
     version = written.metadata.resource_version
-    await made.until_known(NODE_METRICS, lambda metric: metric.metadata.resource_version == version)
+    await made.until_known(NODE_REPORTS, lambda metric: metric.metadata.resource_version == version)
 
 
 @asynccontextmanager

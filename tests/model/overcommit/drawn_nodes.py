@@ -10,7 +10,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from koordinator.model.overcommit.amounts import Amounts
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts, ZoneFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods, PodFacts, TopologyFacts, ZoneFacts
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
 from tests.model.overcommit.node_objects import NOW
@@ -92,4 +92,4 @@ def any_zones(draw: st.DrawFn) -> TopologyFacts:
 
 
 def decided(node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, **given: Any) -> Plan:
-    return decide(NodeSnapshot(node, pods, metric, **given), Policies(policy), NOW)
+    return decide(NodeSnapshot(node, NodePods(pods), metric, **given), Policies(policy), NOW)

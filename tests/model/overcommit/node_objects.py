@@ -10,11 +10,11 @@ from koordinator.api.codec import convert
 from koordinator.api.device import Device
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.device_resources import NO_DEVICES, device_facts
-from koordinator.model.overcommit.facts import metric_facts, node_facts, pod_facts, topology_facts
+from koordinator.model.overcommit.facts import NodePods, metric_facts, node_facts, pod_facts, topology_facts
+from koordinator.model.overcommit.node_report import NodeReport
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
 
@@ -93,7 +93,7 @@ def a_metric(
     reclaimable: Pair | None = None,
     priorities: Mapping[str, str] | None = None,
     updated: datetime | None = NOW,
-) -> NodeMetric:
+) -> NodeReport:
     """``hosts``: priority class of a host application -> its usage. ``priorities``: pod -> class as reported."""
     status: dict[str, Any] = {
         "nodeMetric": {
@@ -118,7 +118,7 @@ def a_metric(
         status["prodReclaimableMetric"] = {"resource": {"resources": resources(reclaimable)}}
     if updated is not None:
         status["updateTime"] = updated.isoformat()
-    return convert({"metadata": {"name": "n"}, "status": status}, NodeMetric)
+    return convert({"metadata": {"name": "n"}, "status": status}, NodeReport)
 
 
 def a_topology(
@@ -148,14 +148,14 @@ def a_topology(
 def a_snapshot(
     node: Node,
     pods: Iterable[Pod] = (),
-    metric: NodeMetric | None = None,
+    metric: NodeReport | None = None,
     topology: NodeResourceTopology | None = None,
     device: Device | None = None,
     health: NodeHealth | None = None,
 ) -> NodeSnapshot:
     return NodeSnapshot(
         node=node_facts(node),
-        pods=[pod_facts(pod) for pod in pods],
+        pods=NodePods(pod_facts(pod) for pod in pods),
         metric=metric_facts(metric) if metric is not None else None,
         topology=topology_facts(topology) if topology is not None else None,
         device=device_facts(device) if device is not None else NO_DEVICES,

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from koordinator.api.node import Node, NodeCondition
-from koordinator.api.nodemetric import AggregatedUsage, NodeMetric, ResourceMap
-from koordinator.api.quantity import Quantity
+from koordinator.api.quantity import MilliCPU
 from koordinator.model.overcommit.abnormality import (
     AGENT_MISSING,
     FROZEN_READINGS,
@@ -22,6 +21,7 @@ from koordinator.model.overcommit.abnormality import (
     observe,
 )
 from koordinator.model.overcommit.facts import metric_facts, node_facts
+from koordinator.model.overcommit.node_report import NodeReport, ReportedPercentiles, ReportedResources, ReportedUsage
 from koordinator.model.slo_configuration.abnormality_limits import AbnormalityLimits
 from tests.model.overcommit.node_objects import NOW, Pair, a_metric
 from tests.model.overcommit.watched_nodes import ABOVE, JUST_AFTER, MINUTE, NODE, POLICY, SOUND, Watched
@@ -43,7 +43,7 @@ def test_an_agent_that_never_comes_is_missed_after_a_while() -> None:
 
 def test_an_agent_that_has_never_reported_is_missed_too() -> None:
     node = Watched()
-    node.metric = NodeMetric()
+    node.metric = NodeReport()
     node.look()
     node.pass_minutes(5)
 
@@ -303,8 +303,8 @@ def test_readings_of_which_only_a_percentile_moves_are_believed() -> None:
         node.pass_minutes()
 
 
-def with_percentile(metric: NodeMetric, milli: int) -> NodeMetric:
-    window = AggregatedUsage(usage={"p99": ResourceMap({"cpu": Quantity.from_milli(milli)})})
+def with_percentile(metric: NodeReport, milli: int) -> NodeReport:
+    window = ReportedPercentiles(usage={"p99": ReportedUsage(resources=ReportedResources(cpu=MilliCPU(milli)))})
     assert metric.status.node_metric is not None
     info = msgspec.structs.replace(metric.status.node_metric, aggregated_node_usages=[window])
     return msgspec.structs.replace(metric, status=msgspec.structs.replace(metric.status, node_metric=info))

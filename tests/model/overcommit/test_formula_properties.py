@@ -5,14 +5,15 @@ Nothing here is shared with what is tested but the types: sums are made pod by p
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 from math import floor
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koordinator.model.overcommit.amounts import ROUNDING, ExplainedAmount
 from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
@@ -162,7 +163,7 @@ def test_a_larger_margin_never_leaves_more(
     topology: TopologyFacts,
     more: int,
 ) -> None:
-    lower = replace(
+    lower = dataclasses.replace(
         policy,
         cpu_reclaim_threshold_percent=max(policy.cpu_reclaim_threshold_percent - more, 0),
         memory_reclaim_threshold_percent=max(policy.memory_reclaim_threshold_percent - more, 0),

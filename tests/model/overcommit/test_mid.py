@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from koordinator.api.nodemetric import NodeMetric
+from koordinator.model.overcommit.node_report import NodeReport
 from tests.model.overcommit.node_objects import Pair, a_metric, a_node, a_pod, a_snapshot, decided, policy, values
 
 GIGA: Final = 10**9
@@ -20,7 +20,7 @@ CAPS: Final = {"mid_cpu_threshold_percent": 10, "mid_memory_threshold_percent": 
 STATIC: Final = {**CAPS, "mid_reclaim_mode": "static"}
 
 
-def metric(usage: Pair | None, reclaimable: Pair | None = None, **given: Any) -> NodeMetric:
+def metric(usage: Pair | None, reclaimable: Pair | None = None, **given: Any) -> NodeReport:
     return a_metric(None, None, usage, reclaimable=reclaimable, **given)
 
 
@@ -50,7 +50,7 @@ def metric(usage: Pair | None, reclaimable: Pair | None = None, **given: Any) ->
         ),
     ],
 )
-def test_worked_examples(report: NodeMetric, given: dict[str, Any], cpu: int, memory: int) -> None:
+def test_worked_examples(report: NodeReport, given: dict[str, Any], cpu: int, memory: int) -> None:
     plan = decided(a_snapshot(NODE, PODS, report), policy(**given))
 
     assert values(plan)["kubernetes.io/mid-cpu"] == cpu

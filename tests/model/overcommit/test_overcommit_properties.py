@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, bounded
 from koordinator.model.overcommit.batch import safety_margin
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods, PodFacts, TopologyFacts
 from koordinator.model.overcommit.node_diff import diff_node
 from koordinator.model.overcommit.plan import NodeSnapshot, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
@@ -137,7 +137,7 @@ def test_what_has_been_written_is_not_written_again(
         CPUNormalizationStrategy(enable=ratio is not None, default_ratio=ratio),
         ResourceAmplificationStrategy(enable=True, resource_amplification_ratio={"memory": 1.5}),
     )
-    plan = decide(NodeSnapshot(facts, pods, metric), given_policies, NOW + timedelta(hours=stale))
+    plan = decide(NodeSnapshot(facts, NodePods(pods), metric), given_policies, NOW + timedelta(hours=stale))
 
     first = diff_node(node, plan, policy, NOW, None)
     after = patched_node(node, first.status_patch())

@@ -12,11 +12,11 @@ from koordinator.api.colocation_strategy import ColocationStrategy
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.node import Node, NodeStatus
 from koordinator.api.node_reservation import count_cpus
-from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
 from koordinator.model.overcommit.abnormality import Finding, NodeHealth
 from koordinator.model.overcommit.amounts import Term
 from koordinator.model.overcommit.facts import node_facts
+from koordinator.model.overcommit.node_report import NodeReport, NodeReportStatus
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import CPU_NORMALIZATION, PLUGINS, CapacityPolicy, Policies
 from koordinator.model.slo_configuration.abnormality_limits import AbnormalityLimits
@@ -46,7 +46,7 @@ FROZEN: Final = NodeHealth(
 
 
 def resets(
-    metric: NodeMetric | None, now: datetime = NOW, health: NodeHealth | None = None, enable: bool = True
+    metric: NodeReport | None, now: datetime = NOW, health: NodeHealth | None = None, enable: bool = True
 ) -> list[str]:
     """The codes of resources that are reset."""
     capacity = CapacityPolicy(enable=enable)
@@ -58,12 +58,12 @@ def resets(
     ("metric", "code"),
     [
         (None, "NoNodeMetric"),
-        (NodeMetric(), "NeverReported"),
-        (NodeMetric(status=NodeMetricStatus(update_time=NOW)), "NoReadings"),
+        (NodeReport(), "NeverReported"),
+        (NodeReport(status=NodeReportStatus(update_time=NOW)), "NoReadings"),
         (a_metric(updated=NOW - timedelta(minutes=15, seconds=1)), "MetricExpired"),
     ],
 )
-def test_without_a_report_of_today_nothing_is_offered(metric: NodeMetric | None, code: str) -> None:
+def test_without_a_report_of_today_nothing_is_offered(metric: NodeReport | None, code: str) -> None:
     assert resets(metric) == [code] * ALL_RESET
 
 

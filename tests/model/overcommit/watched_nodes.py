@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from koordinator.api.node import Node
-from koordinator.api.nodemetric import NodeMetric
 from koordinator.model.overcommit.abnormality import NodeHealth, next_look, observe
 from koordinator.model.overcommit.facts import metric_facts, node_facts
+from koordinator.model.overcommit.node_report import NodeReport
 from koordinator.model.overcommit.policies import CapacityPolicy
 from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 from tests.model.overcommit.node_objects import NOW, Pair, a_metric, a_node
@@ -36,7 +36,7 @@ class Watched:
         self.health = health
         self.node = node
         self.now = NOW
-        self.metric: NodeMetric | None = None
+        self.metric: NodeReport | None = None
         self._limits = limits
         self._runs_pods = runs_pods
         self._count = 0

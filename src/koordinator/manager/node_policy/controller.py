@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
 from koordinator.api.codec import to_document
-from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES, Kind
+from koordinator.api.kinds import NODE_SLOS, NODES, Kind
 from koordinator.api.meta import Object, ObjectMeta, WireStruct
 from koordinator.api.node import Node
-from koordinator.api.nodemetric import NodeMetric, NodeMetricSpec
+from koordinator.api.nodemetric import NodeMetricSpec
 from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.informer import Informer
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext, Outcomes
-from koordinator.manager.trimmed_objects import trimmed_node_metrics
+from koordinator.manager.trimmed_objects import trimmed_node_reports
+from koordinator.model.overcommit.node_report import NODE_REPORTS, NodeReport
 from koordinator.model.patch.difference import merge_difference
 from koordinator.model.slo_configuration import node_slo
 from koordinator.model.slo_configuration.colocation import metric_collect_policy, node_colocation_strategy
@@ -130,7 +131,8 @@ class NodePolicyController(Generic[T]):
         await self._client.create(kind, document)
 
     async def _patch(self, stored: T, spec: dict[str, Any]) -> None:
-        patch = {"spec": merge_difference(to_document(stored).get("spec", {}), spec)}
+        stored_spec = to_document(cast("Any", stored).spec)
+        patch = {"spec": merge_difference(stored_spec, spec)}
         await self._client.patch(self.kind, stored.metadata.name, patch, PatchType.MERGE)
 
     async def _delete(self, metadata: ObjectMeta) -> None:
@@ -151,16 +153,16 @@ def _rewritten(old: Object, new: Object) -> bool:
     return old.metadata.generation != new.metadata.generation
 
 
-class NodeMetricController(NodePolicyController[NodeMetric]):
+class NodeMetricController(NodePolicyController[NodeReport]):
     """Keeps a NodeMetric for every node, also where colocation is off."""
 
     name = "nodemetric"
-    kind = NODE_METRICS
+    kind = NODE_REPORTS
 
-    def informer(self, context: ControllerContext) -> Informer[NodeMetric]:
-        return trimmed_node_metrics(context.informers, context.options)
+    def informer(self, context: ControllerContext) -> Informer[NodeReport]:
+        return trimmed_node_reports(context.informers)
 
-    def spec(self, node: Node, stored: NodeMetric | None) -> NodeMetricSpec | None:
+    def spec(self, node: Node, stored: NodeReport | None) -> NodeMetricSpec | None:
         colocation = self.source.current.colocation
         if not colocation.available or (stored is not None and colocation.in_error):
             return None
@@ -169,7 +171,7 @@ class NodeMetricController(NodePolicyController[NodeMetric]):
         outcome(_POLICY_PART)
         return NodeMetricSpec(metric_collect_policy=metric_collect_policy(strategy))
 
-    def is_same(self, stored: NodeMetric, wanted: NodeMetricSpec) -> bool:
+    def is_same(self, stored: NodeReport, wanted: NodeMetricSpec) -> bool:
         return stored.spec == wanted
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Final
 
-from prometheus_client import Gauge
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -22,35 +22,47 @@ OTHER: Final = "Other"
 """The label value for a condition reason that another version of this program wrote."""
 _BYTES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
 _MILLI: Final = 1000
+_STAGE: Final = "ResourceCalculate"
 
 
 class NodeResourceMetrics:
     """Metrics over all nodes."""
 
-    def __init__(self, metrics: Metrics, explanations: Explanations) -> None:
+    def __init__(self, metrics: Metrics, explanations: Explanations, plugins: Iterable[str]) -> None:
         self.reconciled = Outcomes(metrics, "node_resource_reconcile_count", "writes of node resources, by the write")
-        self._plugins = metrics.gauge(
+        runs = metrics.gauge(
             "slo_controller_node_resource_run_plugin_status",
             "how often a plugin ran, and how often something was wrong",
             ("plugin", "status", "reason"),
         )
-        self._runs: dict[tuple[str, bool], Gauge] = {}
-        """By plugin and whether it failed: to look them up by labels takes longer than to run most plugins."""
+        # To find a series by its labels, or to lock it, takes longer than to run most plugins.
+        self._plans = 0
+        self._failures = dict.fromkeys(plugins, 0)
+        for plugin in plugins:
+            runs.labels(plugin, "failed", _STAGE).set_function(partial(self._failures.__getitem__, plugin))
+            runs.labels(plugin, "succeeded", _STAGE).set_function(partial(self._successes, plugin))
         self._transitions = metrics.counter(
             "koord_manager_abnormal_node_transitions_total", "Nodes that became abnormal or normal", ("reason", "to")
         )
+        self._steps = metrics.counter(
+            "koord_manager_slo_adaptation_steps_total", "Steps by which nodes were adapted", ("direction",)
+        )
         metrics.register(_Amounts(explanations))
         metrics.register(_Abnormal(explanations))
+        metrics.register(_Adapted(explanations))
 
-    def ran(self, plugins: Iterable[str], failed: Iterable[str]) -> None:
-        """Count a run of each of ``plugins``, as failed for those in ``failed``."""
-        wrong = set(failed)
-        for plugin in plugins:
-            runs = self._runs.get((plugin, plugin in wrong))
-            if runs is None:
-                status = "failed" if plugin in wrong else "succeeded"
-                runs = self._runs[plugin, plugin in wrong] = self._plugins.labels(plugin, status, "ResourceCalculate")
-            runs.inc()
+    def _successes(self, plugin: str) -> int:
+        return self._plans - self._failures[plugin]
+
+    def ran(self, failed: Iterable[str]) -> None:
+        """Count a run of each plugin, as failed for those in ``failed``."""
+        self._plans += 1
+        for plugin in self._failures.keys() & failed:
+            self._failures[plugin] += 1
+
+    def stepped(self, *, up: bool) -> None:
+        """Count a step of one node, towards the floors or back."""
+        self._steps.labels("tighten" if up else "relax").inc()
 
     def condition_changed(self, before: str, after: str) -> None:
         """Count a transition of one node. ``before`` and ``after`` are the condition's reasons, empty for a normal
@@ -155,6 +167,28 @@ class _Abnormal(Collector):
                 found[_reason_label(explanation.health.findings[0].code)] += 1
         for reason, count in found.items():
             nodes.add_metric((reason,), count)
+        yield nodes
+
+
+class _Adapted(Collector):
+    """The number of nodes whose co-location is taken back, by the level."""
+
+    def __init__(self, explanations: Explanations) -> None:
+        self._explanations = explanations
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        states = [explanation.adaptation for _, explanation in self._explanations]
+        found = Counter(str(state.level) for state in states if state is not None and state.level)
+        nodes = GaugeMetricFamily(
+            "koord_manager_adapted_nodes",
+            "[ALPHA] nodes whose co-location is taken back, by how many steps",
+            labels=("level",),
+        )
+        for level, count in sorted(found.items()):
+            nodes.add_metric((level,), count)
         yield nodes
 
 

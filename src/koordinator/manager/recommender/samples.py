@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from koordinator.api.kinds import NODE_METRICS, Kind
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.base.clock import Clock
 from koordinator.base.yielding import CooperativeYielding
@@ -19,6 +20,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.manager.recommender.observed_pods import ObservedContainer
 from koordinator.manager.recommender.options import AUTO, METRICS_API, NODE_METRIC
+from koordinator.manager.trimmed_objects import facts_of, trimmed_node_reports
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +123,7 @@ class NodeMetricReports:
     name = NODE_METRIC
 
     def __init__(self, informers: InformerSet, clock: Clock, yielding: CooperativeYielding) -> None:
-        self._reports = informers.informer(NODE_METRICS, absent_is_empty=True)
+        self._reports = trimmed_node_reports(informers)
         self._clock = clock
         self._yielding = yielding
 
@@ -131,12 +133,13 @@ class NodeMetricReports:
         found: dict[tuple[str, str], Reading] = {}
         for report in self._reports.list():
             await self._yielding.checkpoint()
-            at = report.status.update_time
-            if at is None or at < oldest:
+            facts = facts_of(report)
+            if facts.update_time is None or facts.update_time < oldest:
                 continue
-            for pod in report.status.pods_metric:
-                if pod.namespace in wanted:
-                    found[pod.namespace, pod.name] = Reading(at, {}, pod.pod_usage.resources)
+            for key, usage in facts.pods.items():
+                if key[0] in wanted:
+                    total = {CPU: Quantity.from_milli(usage.cpu), MEMORY: Quantity.from_value(usage.memory)}
+                    found[key] = Reading(facts.update_time, {}, total)
         return found
 
 

@@ -12,9 +12,11 @@ a node has a fixed size, and is restored from the condition of the node and from
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from koordinator.api.node import Node, NodeCondition
 from koordinator.api.timestamps import format_time
@@ -48,8 +50,7 @@ class Finding(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHealth:
+class NodeHealth(Struct, frozen=True):
     """The state of a node between two observations. Report times are by the node's clock, all others by ours."""
 
     first_seen: datetime
@@ -263,8 +264,7 @@ def _replaced(
     return replace(health, findings=findings, changed_at=changed_at, well_since=well_since)
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionChange:
+class ConditionChange(Struct, frozen=True):
     """A change of the condition to write, with its meaning."""
 
     patch: dict[str, Any]

@@ -7,8 +7,9 @@ so does this; products are truncated towards zero, and quotients are rounded up.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -75,9 +76,15 @@ def cpu_and_memory(resources: Mapping[str, Quantity]) -> Amounts:
     return Amounts(0 if cpu is None else cpu.milli, 0 if memory is None else memory.value)
 
 
-def usage_of(resources: Mapping[str, Quantity]) -> Amounts:
-    """The same for a measured usage. A negative reading counts as zero, so that it adds no capacity for others."""
-    return cpu_and_memory(resources).at_least(NOTHING)
+def columns(amounts: Sequence[Amounts]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """All CPU, and all memory."""
+    cpu, memory = zip(*amounts, strict=True) if amounts else ((), ())
+    return cpu, memory
+
+
+def total(amounts: Iterable[Amounts]) -> Amounts:
+    cpu, memory = columns([*amounts])
+    return Amounts(sum(cpu), sum(memory))
 
 
 def scaled(amount: int, factor: float) -> int:
@@ -109,6 +116,9 @@ class Term(NamedTuple):
 
     name: str
     amount: int
+
+
+_AMOUNT: Final = attrgetter("amount")
 
 
 class ExplainedAmount(WireStruct):
@@ -155,16 +165,14 @@ def explained(
     zone: str = "",
 ) -> ExplainedAmount:
     """The amount with the sum of its terms; terms of zero are omitted."""
-    total = 0
-    for term in terms:
-        total += term.amount
+    kept = tuple(filter(_AMOUNT, terms))
     return ExplainedAmount(
         resource=resource,
         zone=zone,
-        value=bounded(total, cap),
+        value=bounded(sum(map(_AMOUNT, kept)), cap),
         policy=policy,
         metric_time=metric_time,
-        terms=tuple([term for term in terms if term.amount]),
+        terms=kept,
         cap=cap,
         inputs={} if inputs is None else dict(inputs),
     )
@@ -176,11 +184,9 @@ def reset(resource: str, code: str, message: str, metric_time: datetime | None =
 
 
 def published(amount: ExplainedAmount, adjustments: tuple[Term, ...]) -> ExplainedAmount:
-    """The amount as written to the node after ``adjustments``."""
-    value = amount.value + sum(each.amount for each in adjustments)
-    return msgspec.structs.replace(
-        amount, adjustments=tuple(each for each in adjustments if each.amount), published=max(value, 0)
-    )
+    """The amount as written to the node after ``adjustments``; those of zero are omitted."""
+    value = amount.value + sum(map(_AMOUNT, adjustments))
+    return msgspec.structs.replace(amount, adjustments=tuple(filter(_AMOUNT, adjustments)), published=max(value, 0))
 
 
 def sentence(amount: ExplainedAmount) -> str:

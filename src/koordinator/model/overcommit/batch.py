@@ -33,12 +33,14 @@ from koordinator.model.overcommit.amounts import (
     ExplainedAmount,
     Term,
     bounded,
+    columns,
     explained,
     fraction,
     scaled,
     share,
+    total,
 )
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, ZoneFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods, PodFacts, ZoneFacts
 from koordinator.model.overcommit.policies import CapacityPolicy
 
 BATCH_RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY)
@@ -73,36 +75,24 @@ class BatchInputs(NamedTuple):
     memory_cap: int | None
 
 
-def sum_pods(pods: Iterable[PodFacts], metric: MetricFacts) -> PodSums:
-    usages = metric.pods
-    listed: set[tuple[str, str]] = set()
-    requested_cpu = requested_memory = used_cpu = used_memory = larger_cpu = larger_memory = 0
-    unmeasured_cpu = unmeasured_memory = 0
-    for key, is_counted, is_high, _, keeps_cpu, (cpu, memory), _ in pods:
-        if not is_counted:
-            continue
-        listed.add(key)
-        if not is_high:
-            continue
-        requested_cpu += cpu
-        requested_memory += memory
-        usage = usages.get(key)
-        if usage is None:
-            unmeasured_cpu += cpu
-            unmeasured_memory += memory
-            continue
-        usage_cpu, usage_memory = usage
-        used_cpu += cpu if keeps_cpu else usage_cpu
-        used_memory += usage_memory
-        larger_cpu += usage_cpu if usage_cpu > cpu else cpu
-        larger_memory += usage_memory if usage_memory > memory else memory
-    dangling = [usages[key] for key in metric.high_pods if key not in listed]
+def sum_pods(pods: NodePods, metric: MetricFacts) -> PodSums:
+    """In columns, without a step of our own for each pod: this runs for every report of every node."""
+    found = [*map(metric.pods.get, pods.high_keys)]
+    requested: Sequence[Amounts] = pods.high_requests
+    usages, unmeasured = [each for each in found if each is not None], NOTHING
+    if len(usages) < len(found):
+        unmeasured = total(each for each, usage in zip(requested, found, strict=True) if usage is None)
+        requested = [each for each, usage in zip(requested, found, strict=True) if usage is not None]
+    (cpu, memory), (requested_cpu, requested_memory) = columns(usages), columns(requested)
+    kept = [(pod.requests, metric.pods[pod.key]) for pod in pods.keep_cpu if pod.key in metric.pods]
+    unlisted = metric.pods.keys() - pods.listed
+    dangling = [metric.pods[key] for key in metric.high_pods if key in unlisted] if unlisted else ()
     return PodSums(
-        requests=Amounts(requested_cpu, requested_memory),
-        used=Amounts(used_cpu, used_memory),
-        larger=Amounts(larger_cpu, larger_memory),
-        unmeasured=Amounts(unmeasured_cpu, unmeasured_memory),
-        dangling=Amounts(sum(each.cpu for each in dangling), sum(each.memory for each in dangling)),
+        requests=pods.requests,
+        used=Amounts(sum(cpu) + sum(own.cpu - used.cpu for own, used in kept), sum(memory)),
+        larger=Amounts(sum(map(max, cpu, requested_cpu)), sum(map(max, memory, requested_memory))),
+        unmeasured=unmeasured,
+        dangling=total(dangling),
     )
 
 
@@ -120,7 +110,7 @@ def capped(capacity: int, percent: int | None) -> int | None:
 
 
 def batch_amounts(
-    node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy
+    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
     """Batch CPU and batch memory of a node."""
     inputs = BatchInputs(

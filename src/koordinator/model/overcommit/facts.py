@@ -6,11 +6,12 @@ They are computed once for each version of an object.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from sys import intern
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
@@ -18,8 +19,7 @@ from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, count_cpus
 from koordinator.api.node_resource_topology import NODE_ZONE_PREFIX, NodeResourceTopology, Zone
-from koordinator.api.nodemetric import HostApplicationMetricInfo, NodeMetric, NodeMetricStatus, PodMetricInfo
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.pod import Pod
 from koordinator.api.priority import (
     DEFAULT_PRIORITIES,
     PriorityClass,
@@ -29,9 +29,11 @@ from koordinator.api.priority import (
 from koordinator.api.qos import QoSClass, qos_class_with_default
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.model.huge_pages import huge_page_bytes, huge_page_pool, without_pool
-from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
+from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, total
+from koordinator.model.overcommit.node_report import NodeReport, ReportedNode, ReportedPod
 from koordinator.model.pod_requests import canonical, pod_requests
 from koordinator.model.raw_allocatable import raw_allocatable
+from koordinator.model.slo_adaptation import suffering
 from koordinator.model.slo_configuration.documents import read_given, read_object
 
 _COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
@@ -43,8 +45,7 @@ _LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
 _NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True):
     name: str
     capacity: Amounts
     reserved: Amounts
@@ -173,8 +174,30 @@ def _numa_nodes(pod: Pod) -> tuple[int, ...]:
     return tuple(sorted({each.node for each in status.numa_node_resources if each.node >= 0}))
 
 
-@dataclass(frozen=True, slots=True)
-class MetricFacts:
+class NodePods:
+    """The pods that are bound to a node, and what of them is the same for each report of the node."""
+
+    __slots__ = ("high_keys", "high_requests", "keep_cpu", "listed", "pods", "prod_requests", "requests")
+
+    def __init__(self, pods: Iterable[PodFacts] = ()) -> None:
+        self.pods = tuple(pods)
+        counted = [pod for pod in self.pods if pod.is_counted]
+        high = [pod for pod in counted if pod.is_high]
+        self.listed = frozenset([pod.key for pod in counted])
+        """The keys of those that are counted."""
+        self.high_keys = tuple([pod.key for pod in high])
+        """The keys of those whose needs take precedence over those of batch pods."""
+        self.high_requests = tuple([pod.requests for pod in high])
+        """What each of them requests."""
+        self.keep_cpu = tuple([pod for pod in high if pod.keeps_cpu])
+        self.requests = total(self.high_requests)
+        self.prod_requests = total([pod.requests for pod in counted if pod.is_prod])
+
+
+NO_PODS: Final = NodePods()
+
+
+class MetricFacts(Struct, frozen=True):
     """One report of a node's agent."""
 
     update_time: datetime | None = None
@@ -187,39 +210,47 @@ class MetricFacts:
     hosts_above_batch: Amounts = NOTHING
     """Usage of the host applications of a class above batch."""
     hosts_above_mid: Amounts = NOTHING
-    pods: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)
+    pods: Mapping[tuple[str, str], Amounts] = {}
     """Namespace and name -> usage."""
     high_pods: tuple[tuple[str, str], ...] = ()
     """The pods that have no low class in the report itself."""
     prod_reclaimable: Amounts = NOTHING
     has_negative: bool = False
     """Whether some reading is below zero."""
+    suffering: tuple[str, ...] = ()
+    """How online pods suffer from best-effort pods, in sentences."""
     fingerprint: int = 0
     """Equal for reports with equal readings; within one process only."""
 
 
-def metric_facts(metric: NodeMetric) -> MetricFacts:
-    status = metric.status
-    info = status.node_metric
-    node = {} if info is None else info.node_usage.resources
-    system = {} if info is None else info.system_usage.resources
-    pods, priorities, has_negative = _pod_usages(status.pods_metric)
-    hosts = status.host_application_metric
+def metric_facts(report: NodeReport) -> MetricFacts:
+    """A negative usage counts as zero, so that it adds no capacity for others."""
+    status = report.status
+    info = status.node_metric or ReportedNode()
+    node, system = info.node_usage.resources, info.system_usage.resources
+    hosts = [(host.priority, host.usage.resources.amounts) for host in status.host_application_metric]
+    percentiles = [each.resources.amounts for window in info.aggregated_node_usages for each in window.usage.values()]
+    pods, high_pods, found = _pod_usages(status.pods_metric)
     reclaimable = status.prod_reclaimable_metric
+    others = node.amounts, system.amounts, *[usage for _, usage in hosts]
+    # If the percentiles of all windows are equal as well, nothing has been measured.
+    fingerprint = hash((node.amounts, system.amounts, tuple(pods.items()), tuple(percentiles)))
+    has_negative = min(map(min, others)) < 0
+    if pods and min(map(min, pods.values())) < 0:
+        has_negative, pods = True, {key: usage.at_least(NOTHING) for key, usage in pods.items()}
     return MetricFacts(
         update_time=_in_calendar(status.update_time),
-        has_usage=info is not None,
-        node_usage=usage_of(node) if CPU in node and MEMORY in node else None,
-        system_usage=usage_of(system),
-        hosts_above_batch=_hosts_above(hosts, PriorityClass.BATCH),
-        hosts_above_mid=_hosts_above(hosts, PriorityClass.MID),
+        has_usage=status.node_metric is not None,
+        node_usage=node.amounts.at_least(NOTHING) if node.is_complete else None,
+        system_usage=system.amounts.at_least(NOTHING),
+        hosts_above_batch=_above(hosts, PriorityClass.BATCH) if hosts else NOTHING,
+        hosts_above_mid=_above(hosts, PriorityClass.MID) if hosts else NOTHING,
         pods=pods,
-        high_pods=tuple([key for key, priority in priorities.items() if priority not in _LOW_NAMES]),
-        prod_reclaimable=NOTHING if reclaimable is None else cpu_and_memory(reclaimable.resource.resources),
-        has_negative=has_negative or any(min(cpu_and_memory(usage)) < 0 for usage in _other_usages(status)),
-        fingerprint=hash(
-            (cpu_and_memory(node), cpu_and_memory(system), tuple(pods.items()), tuple(_percentiles(status)))
-        ),
+        high_pods=high_pods,
+        prod_reclaimable=NOTHING if reclaimable is None else reclaimable.resource.resources.amounts,
+        suffering=found,
+        has_negative=has_negative,
+        fingerprint=fingerprint,
     )
 
 
@@ -229,43 +260,31 @@ def _in_calendar(time: datetime | None) -> datetime | None:
     return None if time is None else min(max(time, _FIRST), _LAST).astimezone(UTC)
 
 
-def _hosts_above(hosts: Iterable[HostApplicationMetricInfo], tier: PriorityClass) -> Amounts:
-    total = NOTHING
-    for host in hosts:
-        if DEFAULT_PRIORITIES[priority_class_of_name(host.priority)] > DEFAULT_PRIORITIES[tier]:
-            total = total.plus(usage_of(host.usage.resources))
-    return total
-
-
-def _percentiles(status: NodeMetricStatus) -> Iterator[Amounts]:
-    """Several windows and percentiles: if all of them are equal as well, nothing has been measured."""
-    for window in [] if status.node_metric is None else status.node_metric.aggregated_node_usages:
-        yield from (cpu_and_memory(usage.resources) for usage in window.usage.values())
+def _above(hosts: Iterable[tuple[str, Amounts]], tier: PriorityClass) -> Amounts:
+    """The usage of the host applications whose class is above ``tier``."""
+    least = DEFAULT_PRIORITIES[tier]
+    above = [usage for name, usage in hosts if DEFAULT_PRIORITIES[priority_class_of_name(name)] > least]
+    return total(usage.at_least(NOTHING) for usage in above)
 
 
 def _pod_usages(
-    reported: Iterable[PodMetricInfo],
-) -> tuple[dict[tuple[str, str], Amounts], dict[tuple[str, str], str], bool]:
-    """Usage and priority of each pod, and whether some reading is below zero: one pass, since nothing else of a report
+    reported: Iterable[ReportedPod],
+) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The usage of each pod, the pods of no low class, and how pods suffer: one pass, since nothing else of a report
     has so many parts."""
     usages: dict[tuple[str, str], Amounts] = {}
-    priorities: dict[tuple[str, str], str] = {}
-    has_negative = False
+    high: dict[tuple[str, str], None] = {}
+    found: tuple[str, ...] = ()
     for each in reported:
         key = intern(each.namespace), each.name
-        usage = cpu_and_memory(each.pod_usage.resources)
-        if usage.cpu < 0 or usage.memory < 0:
-            has_negative, usage = True, usage.at_least(NOTHING)
-        usages[key], priorities[key] = usage, each.priority
-    return usages, priorities, has_negative
-
-
-def _other_usages(status: NodeMetricStatus) -> Iterator[ResourceList]:
-    for each in status.host_application_metric:
-        yield each.usage.resources
-    if status.node_metric is not None:
-        yield status.node_metric.node_usage.resources
-        yield status.node_metric.system_usage.resources
+        usages[key] = each.pod_usage.resources.amounts
+        if each.priority in _LOW_NAMES:
+            high.pop(key, None)
+        else:
+            high[key] = None
+        if each.extensions is not None:
+            found += suffering(f"{each.namespace}/{each.name}", each.extensions)
+    return usages, tuple(high), found
 
 
 class CPUBasicInfo(WireStruct):
@@ -285,8 +304,7 @@ class ZoneFacts(NamedTuple):
     """Bytes of huge pages that the zone tells; its memory does not contain them."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyFacts:
+class TopologyFacts(Struct, frozen=True):
     zones: tuple[ZoneFacts, ...] = ()
     """Empty unless some zone has CPU or memory."""
     cpu_info: CPUBasicInfo | None = None

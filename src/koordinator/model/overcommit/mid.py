@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from koordinator.api.colocation_strategy import MID_RECLAIM_STATIC
@@ -14,7 +14,7 @@ from koordinator.api.resource_names import MID_CPU, MID_MEMORY
 from koordinator.model.huge_pages import without_pool
 from koordinator.model.overcommit import amounts
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, ExplainedAmount, Term, explained, fraction, scaled
-from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, NodePods
 from koordinator.model.overcommit.policies import CapacityPolicy
 
 MID_RESOURCES: Final = (MID_CPU, MID_MEMORY)
@@ -36,7 +36,7 @@ class MidInputs(NamedTuple):
 
 
 def mid_amounts(
-    node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy
+    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
     """Mid CPU and mid memory of a node."""
     caps = Amounts(
@@ -66,13 +66,8 @@ def _static_amount(resource: str, amount: int, cap: int, capacity: int, when: da
 
 
 def _reclaimed(
-    node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy, caps: Amounts
+    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy, caps: Amounts
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
-    cpu = memory = 0
-    for _, is_counted, _, is_prod, _, (requested_cpu, requested_memory), _ in pods:
-        if is_prod and is_counted:
-            cpu += requested_cpu
-            memory += requested_memory
     inputs = MidInputs(
         capacity=node.capacity,
         usable=Amounts(node.capacity.cpu, without_pool(node.capacity.memory, node.huge_pages)),
@@ -81,7 +76,7 @@ def _reclaimed(
         system=metric.system_usage,
         hosts=metric.hosts_above_mid,
         reserved=node.reserved,
-        requested=Amounts(cpu, memory),
+        requested=pods.prod_requests,
         reclaimable=metric.prod_reclaimable.at_least(NOTHING),
         caps=caps,
     )
@@ -93,7 +88,7 @@ def _amount(
     resource: str, inputs: MidInputs, index: int, unallocated_share: float, when: datetime | None
 ) -> ExplainedAmount:
     """One resource: CPU has index 0, memory 1."""
-    capacity, usable, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in inputs)
+    capacity, usable, usage, system, hosts, reserved, requested, reclaimable, cap = map(itemgetter(index), inputs)
     kept = max(system + hosts, reserved)
     unused = max(usable - usage, 0)
     unallocated = max(capacity - kept - requested, 0)

@@ -10,9 +10,10 @@ list is appended again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.node import Node
@@ -33,8 +34,7 @@ _FIELDS: Final = ("capacity", "allocatable", "available")
 _ZERO: Final = Quantity(0)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDiff:
+class NodeDiff(Struct, frozen=True):
     """The difference of a Node, and whether it is time to write it."""
 
     allocatable: Entries
@@ -75,8 +75,7 @@ class NodeDiff:
         return {"metadata": metadata} if metadata else {}
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneDiff:
+class ZoneDiff(Struct, frozen=True):
     """The difference of the zones of a NodeResourceTopology, if it is time to write it."""
 
     due: str = ""
@@ -92,8 +91,7 @@ class LastWrites(NamedTuple):
     zones: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDiff:
+class PlanDiff(Struct, frozen=True):
     """All that is due to be written for one plan."""
 
     node: NodeDiff
@@ -121,7 +119,7 @@ def diff_node(
     node: Node, plan: Plan, policy: CapacityPolicy, now: datetime, last_status_write: datetime | None
 ) -> NodeDiff:
     """Compare a plan with a node. ``last_status_write``: when this process last wrote the node's status."""
-    wanted = _wanted(plan)
+    wanted = _wanted(node, plan)
     labels = {key: text for devices in plan.devices for key, text in devices.labels.items()}
     stored = node.metadata
     annotations = {key: text for key, text in plan.annotations.items() if stored.annotations.get(key) != text}
@@ -156,10 +154,12 @@ def diff_zones(
     return ZoneDiff(due, tuple(operations) if due else ())
 
 
-def _wanted(plan: Plan) -> Entries:
+def _wanted(node: Node, plan: Plan) -> Entries:
+    """Of what is to be removed only what the node has: most nodes have none of the dozen resources of devices."""
     wanted: Entries = {amount.resource: None if amount.is_reset else _quantity(amount) for amount in plan.amounts}
+    had = node.status.allocatable.keys() | node.status.capacity.keys()
     for devices in plan.devices:
-        wanted.update(dict.fromkeys(devices.removed))
+        wanted.update(dict.fromkeys(had.intersection(devices.removed)))
         wanted.update(devices.amounts)
     return wanted
 
@@ -198,6 +198,8 @@ def _metadata_due(node: Node, plan: Plan, annotations: Mapping[str, str | None],
         return f"annotation {key} differs"
     if annotation_keys.RESOURCE_AMPLIFICATION_RATIO in annotations:
         return f"annotation {annotation_keys.RESOURCE_AMPLIFICATION_RATIO} differs"
+    if annotation_keys.ADAPTIVE_SLO in annotations:
+        return f"annotation {annotation_keys.ADAPTIVE_SLO} differs"
     for label in labels:
         return f"label {label} differs"
     return ""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
@@ -31,13 +32,12 @@ class RatioError(KoordinatorError, ValueError):
     """A ratio cannot be computed; the annotation with it stays as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRatios:
+class NodeRatios(Struct, frozen=True):
     """The ratios of one node. ``annotations`` has only those that koord-manager writes; all others stay."""
 
     cpu_normalization: float = 1.0
     """The factor of the node's batch CPU where it is above 1."""
-    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = {}
     """Key -> text; None: remove it."""
     problems: tuple[Problem, ...] = ()
 

@@ -77,6 +77,10 @@ class LoadRules:
             total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         total /= settings.total_weight
         scores: Ints = total.astype(np.int64)
+        if self._columns.lowered:
+            left_of = self._columns.score_percent.take(rows)
+            scores *= left_of if kinds == 1 else left_of.repeat(kinds)
+            scores //= 100
         return scores
 
     @staticmethod
@@ -98,7 +102,8 @@ class LoadRules:
                     lowest = share
         if lowest != _NO_RESOURCE:
             total += lowest * settings.dominant_weight
-        return total // settings.total_weight
+        score = total // settings.total_weight
+        return score * columns.lowered[row] // 100 if row in columns.lowered else score
 
 
 def _at(matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
