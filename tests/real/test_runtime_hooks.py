@@ -128,6 +128,8 @@ def test_a_batch_pod_starts_with_its_batch_resources(hooked: HookedNode) -> None
         until(lambda: "hook server koordlet.json" in hooked.proxy.log.read_text(), 10)
         made = _PODS.batch("sort"), _PODS.pinned("db"), _PODS.batch("scan", FREE)
         pods = [hooked.node.run_pod(each) for each in made]
+        # koordlet writes the files of the pod itself beside its response, a moment later.
+        until(lambda: _shown(pods[-1])["scan pod cpu.cfs_quota_us"] == "50000", 20)
         shown = {key: value for pod in pods for key, value in _shown(pod).items()}
         containers = [json.loads(_inspect(hooked, pod)) for pod in pods]
     limits = ("512", "50000", str(_MEMORY))
