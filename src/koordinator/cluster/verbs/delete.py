@@ -53,7 +53,7 @@ async def delete(
         requested = replace(options, grace_period_seconds=grace) if target.resource.graceful_deletion else options
         context = environment.context(request.warnings)
         await _admit(environment, Attributes("DELETE", about, None, old, context, request, requested))
-        claim(target.resource, old)
+        claim(target.resource, old, environment.clock.now())
         changed = _set_finalizers(target.resource, old, options)
         gone = grace == 0 and not blocks_removal(target.resource, old)
         if gone:
