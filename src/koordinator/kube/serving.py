@@ -1,8 +1,8 @@
 """The HTTP server of a program: health, readiness and metrics, plus the routes that the program adds.
 
 Health responses are exactly upstream's, because probes and people read them: ``ok``, a line per check with
-``?verbose``, failed checks without their reason: the endpoint is public. The reason is logged when a check begins to fail; probes
-may ask several times a second.
+``?verbose``, failed checks without their reason: the endpoint is public. The reason is logged when a
+check begins to fail; probes may ask several times a second.
 """
 
 from __future__ import annotations

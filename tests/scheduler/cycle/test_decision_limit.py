@@ -43,8 +43,8 @@ CHANGING = {
     *("columns", "row_amounts", "cluster_state", "view", "groups", "journal", "failed_attempt", "cached_results"),
     *("load_columns", "node_load", "contextlib", "fakes", Path(__file__).stem),
 }
-"""The modules that change what all decisions share, or call and are called by those in the middle of it; a decision runs
-through each."""
+"""The modules that change what all decisions share, or call and are called by those in the middle of it; a decision
+runs through each."""
 NODES = 3
 VIP = describe(make_pod("vip", cpu="2", priority=10))
 Location = tuple[CodeType, int]
