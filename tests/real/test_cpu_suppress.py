@@ -10,11 +10,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from koordinator.api.codec import convert
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.modification import AUDIT_ACTION, SUPPRESSED, Modification, decode_record
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
 from tests.real.manager_process import OURS, manager
@@ -180,6 +184,8 @@ def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
         before = _quota()
         _signal(online, signal.SIGCONT)
         seconds = until(lambda: _quota() <= before - 30_000, 10)
+        with _preferred_batch():
+            until(lambda: _recorded(node), 30, "a record for the audit")
         _signal(online, signal.SIGSTOP)
         print(f"{before} -> {_quota()} us after {seconds:.2f} s")  # noqa: T201
         low = _quota()
@@ -190,6 +196,29 @@ def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
     finally:
         _signal(online, signal.SIGSTOP)
         _stop(agent, log)
+    record = _recorded(node)[0]
+    assert (record.node, record.cause.code, record.pods) == (node.name, "cfsQuota", [f"{_NAMESPACE}/batch"])
+    assert 0 < record.numbers["cpus.least"] <= _WHOLE / 100_000
+
+
+@contextmanager
+def _preferred_batch() -> Iterator[None]:
+    """What else runs on the machine does not keep best-effort pods from what their quota lets them use."""
+    before = {file: file.read_text() for file in Path("/sys/fs/cgroup/cpu", _BEST_EFFORT).rglob("cpu.shares")}
+    try:
+        for file in before:
+            file.write_text("262144")
+        yield
+    finally:
+        for file, shares in before.items():
+            file.write_text(shares)
+
+
+def _recorded(node: EnforcedNode) -> list[Modification]:
+    """That best-effort pods were held down."""
+    label = f"{AUDIT_ACTION}={SUPPRESSED}"
+    events = json.loads(node.kubectl("get", "events.v1.events.k8s.io", "-A", "-l", label, "-o", "json"))["items"]
+    return [decode_record(convert(event["metadata"], ObjectMeta)) for event in events]
 
 
 def _kill_an_agent_that_suppresses(node: EnforcedNode, quiet: QuietMachine, folder: Path) -> Path:

@@ -228,5 +228,6 @@ def evaluated(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any],
     """By kind and row."""
     for slot, (pod, state) in enumerate(zip(pods, states, strict=True)):
         batch_kernel.put(slot, pod, state)
-    found: list[list[int]] = batch_kernel.evaluate(rows).T.tolist()
-    return found
+    found = batch_kernel.evaluate(rows)
+    values: list[list[int]] = found.T.tolist() if found is not None else [[0] * rows.shape[0] for _ in pods]
+    return values
