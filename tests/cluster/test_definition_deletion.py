@@ -19,7 +19,7 @@ GROUP = "apiextensions.k8s.io"
 NAME = "things.example.io"
 MERGE = "application/merge-patch+json"
 DEFINITION: Document = {
-    "metadata": {"name": NAME},
+    "metadata": {"name": NAME, "finalizers": ["example.io/own"]},
     "spec": {
         "group": "example.io",
         "scope": "Namespaced",
@@ -51,7 +51,11 @@ def test_it_says_what_it_waits_for_and_when_all_is_gone() -> None:
         await verbs.create("things", HELD, group="example.io")
         target = verbs.target("customresourcedefinitions", NAME, group=GROUP)
         marked = await delete(verbs.environment, target, DeleteOptions())
-        assert terminating(decode(target.resource, marked.stored)) == (
+        definition = decode(target.resource, marked.stored)
+        # No other kind is marked so.
+        assert "deletionGracePeriodSeconds" not in definition["metadata"]
+        assert definition["metadata"]["generation"] == 1
+        assert terminating(definition) == (
             "True",
             "InstanceDeletionPending",
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
@@ -64,21 +68,13 @@ def test_it_says_what_it_waits_for_and_when_all_is_gone() -> None:
         assert waiting is not None
         in_progress = "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         assert terminating(waiting) == in_progress
-        cursor = verbs.storage.watch(target.resource.prefix, verbs.storage.revision())
-        await patch(
-            verbs.environment,
-            verbs.target("things", "a", group="example.io"),
-            MERGE,
-            b'{"metadata":{"finalizers":null}}',
-        )
+        thing = verbs.target("things", "a", group="example.io")
+        await patch(verbs.environment, thing, MERGE, b'{"metadata":{"finalizers":null}}')
         await verbs.clock.advance(2)
-        (deleted,) = await cursor.next() or ()
-        cursor.close()
-        last = decode(target.resource, deleted.current)
-        assert (deleted.type, terminating(last)) == (
-            "deleted",
-            ("False", "InstanceDeletionCompleted", "removed all instances"),
-        )
+        kept = verbs.get("customresourcedefinitions", NAME, group=GROUP)
+        assert kept is not None
+        assert terminating(kept) == ("False", "InstanceDeletionCompleted", "removed all instances")
+        assert kept["metadata"]["finalizers"] == ["example.io/own"]
         running.cancel()
         await asyncio.wait((running,))
 

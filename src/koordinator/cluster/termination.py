@@ -24,7 +24,7 @@ from koordinator.cluster.strategy.custom_resource_definition import DELETION_COM
 from koordinator.cluster.verbs.delete import BACKGROUND_POLICY, delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, DeleteOptions, ListOptions, WriteOptions
-from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode
+from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode, is_definition
 from koordinator.cluster.verbs.update import modify, retry, store
 
 _LOG = logging.getLogger(__name__)
@@ -161,12 +161,12 @@ class Termination:
         target = Target(resource, None, name)
 
         async def release(stored: Stored, obj: Document) -> Stored:
-            is_definition = resource.plural != "namespaces"
-            if is_definition:
-                set_conditions(obj, DELETION_COMPLETED, self._environment.clock.now())
-            held = obj["metadata"] if is_definition else obj["spec"]
+            held = obj["spec"] if resource.plural == "namespaces" else obj["metadata"]
             own = ("kubernetes", CUSTOM_RESOURCE_CLEANUP)
             held["finalizers"] = [finalizer for finalizer in held.get("finalizers") or [] if finalizer not in own]
+            if is_definition(resource) and held["finalizers"]:
+                # One that goes is shown as it was.
+                set_conditions(obj, DELETION_COMPLETED, self._environment.clock.now())
             return await store(self._environment, target, stored, obj, dry_run=False)
 
         await retry(self._environment, target, release)

@@ -302,10 +302,14 @@ def is_namespace(resource: Resource) -> bool:
     return resource.plural == "namespaces" and not resource.group
 
 
+def is_definition(resource: Resource) -> bool:
+    return resource.plural == "customresourcedefinitions" and resource.group == "apiextensions.k8s.io"
+
+
 def claim(resource: Resource, obj: Document, now: datetime) -> None:
     """The first request to delete a CustomResourceDefinition makes it wait for its objects to go, and say so."""
     metadata = obj["metadata"]
-    if resource.plural != "customresourcedefinitions" or metadata.get("deletionTimestamp"):
+    if not is_definition(resource) or metadata.get("deletionTimestamp"):
         return
     finalizers = metadata.get("finalizers") or []
     if CUSTOM_RESOURCE_CLEANUP not in finalizers:
