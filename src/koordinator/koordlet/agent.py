@@ -69,6 +69,7 @@ _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
 _AUDIT_SECONDS: Final = 5.0
 _CACHE_SECONDS: Final = 5.0
+_FLUSH_SECONDS: Final = 3.0
 
 
 class Agent:
@@ -127,10 +128,16 @@ class Agent:
         lifecycle.background("states informer", self.states.run)
         lifecycle.background("events", self._events.run)
         lifecycle.work("measure and report", self._measure_and_report)
+        lifecycle.at_end(self._write_last_events)
         try:
             await lifecycle.run(stop)
         finally:
             self._close_files()
+
+    async def _write_last_events(self) -> None:
+        if self._enforcement is not None:
+            self._enforcement.finish()
+        await self._events.flush(_FLUSH_SECONDS)
 
     async def clean_up(self) -> int:
         """Instead of ``run``: take back what koordlet enforces; how many values are now as kubelet has them.

@@ -152,6 +152,11 @@ class Enforcement:
                 # Runtimes that start containers come first.
                 await asyncio.sleep(0)
 
+    def finish(self) -> None:
+        """Record what has been modified since the last summary, when nothing more is enforced."""
+        if not self._context.options.enforcement.observe_only:
+            self._modifications.observe(at_end=True)
+
     async def _record_modifications(self) -> None:
         self._modifications.observe()
 
