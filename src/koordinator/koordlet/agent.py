@@ -14,9 +14,10 @@ from koordinator.base.deadline import within
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.served_connections import ProgramConnections
-from koordinator.koordlet import features
+from koordinator.koordlet import configuration, features
 from koordinator.koordlet.agent_context import AgentContext, Dependencies
 from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.configuration import Configuration
 from koordinator.koordlet.enforce.cleanup import SECONDS, Cleanup, CleanupError, switch_off, take_back
 from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
@@ -108,6 +109,9 @@ class Agent:
         self._context = AgentContext(
             options, given, self.states, table, self._cache, self.metrics, self._events, self.audit, self._connections
         )
+        recorder = self._events.recorder(configuration.COMPONENT)
+        self._configuration = Configuration(options, self.states.informers, recorder, given.clock)
+        self._configuration.export(self.metrics)
         export_resources(self.metrics, self.states)
         export_usage(self.metrics, table)
         export_features(self.metrics, options.host)
@@ -137,7 +141,6 @@ class Agent:
 
         CleanupError if some are not, or if the API server or the kubelet does not respond in time.
         """
-        switch_off(self._options.features)
         try:
             return (await within(self._given.clock, SECONDS, self._take_back())).check()
         except TimeoutError:
@@ -151,6 +154,8 @@ class Agent:
             informer = tasks.create_task(self.states.run(), name="states informer")
             connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
             try:
+                self._go_by(await self._configuration.first())
+                switch_off(self._context.options.features)
                 kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
                 layout = await KubeletFollower(options, kubelet, self.states, given.clock).layout()
                 info = NodeInfo(options.host, self.metrics, with_huge_pages=False)
@@ -197,6 +202,7 @@ class Agent:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
             follower = KubeletFollower(options, kubelet, self.states, given.clock)
             layout = await follower.layout()
+            self._go_by(await self._configuration.first())
             logger.info(
                 "cgroup version %d, driver %s, pods in %s", layout.version.value, layout.driver, layout.kubepods
             )
@@ -205,8 +211,10 @@ class Agent:
             export_listing(self.metrics, listing)
             sync_pods = partial(self.states.sync_pods, kubelet, listing)
             enforcement = self._add_loops(kubelet, sync_pods, layout, meter, nvml)
+            reconfigure = partial(self._reconfigure, enforcement)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(self._configuration.follow(reconfigure), name="configuration")
                 tasks.create_task(follower.follow(layout), name="kubelet's configuration")
                 tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
                 follow_changes = self._loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
@@ -225,6 +233,17 @@ class Agent:
             if nvml is not None:
                 nvml.close()
             await connection.close()
+
+    def _go_by(self, options: Options) -> None:
+        if options.verbosity != self._context.options.verbosity:
+            self._given.set_verbosity(options.verbosity)
+        self._context.options = options
+
+    async def _reconfigure(self, enforcement: Enforcement, options: Options) -> None:
+        before = [loop.name for loop in enforcement.loops()]
+        self._go_by(options)
+        await enforcement.reconfigure()
+        self._loops.replace(before, enforcement.loops())
 
     async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
