@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from koordinator.api.kinds import CONFIG_MAPS, EVENTS
+from koordinator.api.annotations import KOORDLET_CONFIGURATION
+from koordinator.api.kinds import CONFIG_MAPS, EVENTS, NODE_RESOURCE_TOPOLOGIES
 from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.configuration import (
     LIVE_FLAGS,
@@ -56,7 +58,7 @@ def test_what_was_there_before_the_start_holds_from_the_first_pass_on(node: Supp
     node.configure(feature_gates="BECPUSuppress=false")
 
     async def story(_: NodeUnderTest) -> None:
-        for _ in range(5):
+        for _second in range(5):
             await node.pass_seconds(1)
             assert node.quota == NO_QUOTA
 
@@ -122,6 +124,35 @@ def test_a_mistake_refuses_all_of_it_with_one_event_and_the_last_good_one_stays(
         " did you mean cpu-suppress-interval-seconds?; "
         "data.v: 'loud' is not usable: a whole number"
     )
+
+
+def test_the_topology_says_which_is_in_force(node: SuppressedNode) -> None:
+    node.machine.write_numa_memory(0, 16 << 20)
+
+    def said() -> dict[str, str] | None:
+        annotations = node.api.all(NODE_RESOURCE_TOPOLOGIES)[0]["metadata"]["annotations"]
+        text = annotations.get(KOORDLET_CONFIGURATION)
+        return None if text is None else json.loads(text)
+
+    def version() -> str:
+        return str(node.api.document(CONFIG_MAPS, *PLACE)["metadata"]["resourceVersion"])
+
+    async def story(_: NodeUnderTest) -> None:
+        await node.pass_seconds(10)
+        assert said() is None
+        node.configure(v="2")
+        await node.pass_seconds(5)
+        good = {"resourceVersion": version(), "since": "2026-01-01T00:00:10Z"}
+        assert said() == good
+        node.configure(v="loud")
+        await node.pass_seconds(5)
+        refused = f"resourceVersion {version()}: data.v: 'loud' is not usable: a whole number"
+        assert said() == good | {"refused": refused}
+        node.api.remove(CONFIG_MAPS, *PLACE)
+        await node.pass_seconds(5)
+        assert said() == {}
+
+    play(node, story)
 
 
 def test_a_configuration_that_may_not_be_read_delays_the_start_for_ten_seconds(

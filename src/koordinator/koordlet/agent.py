@@ -284,7 +284,7 @@ class Agent:
         enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
         loops += enforcement.loops()
         if self._options.topology_interval > 0:
-            loops.append(TopologyReporter(self._context, observation.info).loop)
+            loops.append(TopologyReporter(self._context, observation.info, self._configuration.report).loop)
             if self._options.features.enabled(features.ACCELERATORS):
                 loops.append(DeviceReporter(self._context, nvml).loop)
         prediction = PredictionServer(self._context)

@@ -14,6 +14,7 @@ from typing import Final
 
 from koordinator.api.core import ConfigMap
 from koordinator.api.kinds import CONFIG_MAPS
+from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import ConfigurationError, KoordinatorError
@@ -90,9 +91,9 @@ class Configuration:
         self._clock = clock
         self._events = events
         self._version = ""
-        self._since = clock.now().timestamp()
+        self._since = clock.now()
         self._refused = ""
-        """The resourceVersion of the ConfigMap that was refused last, if it is there still."""
+        """Why the ConfigMap, as it is now, is not in force."""
         self._changed = asyncio.Event()
         self._watched: WatchedConfiguration | None = options.configuration
         if (watched := self._watched) is None:
@@ -139,8 +140,14 @@ class Configuration:
             lambda: None if self._watched is None else float(bool(self._refused)),
         )
 
+    def report(self) -> Mapping[str, str]:
+        """The same for the NodeResourceTopology; nothing while there is no ConfigMap."""
+        found = {"resourceVersion": self._version, "refused": self._refused}
+        said = {name: text for name, text in found.items() if text}
+        return {**said, "since": format_time(self._since)} if said else {}
+
     def _in_force(self) -> Rows:
-        return [] if self._watched is None else [((self._version,), self._since)]
+        return [] if self._watched is None else [((self._version,), self._since.timestamp())]
 
     @property
     def _name(self) -> str:
@@ -152,16 +159,15 @@ class Configuration:
         try:
             self._put_in_force(config_map.data, version)
         except InvalidConfigurationError as error:
-            self._refused = version
             stays = f"resourceVersion {self._version} stays" if self._version else "the command line alone is"
-            text = f"refused, {stays} in force: {error}"
+            text, self._refused = f"refused, {stays} in force: {error}", f"resourceVersion {version}: {error}"
             logger.warning("%s: %s", self._name, text)
             self._events.event(reference_to(CONFIG_MAPS, config_map), "Warning", REASON, "Configuring", text)
 
     def _put_in_force(self, data: Mapping[str, str], version: str) -> None:
         assert self._watched is not None
         self.options = read_configuration(self._watched.read, data)
-        self._version, self._since, self._refused = version, self._clock.now().timestamp(), ""
+        self._version, self._since, self._refused = version, self._clock.now(), ""
         flags = " ".join(f"--{key}={text.strip()}" for key, text in data.items()) or "no flags"
         logger.info("%s is in force with %s", self._name, flags)
         self._changed.set()

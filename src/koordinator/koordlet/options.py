@@ -149,7 +149,7 @@ class WatchedConfiguration:
 
     name: str
     namespace: str
-    read: ReadOptions
+    read: ReadOptions = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
