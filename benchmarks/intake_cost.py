@@ -30,6 +30,7 @@ import uvloop
 from benchmarks import pod_mixes, stored_objects, workload
 from koordinator.api.kinds import NAMESPACES, NODE_METRICS, NODES, PODS, Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
 from koordinator.base.garbage_collection import collecting_rarely
@@ -111,12 +112,29 @@ class NoEvents:
     """What the scheduler would tell users."""
 
     def pod_event(
-        self, pod: Pod, event_type: str, reason: str, action: str, note: str, *, reporter: Pod | None = None
+        self,
+        pod: Pod,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
+        modification: Modification | None = None,
     ) -> None:
         """Nobody listens to it."""
 
     def object_event(
-        self, scheduler_name: str, kind: Kind[Any], obj: Object, event_type: str, reason: str, action: str, note: str
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Nor to this."""
 

@@ -45,6 +45,7 @@ CASES: Final[dict[str, Document]] = {
             "webhook": {"port": 9443},
             "metrics": {"addr": "127.0.0.1", "port": 8081},
             "healthProbe": {"port": 8001},
+            "audit": {"maxMegabytes": 512, "maxAge": "720h", "persistentVolumeClaim": "audit"},
             "hostNetwork": True,
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
             "nodeSelector": {"pool": "system"},

@@ -110,3 +110,25 @@ def test_each_zone_has_its_sums() -> None:
     first, second = text.split("Zone node-1")
     assert row(first[first.index("Zone node-0") :], "= allocatable") == ["= allocatable", "25,000m", "3,072Mi"]
     assert row(second, "= allocatable") == ["= allocatable", "7m"]
+
+
+def adapted(level: int, **more: Any) -> dict[str, Any]:
+    lowered = [
+        {"name": "cpuSuppressThresholdPercent", "configured": 65, "now": 55},
+        {"name": "cfsQuotaBurstPercent", "configured": 100, "now": 100},
+    ]
+    state = {"level": level, "steps": 4, "since": "noon", "reason": "web suffers", "lowered": lowered}
+    return {"adaptation": state | more}
+
+
+def test_an_adapted_node_says_how_far_why_and_what_brings_it_back() -> None:
+    lines = printed(overcommit(CPU, **adapted(2, backAt="one"))).split("\n")
+    assert "co-location is taken back to step 2 of 4 since noon: web suffers" in lines
+    assert "  cpuSuppressThresholdPercent 55 (configured: 65)" in lines
+    assert "  one step is taken back at one, unless a report says anything of the kind before" in lines
+
+
+def test_a_node_that_came_back_says_since_when_and_what_it_had_been() -> None:
+    text = printed(overcommit(CPU, **adapted(0)))
+    assert "co-location is as configured again since noon; it had been taken back for: web suffers" in text
+    assert "cpuSuppressThresholdPercent" not in text

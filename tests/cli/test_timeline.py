@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+from koordinator.api.audit_answer import KeptRecord
 from koordinator.api.explanations import AttemptRecord, Moment, ScoredNode
+from koordinator.api.modification import EVICTED, Cause, Modification, Subject
 from koordinator.cli.timeline import Traces, timeline_of
 
 UID = "uid-1"
@@ -127,3 +130,42 @@ def test_a_container_that_was_killed_says_why() -> None:
     status = {"containerStatuses": [{"name": "main", "lastState": last, "state": {}}]}
     *_, ended = timeline_of(pod(status=status), [], [], Traces())
     assert (ended.what, ended.why) == ("the container main has ended", "OOMKilled, exit code 137")
+
+
+def record(actor: str, event: str, seconds: float) -> KeptRecord:
+    about = Subject(kind="Pod", namespace="shop", name="web", uid=UID)
+    given = Modification(
+        program="koordlet",
+        action=EVICTED,
+        node="n1",
+        actor=actor,
+        object=about,
+        time=datetime.fromisoformat(at(seconds)),
+        cause=Cause(code="MemoryEvict", text="too little memory"),
+    )
+    return KeptRecord(event=event, record=given)
+
+
+def test_a_record_takes_the_place_of_its_event_and_a_job_that_of_its_records() -> None:
+    evicted = {
+        "metadata": {"namespace": "shop", "name": "web.1"},
+        "reason": "evictPodSuccess",
+        "eventTime": at(30),
+        "reportingComponent": "koordlet",
+    }
+    kept = [record("MemoryEvict", "shop/web.1", 30), record("PodMigrationJob/move", "shop/web.2", 31)]
+    moving = job("move", {"namespace": "shop", "name": "web", "uid": UID})
+    found = timeline_of(pod(), [evicted], (), Traces(jobs=[moving], records=kept))
+    assert lines(found) == [
+        "API server: is created",
+        "koord-descheduler: is to move it: PodMigrationJob move",
+        "koordlet: evicts it on n1",
+    ]
+    assert found[-1].why == "too little memory"
+    assert lines(timeline_of(pod(), [], (), Traces(records=kept)))[-1] == "koordlet: evicts it on n1"
+
+
+def test_records_of_an_earlier_pod_of_that_name_are_not_its_own() -> None:
+    later = {**pod(), "metadata": {**pod()["metadata"], "creationTimestamp": at(40)}}
+    traces = Traces(records=[record("x", "shop/web.1", 30)])
+    assert lines(timeline_of(later, [], (), traces)) == ["API server: is created"]

@@ -14,9 +14,10 @@ from koordinator.cluster.admission.chain import AdmissionChain
 from koordinator.cluster.admission.plugins import OF_OBJECTS
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import RequestContext, Resource
+from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.environment import Attributes, plugins_mutate
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import StoredObjects, Target, encode
 from tests.yaml_documents import yaml_documents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -61,7 +62,11 @@ def context_of(objects: Mapping[str, Sequence[Document]]) -> RequestContext:
     def lookup(group: str, plural: str, namespace: str | None, name: str) -> Document | None:
         return next((found for found in objects.get(plural, ()) if found["metadata"]["name"] == name), None)
 
-    return RequestContext(NOW, lookup, lambda group, plural, namespace=None: objects.get(plural, ()))
+    def listed(group: str, plural: str, namespace: str | None = None) -> StoredObjects:
+        resource = next(each for each in RESOURCES.values() if (each.group, each.plural) == (group, plural))
+        return StoredObjects(resource, [Stored("", encode(resource, each), 0) for each in objects.get(plural, ())])
+
+    return RequestContext(NOW, lookup, listed)
 
 
 def admitted(document: Document, old: Document | None = None, about: RequestContext | None = None) -> Document:

@@ -20,17 +20,18 @@ _SERVER: Final = "koordinator.cluster."
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _METRICS: Final = f"/apis/{NODE_METRICS.api_version}/{NODE_METRICS.plural}"
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_KUBECTL: Final = "fieldManager=kubectl-create&fieldValidation=Strict"
 _MERGE: Final = "application/merge-patch+json"
 Requests = Callable[[ApiClient, int], Awaitable[None]]
 
 
 async def _create_pod(client: ApiClient, number: int) -> None:
-    await client.post(_PODS, pod(f"p{number}"))
+    await client.post(f"{_PODS}?{_KUBECTL}", pod(f"p{number}"))
 
 
 async def _patch_metric(client: ApiClient, number: int) -> None:
     body = {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": number + 1}}}
-    response = await client.request("PATCH", f"{_METRICS}/node", body, content_type=_MERGE)
+    response = await client.request("PATCH", f"{_METRICS}/node?{_KUBECTL}", body, content_type=_MERGE)
     assert response.status == 200, response.body
 
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final, TypeVar, cast
 
 from koordinator.api.codec import convert
+from koordinator.api.modification import Modification
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
@@ -170,9 +171,21 @@ class RecordedEvents:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str, str]] = []
         """The name of the object, the reason and the note."""
+        self.records: list[Modification] = []
+        """What they carry."""
 
-    def event(self, regarding: Any, type_: str, reason: str, action: str, note: str) -> None:
+    def event(
+        self,
+        regarding: Any,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
+    ) -> None:
         self.notes.append((regarding.name, reason, note))
+        self.records += [modification] if modification is not None else []
 
 
 def make_handle(evictor: Evictor | None = None, client: object = None, recorder: object = None) -> Handle:

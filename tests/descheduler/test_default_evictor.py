@@ -11,6 +11,7 @@ import pytest
 from koordinator.api.codec import convert, to_document
 from koordinator.api.document import Document
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS, PODS
+from koordinator.api.modification import EVICTED, Cause, Modification
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.errors import ConfigurationError, KoordinatorError
@@ -33,6 +34,7 @@ class Evicted:
     result: EvictionResult
     left: Document
     notes: list[tuple[str, str, str]]
+    records: list[Modification]
 
 
 BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
@@ -128,7 +130,7 @@ def evicting(*stored: Pod, options: DeleteOptions | None = None, allowed: int | 
 
     result = asyncio.run(scenario())
     left = api.found(PODS, "web", "default")
-    return Evicted(result, left["metadata"] if left is not None else {}, events.notes)
+    return Evicted(result, left["metadata"] if left is not None else {}, events.notes, events.records)
 
 
 def test_an_eviction_ends_the_pod_and_is_reported_in_an_event() -> None:
@@ -137,6 +139,9 @@ def test_an_eviction_ends_the_pod_and_is_reported_in_an_event() -> None:
     assert found.result.evicted
     assert found.left["deletionTimestamp"]
     assert found.notes == [("web", "Descheduled", "pod evicted by too hot")]
+    (record,) = found.records
+    assert (record.action, record.node) == (EVICTED, "a")
+    assert record.cause == Cause(code="LowNodeLoad", text="too hot")
 
 
 def test_a_namesake_of_the_pod_is_not_evicted() -> None:

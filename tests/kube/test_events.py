@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.codec import convert
 from koordinator.api.kinds import PODS
-from koordinator.api.meta import ObjectReference
+from koordinator.api.meta import ObjectMeta, ObjectReference
+from koordinator.api.modification import AUDIT_ACTION, EVICTED, Cause, Modification, Subject, decode_record
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, TransportError
@@ -526,3 +528,25 @@ def test_a_namespace_whose_events_are_never_answered_delays_no_other(busy: bool)
     written = bench.play(scenario)
     assert connection.held
     assert len([event for event in written if event["metadata"]["namespace"] == "default"]) == 50
+
+
+def test_an_event_with_a_modification_carries_its_record_and_forms_no_series() -> None:
+    bench = Bench()
+    record = Modification(program="koordlet", action=EVICTED, node="n1", cause=Cause(code="MemoryEvict"))
+
+    async def scenario() -> None:
+        for _ in range(30):
+            bench.recorder.event(POD, "Warning", "evicted", "Evicting", "for memory", modification=record)
+
+    events = bench.play(scenario)
+    # More than the spam filter lets pass.
+    assert len(events) == 30
+    metadata = convert(events[0]["metadata"], ObjectMeta)
+    assert metadata.labels == {AUDIT_ACTION: EVICTED}
+    carried = decode_record(metadata)
+    assert carried.object == Subject(kind="Pod", namespace="default", name="web", uid=POD.uid)
+    assert (carried.time, carried.node, carried.cause) == (
+        bench.clock.now(),
+        "n1",
+        Cause(code="MemoryEvict", text="for memory"),
+    )

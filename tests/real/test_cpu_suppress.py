@@ -10,13 +10,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from koordinator.api.codec import convert
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.modification import AUDIT_ACTION, SUPPRESSED, Modification, decode_record
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
+from tests.real.manager_process import OURS, manager
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 from tests.real.real_node import EnforcedNode, real_node
@@ -179,6 +184,8 @@ def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
         before = _quota()
         _signal(online, signal.SIGCONT)
         seconds = until(lambda: _quota() <= before - 30_000, 10)
+        with _preferred_batch():
+            until(lambda: _recorded(node), 30, "a record for the audit")
         _signal(online, signal.SIGSTOP)
         print(f"{before} -> {_quota()} us after {seconds:.2f} s")  # noqa: T201
         low = _quota()
@@ -189,6 +196,29 @@ def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
     finally:
         _signal(online, signal.SIGSTOP)
         _stop(agent, log)
+    record = _recorded(node)[0]
+    assert (record.node, record.cause.code, record.pods) == (node.name, "cfsQuota", [f"{_NAMESPACE}/batch"])
+    assert 0 < record.numbers["cpus.least"] <= _WHOLE / 100_000
+
+
+@contextmanager
+def _preferred_batch() -> Iterator[None]:
+    """What else runs on the machine does not keep best-effort pods from what their quota lets them use."""
+    before = {file: file.read_text() for file in Path("/sys/fs/cgroup/cpu", _BEST_EFFORT).rglob("cpu.shares")}
+    try:
+        for file in before:
+            file.write_text("262144")
+        yield
+    finally:
+        for file, shares in before.items():
+            file.write_text(shares)
+
+
+def _recorded(node: EnforcedNode) -> list[Modification]:
+    """That best-effort pods were held down."""
+    label = f"{AUDIT_ACTION}={SUPPRESSED}"
+    events = json.loads(node.kubectl("get", "events.v1.events.k8s.io", "-A", "-l", label, "-o", "json"))["items"]
+    return [decode_record(convert(event["metadata"], ObjectMeta)) for event in events]
 
 
 def _kill_an_agent_that_suppresses(node: EnforcedNode, quiet: QuietMachine, folder: Path) -> Path:
@@ -236,6 +266,66 @@ def test_an_agent_that_only_observes_writes_nothing(
     try:
         until(lambda: f"{_BEST_EFFORT}/cpu.cfs_quota_us would get" in log.read_text(), 60)
         assert _quota() == before
+    finally:
+        _stop(agent, log)
+
+
+_ADAPTIVE = {
+    "colocation-config": {"enable": True},
+    "resource-threshold-config": {
+        "clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 65, **_BY_QUOTA},
+    },
+    "adaptive-slo-config": {
+        "clusterStrategy": {
+            "enable": True,
+            "steps": 2,
+            "holdSeconds": 1,
+            "recoverSeconds": 1,
+            "cpuSuppressFloorPercent": 25,
+        }
+    },
+}
+
+
+def _report(node: EnforcedNode, *findings: dict[str, Any]) -> bool:
+    """What another agent of the node would report of the online pod. Whether there is a NodeMetric to write it to."""
+    usage = {"resources": {"cpu": "100m", "memory": "64Mi"}}
+    web = {"name": "online", "namespace": _NAMESPACE, "podUsage": usage}
+    web["extensions"] = {"Object": {"interference": list(findings)}}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    status = {"updateTime": now, "nodeMetric": {"nodeUsage": usage}, "podsMetric": [web]}
+    path = f"/apis/slo.koordinator.sh/v1alpha1/nodemetrics/{node.name}/status"
+    return node.administrator.request("PATCH", path, {"status": status})[0] == 200
+
+
+@pytest.fixture
+def adapting(node: EnforcedNode, tmp_path: Path) -> Iterator[None]:
+    """koord-manager is at work, and takes the co-location of the node back when its online pods suffer."""
+    system = "koordinator-system"
+    node.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": system}})
+    data = {key: json.dumps(document) for key, document in _ADAPTIVE.items()}
+    metadata = {"name": "slo-controller-config", "namespace": system}
+    node.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    flags = ("--enable-leader-election=false", "--feature-gates=WebhookFramework=false")
+    try:
+        with manager(OURS, node.kubeconfig, tmp_path / "manager", arguments=flags):
+            yield
+    finally:
+        node.kubectl("delete", "configmap", "slo-controller-config", "-n", system)
+        _set_policy(node, enable=False)
+
+
+def test_while_an_online_pod_suffers_batch_pods_are_held_down_further(
+    node: EnforcedNode, online: list[int], quiet: QuietMachine, adapting: None, tmp_path: Path
+) -> None:
+    log = tmp_path / "koordlet.log"
+    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}", "--enable-node-metric-report=false")
+    finding = {"indicator": "cpu-pressure", "value": 42.1, "limit": 9.9}
+    try:
+        until(lambda: _report(node), 60)
+        until(lambda: _quota() != NO_LIMIT and _quota() >= _WHOLE * 0.55, 60)
+        until(lambda: _report(node, finding) and _quota() <= _WHOLE * 0.3, 60)
+        until(lambda: _report(node) and _quota() >= _WHOLE * 0.55, 60)
     finally:
         _stop(agent, log)
 

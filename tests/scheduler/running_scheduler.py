@@ -11,6 +11,7 @@ from typing import Any
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
@@ -31,14 +32,33 @@ MakeProfile = Callable[[ClusterView], Profile]
 class EventList:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str, str]] = []
+        self.records: list[Modification] = []
 
     def pod_event(
-        self, pod: Pod, event_type: str, reason: str, action: str, note: str, *, reporter: Pod | None = None
+        self,
+        pod: Pod,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
+        modification: Modification | None = None,
     ) -> None:
         self.notes.append((pod.metadata.name, reason, note))
+        self.records += [modification] if modification is not None else []
 
     def object_event(
-        self, scheduler_name: str, kind: Kind[Any], obj: Object, event_type: str, reason: str, action: str, note: str
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         self.notes.append((obj.metadata.name, reason, note))
 

@@ -42,6 +42,10 @@ securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
+  {{- if ($program.audit | default dict).persistentVolumeClaim }}
+  # A volume is root's, unless it is given to the group of the process.
+  fsGroup: 65532
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 topologySpreadConstraints:

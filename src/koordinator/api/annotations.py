@@ -32,6 +32,7 @@ RESOURCE_AMPLIFICATION_RATIO: Final = "node.koordinator.sh/resource-amplificatio
 RAW_ALLOCATABLE: Final = "node.koordinator.sh/raw-allocatable"
 ORIGIN_EXTENDED_ALLOCATABLE: Final = "node.koordinator.sh/originExtendedAllocatable"
 THIRD_PARTY_ALLOCATIONS: Final = "node.koordinator.sh/thirdPartyAllocations"
+ADAPTIVE_SLO: Final = "node.koordinator.sh/adaptive-slo"
 USAGE_THRESHOLDS: Final = "scheduling.koordinator.sh/usage-thresholds"
 HAMI_MUTEX_LOCK: Final = "hami.io/mutex.lock"
 CAMBRICON_LOCK: Final = "cambricon.com/dsmlu.lock"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -63,10 +63,12 @@ class _Members(dict[str, Any]):
 
     def __init__(self, members: list[tuple[str, Any]]) -> None:
         super().__init__(members)
-        self.repeated: list[str] = []
-        if len(self) != len(members):
-            times = Counter(name for name, _ in members)
-            self.repeated = [name for name in self if times[name] > 1]
+        self.repeated = repeated_names(name for name, _ in members)
+
+
+def repeated_names(names: Iterable[str]) -> list[str]:
+    """Those that are there more than once, in their order; in linear time, since a body may have very many."""
+    return [name for name, times in Counter(names).items() if times > 1]
 
 
 def repeated_fields(text: bytes, document: Any) -> list[str]:

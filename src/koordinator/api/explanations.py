@@ -167,6 +167,8 @@ class PodExplanation(Explanation, kw_only=True):
     attempts: list[AttemptRecord] | None = None
     timeline: list[Moment] | None = None
     """What each program did with it, in the order of time."""
+    audit_not_queried: str | None = None
+    """Why what koord-manager has kept of it is missing from the timeline."""
 
 
 # A quota.

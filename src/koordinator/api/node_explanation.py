@@ -65,6 +65,27 @@ class Abnormality(ExplanationPart):
     message: str = ""
 
 
+class LoweredValue(ExplanationPart):
+    """A field of the configuration, in percent."""
+
+    name: str = ""
+    configured: int = 0
+    now: int = 0
+
+
+class Adaptation(ExplanationPart):
+    """How far co-location is taken back on a node, since when and why."""
+
+    level: int = 0
+    steps: int = 0
+    since: str = ""
+    reason: str = ""
+    """What the last step was taken for."""
+    back_at: str | None = None
+    """When one step is taken back, if the node is calm until then; None where none is left to be taken back."""
+    lowered: list[LoweredValue] = []
+
+
 class OvercommitExplanation(ExplanationPart):
     """Why the batch and mid capacity of a node is what it is; koord-manager's part."""
 
@@ -75,6 +96,8 @@ class OvercommitExplanation(ExplanationPart):
     abnormal: list[Abnormality] = []
     abnormal_since: str | None = None
     sound_since: str | None = None
+    adaptation: Adaptation | None = None
+    """None where the node has never been adapted."""
     problems: list[str] = []
     written: str = ""
     error: str | None = None

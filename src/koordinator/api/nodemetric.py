@@ -21,6 +21,9 @@ P99: Final = "p99"
 AGGREGATIONS: Final = (AVERAGE, P50, P90, P95, P99)
 """The keys of an aggregated usage."""
 
+INTERFERENCE: Final = "interference"
+"""The key among the extensions of a pod, under which koordlet says how the pod suffers from others."""
+
 USAGE_WITHOUT_PAGE_CACHE: Final = "usageWithoutPageCache"
 USAGE_WITH_HOT_PAGE_CACHE: Final = "usageWithHotPageCache"
 USAGE_WITH_PAGE_CACHE: Final = "usageWithPageCache"

@@ -22,13 +22,19 @@ class Groups(dict[Group, dict[Member, Value]], Generic[Group, Member, Value]):
 
     def put(self, group: Group, member: Member, value: Value) -> None:
         """Add the member, or replace its value."""
-        self.setdefault(group, {})[member] = value
+        if group in self:
+            self[group][member] = value
+        else:
+            self[group] = {member: value}
 
     def take(self, group: Group, member: Member) -> Value | None:
         """Remove the member. Returns its value; None if it was not there."""
-        members = self.get(group)
-        value = members.pop(member, None) if members is not None else None
-        if members is not None and not members:
+        if group not in self or member not in self[group]:
+            return None
+        members = self[group]
+        value = members[member]
+        del members[member]
+        if not members:
             del self[group]
         return value
 

@@ -1,5 +1,5 @@
 """What a program has to say of things that last: each once while it lasts, and again when it has come back; and what it
-waits for, every half minute.
+waits for, every half minute; and of bursts, how many.
 
 A loop goes over the same files and objects again and again. What is wrong with one of them is named when it begins, not
 in each round.
@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Final
 
 from koordinator.base.clock import Clock
 
 _NO_LIMIT: Final = 1 << 30
 _REMINDED_EVERY: Final = 30.0
+_BURST_SECONDS: Final = 60.0
 
 
 class Reminder:
@@ -32,6 +34,25 @@ class Reminder:
             return False
         self._due_at = now + _REMINDED_EVERY
         return True
+
+
+class Bursts:
+    """Of things that may happen thousands of times in a second: the first of a burst is said at once, and then at most
+    once a minute how many there were since."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._monotonic = clock.monotonic
+        self._said_at: dict[Hashable, float] = {}
+        self._unsaid: dict[Hashable, int] = {}
+
+    def unsaid(self, about: Hashable) -> int | None:
+        """It has happened again: how many of these nothing was said of, if it is time to say something; else None."""
+        now = self._monotonic()
+        if now - self._said_at.get(about, -inf) < _BURST_SECONDS:
+            self._unsaid[about] = self._unsaid.get(about, 0) + 1
+            return None
+        self._said_at[about] = now
+        return self._unsaid.pop(about, 0)
 
 
 class SaidOnce:

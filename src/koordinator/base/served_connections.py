@@ -22,6 +22,7 @@ from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
+from koordinator.base.said_once import Bursts
 from koordinator.base.time_limits import Limit, TimeLimits
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,6 @@ logger = logging.getLogger(__name__)
 _MOST_RESERVED_FILES: Final = 256
 STALLED_SECONDS: Final = 1.0
 """For so long a client must have read and written nothing to be stalled."""
-_QUIET_SECONDS: Final = 60.0
 
 
 class Reason(StrEnum):
@@ -348,8 +348,7 @@ class ProgramConnections:
         )
         self._files = _usable_files() if most_files is None else most_files
         self._pools: list[ServedConnections] = []
-        self._unsaid: dict[tuple[str, Reason], int] = {}
-        self._said_at: dict[tuple[str, Reason], float] = {}
+        self._bursts = Bursts(clock)
 
     def serve(self, listener: str, limits: ServerLimits) -> ServedConnections:
         """The connections of one more server; ``listener`` is the number of its port, or the path of its socket."""
@@ -376,16 +375,10 @@ class ProgramConnections:
         return any(pool.close_one(Reason.FILES) for pool in pools)
 
     def complain(self, listener: str, address: str, reason: Reason) -> None:
-        """Log the first of a burst with its address, and at most once a minute how many there were since."""
+        """Log the first of a burst with its address."""
         words = _WORDS.get(reason)
-        if words is None:
+        if words is None or (more := self._bursts.unsaid((listener, reason))) is None:
             return
-        what, now = (listener, reason), self.clock.monotonic()
-        if now - self._said_at.get(what, -inf) < _QUIET_SECONDS:
-            self._unsaid[what] = self._unsaid.get(what, 0) + 1
-            return
-        self._said_at[what] = now
-        more = self._unsaid.pop(what, 0)
         since = f" ({more} more since the last such line)" if more else ""
         where = f"port {listener}" if listener.isdigit() else listener
         event = "has lost a call" if reason is Reason.CALL else "is closed"

@@ -245,7 +245,7 @@ def sources_of(options: argparse.Namespace) -> Sources:
     lease, manager_lease = _lease("--lease", options.lease), _lease("--manager-lease", options.manager_lease)
     descheduler_lease = _lease("--descheduler-lease", options.descheduler_lease)
     cluster = find_named_cluster(options)
-    if cluster is None and options.scheduler is None and options.descheduler is None:
+    if cluster is None and not (options.scheduler or options.descheduler or options.manager):
         raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
             f"{default_data_folder()} is not the folder of a running koord up; --data names another, "
@@ -342,6 +342,8 @@ def _queried(document: Explanation, kind: TargetKind, cluster: Cluster | None) -
         yield "Who administers the cluster can give you the roles for it: docs/explain.md names them."
     if document.api_not_queried:
         yield f"The API could not be queried: {document.api_not_queried}"
+    if isinstance(document, PodExplanation) and document.audit_not_queried:
+        yield f"The audit could not be queried: {document.audit_not_queried}"
     if cluster is not None:
         yield f"Queried: {cluster.name}"
 

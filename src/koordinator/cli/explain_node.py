@@ -12,6 +12,7 @@ from koordinator.api.annotations import KOORDLET_CONFIGURATION
 from koordinator.api.codec import convert, decode_or
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import (
+    Adaptation,
     AgentConfiguration,
     Amount,
     NodeExplanation,
@@ -38,6 +39,8 @@ def print_overcommit(overcommit: OvercommitExplanation, console: Console) -> Non
         print_text(console, f"Why batch and mid capacity is what it is: {escape(overcommit.error)}")
         return
     _print_abnormal(overcommit, console)
+    if overcommit.adaptation is not None:
+        _print_adaptation(overcommit.adaptation, console)
     for text in overcommit.problems:
         print_text(console, f"not usable: {escape(text)}")
     amounts = overcommit.amounts
@@ -96,6 +99,24 @@ def _print_abnormal(overcommit: OvercommitExplanation, console: Console) -> None
             f"reports are sound since {escape(overcommit.sound_since)}: the node is normal again when that has lasted"
         )
         print_text(console, text, indent=2)
+
+
+def _print_adaptation(adaptation: Adaptation, console: Console) -> None:
+    """What is lowered, since when and why, and what brings it back."""
+    why, since = escape(adaptation.reason), escape(adaptation.since)
+    console.print()
+    if not adaptation.level:
+        print_text(console, f"co-location is as configured again since {since}; it had been taken back for: {why}")
+        return
+    where = f"step {adaptation.level} of {adaptation.steps}"
+    print_text(console, f"co-location is taken back to [bold]{where}[/bold] since {since}: {why}")
+    changed = [each for each in adaptation.lowered if each.now != each.configured]
+    if changed:
+        values = ", ".join(f"{each.name} {each.now} (configured: {each.configured})" for each in changed)
+        print_text(console, escape(values), indent=2)
+    if adaptation.back_at:
+        text = f"one step is taken back at {adaptation.back_at}, unless a report says anything of the kind before"
+        print_text(console, escape(text), indent=2)
 
 
 def _part(amount: Amount, kind: Parts, name: str) -> str:

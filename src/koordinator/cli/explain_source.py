@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
+from yarl import URL
 
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import LEASES
@@ -64,13 +66,14 @@ def endpoint_of(
     )
 
 
-async def fetch(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
+async def fetch(session: Session, endpoint: ProgramEndpoint, path: str, query: Mapping[str, str] | None = None) -> Any:
     """The JSON document at ``path`` of the program. Raises ExplainError; UnknownToProgramError when the program has
     responded that it does not know the object."""
+    target = quote(path) + (f"?{urlencode(query)}" if query else "")
     if endpoint.url is not None:
-        return await _get(session, endpoint, _checked(endpoint), path)
+        return await _get(session, endpoint, _checked(endpoint), target)
     if endpoint.client is not None:
-        return await _fetch_from_leader(session, endpoint, endpoint.client, path)
+        return await _fetch_from_leader(session, endpoint, endpoint.client, target)
     address = address_of(endpoint.data, endpoint.program)
     if address is None:
         raise ExplainError(
@@ -78,16 +81,16 @@ async def fetch(session: Session, endpoint: ProgramEndpoint, path: str) -> Any:
             f"{endpoint.data} starts one); --data names another folder, --{endpoint.program} a {endpoint.program}, "
             "--kubeconfig a cluster"
         )
-    return await _get(session, endpoint, address, path)
+    return await _get(session, endpoint, address, target)
 
 
-async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, options: ClientOptions, path: str) -> Any:
+async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, options: ClientOptions, target: str) -> Any:
     try:
         client = await session.client(options)
         host = session.leaders.get(endpoint.lease) or await _leading_host(client, endpoint)
         session.leaders[endpoint.lease] = host
         namespace = endpoint.lease[0]
-        proxied = f"/api/v1/namespaces/{namespace}/pods/{quote(host)}:{endpoint.port}/proxy{quote(path)}"
+        proxied = f"/api/v1/namespaces/{namespace}/pods/{quote(host)}:{endpoint.port}/proxy{target}"
         try:
             return decode_any(await client.raw("GET", proxied))
         except ApiStatusError as error:
@@ -96,7 +99,7 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
                 raise _refusal(error.code, _in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
-                return await _get(session, endpoint, f"http://127.0.0.1:{endpoint.port}", path)
+                return await _get(session, endpoint, f"http://127.0.0.1:{endpoint.port}", target)
             if error.is_forbidden:
                 raise
             raise ExplainError(
@@ -106,7 +109,7 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
             ) from error
         except DecodeError as error:
             raise ExplainError(
-                f"what {host} answers to {path} is not JSON; is that a koord-{endpoint.program}?"
+                f"what {host} answers to {target} is not JSON; is that a koord-{endpoint.program}?"
             ) from error
     except KubeError as error:
         raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
@@ -131,11 +134,11 @@ async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
 
 
-async def _get(session: Session, endpoint: ProgramEndpoint, address: str, path: str) -> Any:
+async def _get(session: Session, endpoint: ProgramEndpoint, address: str, target: str) -> Any:
     timeout = aiohttp.ClientTimeout(total=endpoint.seconds)
     try:
         http = await session.http()
-        async with http.get(address + quote(path), timeout=timeout) as response:
+        async with http.get(URL(address + target, encoded=True), timeout=timeout) as response:
             status, body = response.status, await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
@@ -145,7 +148,7 @@ async def _get(session: Session, endpoint: ProgramEndpoint, address: str, path: 
         document = decode_any(body)
     except DecodeError as error:
         raise ExplainError(
-            f"{address} answers {path} with status {status}; is that a koord-{endpoint.program}?"
+            f"{address} answers {target} with status {status}; is that a koord-{endpoint.program}?"
         ) from error
     if status != 200:
         raise _refusal(status, str(document.get("message", status)) if isinstance(document, dict) else str(status))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -26,6 +28,7 @@ from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import NodeExplanation, OvercommitExplanation
 from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.spelling import meant
+from koordinator.cli.audit_source import last_of_pod, records_of_pod
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import (
     ExplainError,
@@ -197,7 +200,7 @@ class _Explainer:
         try:
             async with read_from(self._session, self._cluster) as reader:
                 facts = await reader.pod_facts(namespace, name, None)
-                document = await _with_timeline(document, facts, reader)
+                document = await self._with_timeline(document, facts, reader)
         except ExplainError as error:
             return Explained(_without(document, "what the API says of the pod", error))
         state = pod_state(facts)
@@ -213,11 +216,22 @@ class _Explainer:
             facts = await reader.pod_facts(namespace, name, served)
             state = pod_state(facts)
             if facts.pod is None:
-                raise _not_there(state)
+                raise _not_there(state, await last_of_pod(self._session, self._sources.manager, facts.key))
             document = PodExplanation(pod=facts.key, api=_api_of_pod(facts, state))
             if (facts.pod.get("spec") or {}).get("nodeName"):
-                document = await _with_timeline(document, facts, reader)
+                document = await self._with_timeline(document, facts, reader)
         return _of_api(_with_left_out(document, reader.left_out), incomplete, "pod")
+
+    async def _with_timeline(self, document: PodExplanation, facts: PodFacts, reader: ObjectReader) -> PodExplanation:
+        """With what each program did with the pod, as far as that may be read."""
+        if facts.pod is None:
+            return document
+        reading = records_of_pod(self._session, self._sources.manager, facts.key, facts.pod["metadata"])
+        kept, traces = await asyncio.gather(reading, reader.traces(facts.pod))
+        reader.left_out += kept.left_out
+        traces = dataclass_replace(traces, records=kept.records)
+        timeline = timeline_of(facts.pod, facts.events, document.attempts or (), traces)
+        return replace(document, timeline=timeline, audit_not_queried=kept.missing or None)
 
     async def _served(self) -> Collection[str] | None:
         """The names under which the scheduler takes pods; None when it does not say."""
@@ -336,21 +350,13 @@ class _Explainer:
         return _with_left_out(document, reader.left_out)
 
 
-async def _with_timeline(document: PodExplanation, facts: PodFacts, reader: ObjectReader) -> PodExplanation:
-    """With what each program did with the pod, as far as that may be read."""
-    if facts.pod is None:
-        return document
-    traces = await reader.traces(facts.pod)
-    return replace(document, timeline=timeline_of(facts.pod, facts.events, document.attempts or (), traces))
-
-
 def _no_explanation(endpoint: ProgramEndpoint, kind: str) -> ExplainError:
     queried = endpoint.url or "what was queried"
     return ExplainError(f"{queried} does not explain a {kind}; is that a koord-{endpoint.program}?")
 
 
-def _not_there(state: State) -> NotFoundError:
-    return NotFoundError(f"{state.sentence}. {state.next}".rstrip("."))
+def _not_there(state: State, more: str = "") -> NotFoundError:
+    return NotFoundError(f"{state.sentence}. {state.next}".rstrip(".") + more)
 
 
 def _there_is(names: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "demo": ("koordinator.cli.demo", "play a scripted day on 20 simulated nodes and report what came of it"),
     "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
     "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
+    "audit": ("koordinator.cli.audit", "list what was evicted, moved, resized or suppressed, when, by whom and why"),
     "top": ("koordinator.cli.top", "show what each class of pods has, uses, and could use, by node or pod"),
     "drain": ("koordinator.cli.drain", "empty a node by its DrainNode, and show how far that is"),
     "migrate": ("koordinator.cli.migrate", "move a pod by a PodMigrationJob, and show how far that is"),
@@ -48,6 +49,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord status          in another terminal: what runs, where, and whether it is healthy (also: logs PROGRAM, down)
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
   koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
+  koord audit           what was evicted, moved, resized or suppressed, when, by whom and why? (also: --pod, --node)
   koord top             what each class of pods has been given, uses, and could use (also: nodes, pods)
   koord drain N         empty node N by its DrainNode, and show how far that is (also: migrate POD)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)

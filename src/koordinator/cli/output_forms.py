@@ -14,6 +14,7 @@ WIDE: Final = "wide"
 NAME: Final = "name"
 JSON: Final = "json"
 YAML: Final = "yaml"
+JSONL: Final = "jsonl"
 ALL: Final = (TEXT, WIDE, NAME, JSON, YAML)
 _HELP: Final = {
     TEXT: "tables and sentences for people",
@@ -21,6 +22,7 @@ _HELP: Final = {
     NAME: "names alone",
     JSON: "all that is known, as JSON",
     YAML: "the same as YAML",
+    JSONL: "each item as JSON on a line of its own",
 }
 
 
@@ -77,6 +79,10 @@ def rendered(form: str, document: Any, text: Callable[[], str], encoding: str = 
     """``document`` as JSON or YAML for a stream of that encoding, or else what ``text`` returns."""
     if form == JSON:
         return json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf")) + "\n"
+    if form == JSONL:
+        return "".join(
+            f"{json.dumps(each, ensure_ascii=not encoding.startswith('utf'))}\n" for each in document["items"]
+        )
     if form == YAML:
         # Loaded for those who ask for it: it takes as long as everything else of a small command.
         import yaml

@@ -9,11 +9,15 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from koordinator.api import labels as label_keys
+from koordinator.api import modification as modifications
 from koordinator.api.annotations import RESERVATION_ALLOCATED
+from koordinator.api.audit_answer import KeptRecord
 from koordinator.api.codec import DecodeError, convert, decode_any
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.explanations import AttemptRecord, EventRecord, Moment
 from koordinator.api.meta import EXTENSIONS_MEMBER
+from koordinator.api.modification import Modification
+from koordinator.api.timestamps import format_micro_time
 from koordinator.cli.explain_state import scheduler_of
 from koordinator.model.label_selector import SelectorError, compile_selector
 
@@ -43,6 +47,8 @@ class Traces:
     """PodMigrationJobs."""
     metric: Document | None = None
     """The NodeMetric of its node."""
+    records: Sequence[KeptRecord] = ()
+    """What the audit of koord-manager has kept."""
 
 
 def timeline_of(
@@ -53,10 +59,11 @@ def timeline_of(
         *_creation(pod),
         *_admission(pod, traces),
         *_scheduling(pod, attempts, {event.get("reason") for event in events}),
-        *_told(events, {scheduler_of(pod)} if attempts else ()),
+        *_told(_unkept(events, traces.records), {scheduler_of(pod)} if attempts else ()),
         *_on_node(pod),
         *_measured(pod, traces.metric),
         *_migrations(pod, traces.jobs),
+        *_recorded(pod, traces),
     ]
     scheduler = scheduler_of(pod)
     return sorted((each for each in found if _parsed(each.time) is not None), key=lambda each: _order(each, scheduler))
@@ -244,6 +251,51 @@ def _migrations(pod: Document, jobs: Sequence[Document]) -> Iterator[Moment]:
             what = f"has moved {old.get('namespace')}/{old.get('name')}, in whose place it is"
             time = max((step.time for step in _steps(job)), default="")
             yield Moment(time=time, program=_DESCHEDULER, what=what, why=f"PodMigrationJob {name}")
+
+
+def _unkept(events: Sequence[Document], records: Sequence[KeptRecord]) -> Sequence[Document]:
+    """The events but for those that carried a record which was kept: it says more."""
+    kept = {each.event for each in records}
+    named = ((event, event.get("metadata") or {}) for event in events)
+    return [event for event, metadata in named if f"{metadata.get('namespace')}/{metadata.get('name')}" not in kept]
+
+
+def _recorded(pod: Document, traces: Traces) -> Iterator[Moment]:
+    """What was kept, but for that of jobs which are there still, and of pods that had its name before."""
+    key = f"{pod['metadata'].get('namespace')}/{pod['metadata']['name']}"
+    created = _parsed(pod["metadata"].get("creationTimestamp") or "")
+    told = {f"PodMigrationJob/{job['metadata']['name']}" for job in traces.jobs}
+    for kept in traces.records:
+        record = kept.record
+        is_earlier = created is not None and record.time is not None and record.time < created
+        if record.actor not in told and not is_earlier:
+            yield moment_of_record(record, key)
+
+
+def moment_of_record(record: Modification, pod: str) -> Moment:
+    """What a record says of ``pod``, which is its object or one of the pods that it names."""
+    about, where = record.object, f" on {record.node}" if record.node else ""
+    is_object = about.kind == "Pod" and f"{about.namespace}/{about.name}" == pod
+    times = f", {record.count} times" if record.count > 1 else ""
+    match record.action:
+        case modifications.EVICTED:
+            what = f"evicts it{where}"
+        case modifications.PREEMPTED:
+            what = f"evicts it{where} for {record.actor}"
+        case modifications.MOVED if record.outcome == modifications.FAILED:
+            what = f"has not moved it: {record.actor}"
+        case modifications.MOVED if is_object:
+            what = f"has moved it: {record.target} is in its place{where}"
+        case modifications.MOVED:
+            what = f"has moved {about.namespace}/{about.name}, in whose place it is"
+        case modifications.SUPPRESSED:
+            what = f"holds best-effort pods down{where}{times}"
+        case modifications.RESIZED:
+            what = f"changes the CPU quota of its containers{times}"
+        case action:
+            what = f"{action} {about.kind} {about.name}{where}{times}"
+    time = format_micro_time(record.time) if record.time is not None else ""
+    return Moment(time=time, program=record.program, what=what, why=record.cause.text or record.cause.code)
 
 
 def _steps(job: Document) -> Iterator[Moment]:

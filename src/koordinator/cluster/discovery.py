@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from koordinator.api.document import Document
+from koordinator.cluster.access.identity import ALGORITHM, API_AUDIENCE
 from koordinator.cluster.resource import VIEWS, Registry, Resource
 from koordinator.cluster.verbs.subresources import CREATED_SUBRESOURCES
 
@@ -23,6 +25,8 @@ VERSION: Final[Document] = {
     "compiler": "python",
     "platform": "linux/amd64",
 }
+ISSUER_PATH: Final = "/.well-known/openid-configuration"
+KEY_SET_PATH: Final = "/openid/v1/jwks"
 _SUBRESOURCE_KINDS: Final = {
     "binding": ("", "", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
@@ -40,6 +44,27 @@ def served_subresources(resource: Resource) -> list[str]:
     ]
     of_object = [name for name in VIEWS if name in resource.subresources]
     return created + of_object
+
+
+def paths(registry: Registry, others: Iterable[str]) -> Document:
+    """``/``: what is served; ``others`` are the paths that have nothing to do with kinds."""
+    found = {"/api", "/apis", "/apis/", *others}
+    for name, versions in registry.groups().items():
+        root = f"/apis/{name}" if name else "/api"
+        found |= {root, *(f"{root}/{version}" for version in versions)}
+    return {"paths": sorted(found)}
+
+
+def issuer(address: str) -> Document:
+    """``/.well-known/openid-configuration``: how others check the tokens of ServiceAccounts. ``address`` is that of
+    this server."""
+    return {
+        "issuer": API_AUDIENCE,
+        "jwks_uri": f"https://{address}{KEY_SET_PATH}",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [ALGORITHM],
+    }
 
 
 def api_versions(address: str) -> Document:

@@ -20,6 +20,7 @@ from koordinator.cluster.storage.interface import Stored
 if TYPE_CHECKING:
     # At run time the types of fields import what is said here.
     from koordinator.cluster.managed_fields.schema import Atom
+    from koordinator.cluster.verbs.target import StoredObjects
 
 VIEWS = ("approval", "ephemeralcontainers", "finalize", "resize", "scale", "status")
 """Subresources that are read and changed like objects; all others are actions."""
@@ -63,7 +64,7 @@ class RequestContext(msgspec.Struct, frozen=True, eq=False):
     now: datetime
     lookup: Callable[[str, str, str | None, str], Document | None]
     """(group, plural, namespace, name) -> object; for example the PriorityClass that a pod names."""
-    list_objects: Callable[..., Sequence[Document]]
+    list_objects: Callable[..., StoredObjects]
     """(group, plural, namespace=None) -> every object of a kind, or those of a namespace."""
     user: User = ADMIN
     warnings: list[str] = msgspec.field(default_factory=list)

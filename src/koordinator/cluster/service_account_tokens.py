@@ -22,9 +22,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.access.identity import (
+    ALGORITHM,
     API_AUDIENCE,
     Authenticated,
     User,
@@ -35,7 +37,6 @@ from koordinator.cluster.access.identity import (
 from koordinator.cluster.data_folder import write_private
 
 _LOG = logging.getLogger(__name__)
-_ALGORITHM: Final = "ES256"
 _HALF: Final = 32
 """Bytes of each of the two numbers that are an ES256 signature."""
 _VERIFIED: Final = 4096
@@ -82,9 +83,16 @@ class AccountTokens:
         self._key = key
         self._public = key.public_key()
         spki = self._public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        key_id = _encoded(hashlib.sha256(spki).digest())
-        self._header = _encoded(msgspec.json.encode({"alg": _ALGORITHM, "kid": key_id}))
+        self._key_id = _encoded(hashlib.sha256(spki).digest())
+        self._header = _encoded(msgspec.json.encode({"alg": ALGORITHM, "kid": self._key_id}))
         self._verified: dict[str, Claims] = {}
+
+    def key_set(self) -> Document:
+        """With what others check the tokens, as a JSON Web Key Set."""
+        numbers = self._public.public_numbers()
+        x, y = (_encoded(number.to_bytes(_HALF, "big")) for number in (numbers.x, numbers.y))
+        key = {"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": ALGORITHM, "x": x, "y": y}
+        return {"keys": [key]}
 
     def issue(self, claims: Claims) -> str:
         objects: dict[str, Any] = {

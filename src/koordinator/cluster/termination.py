@@ -6,20 +6,28 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, copied
 from koordinator.cluster.background import LoopBody
 from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.namespace_content import (
+    Remainder,
+    conditions,
+    longest_grace,
+    seconds_since_deletion,
+    updated,
+)
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.storage.interface import StorageError, Stored
+from koordinator.cluster.storage.interface import StorageError, Stored, WriteFailed
 from koordinator.cluster.verbs.delete import BACKGROUND_POLICY, delete_collection
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
+from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode
-from koordinator.cluster.verbs.update import Attempt, retry, store
+from koordinator.cluster.verbs.update import modify, retry, store
 
 _LOG = logging.getLogger(__name__)
 _NAMESPACES = ("", "namespaces")
+_PODS = ("", "pods")
 _RECHECK_SECONDS = 1.0
 """How often a namespace that waits for its pods to end is looked at."""
 
@@ -76,21 +84,67 @@ class Termination:
         return waiting
 
     async def _finish(self, resource: Resource, obj: Document) -> bool:
-        name = obj["metadata"]["name"]
         if resource.plural == "namespaces":
-            if "kubernetes" not in (obj.get("spec") or {}).get("finalizers", ()):
-                return True
-            contents = [Target(r, name) for r in self._environment.registry if r.namespaced and _holds_objects(r)]
-        else:
-            if CUSTOM_RESOURCE_CLEANUP not in obj["metadata"].get("finalizers", ()):
-                return True
-            spec = obj["spec"]
-            stored = self._environment.registry.stored[spec["group"], spec["names"]["plural"]]
-            contents = [Target(stored)] if stored is not None else []
-        empty = [await self._emptied(target) for target in contents]
-        if all(empty):
-            await retry(self._environment, Target(resource, None, name), self._release(resource, name))
-        return all(empty)
+            return "kubernetes" not in (obj.get("spec") or {}).get("finalizers", ()) or (
+                await self._finish_namespace(resource, obj)
+            )
+        if CUSTOM_RESOURCE_CLEANUP not in obj["metadata"].get("finalizers", ()):
+            return True
+        spec = obj["spec"]
+        stored = self._environment.registry.stored[spec["group"], spec["names"]["plural"]]
+        if stored is None or await self._emptied(Target(stored)):
+            await self._release(resource, obj["metadata"]["name"])
+            return True
+        return False
+
+    async def _finish_namespace(self, resource: Resource, namespace: Document) -> bool:
+        """Pods go first: what they use must be there as long as they are."""
+        kinds = {each.prefix: each for each in self._environment.registry if each.namespaced and _holds_objects(each)}
+        pods = self._environment.registry.stored[_PODS]
+        assert pods is not None
+        del kinds[pods.prefix]
+        left = Remainder()
+        await self._empty(pods, namespace, left)
+        has_pods = bool(left.counts)
+        if not has_pods:
+            for kind in kinds.values():
+                await self._empty(kind, namespace, left)
+        name = namespace["metadata"]["name"]
+        says = conditions(left, counts_content=not has_pods)
+        await self._report(Target(resource, None, name, "status"), namespace, says)
+        if left.is_empty:
+            await self._release(resource, name)
+        return left.is_empty
+
+    async def _empty(self, kind: Resource, namespace: Document, left: Remainder) -> None:
+        name = namespace["metadata"]["name"]
+        try:
+            if await self._emptied(Target(kind, name)):
+                return
+        except ApiError as error:
+            # Such as a webhook that refuses it: the other kinds are deleted all the same.
+            left.failures.append(error.message)
+            return
+        objects = self._environment.list_objects(kind.group, kind.plural, name)
+        grace = longest_grace(objects) if (kind.group, kind.plural) == _PODS else 0
+        since = seconds_since_deletion(namespace, self._environment.clock.now())
+        left.add(kind, name, objects.metadata(), may_wait=since < grace)
+
+    async def _report(self, target: Target, namespace: Document, wanted: Mapping[str, tuple[str, str, str]]) -> None:
+        now = self._environment.clock.now()
+        if updated(namespace, wanted, now) is None:
+            return
+
+        def change(old: Document) -> Document:
+            status = old.get("status") or {}
+            found = updated(old, wanted, now)
+            return {**copied(old), "status": status if found is None else {**status, "conditions": found}}
+
+        try:
+            await modify(self._environment, target, change, WriteOptions(user_agent=CONTROLLER_MANAGER))
+        except (ApiError, WriteFailed) as error:
+            # It is only said what happens. On a full disk, what frees space goes on.
+            _LOG.debug("conditions of namespace %s: %s", target.name, error)
 
     async def _emptied(self, target: Target) -> bool:
         storage = self._environment.storage
@@ -99,14 +153,16 @@ class Termination:
             await delete_collection(self._environment, target, ListOptions(), options)
         return not storage.list(target.prefix, limit=1).items
 
-    def _release(self, resource: Resource, name: str) -> Attempt:
+    async def _release(self, resource: Resource, name: str) -> None:
+        target = Target(resource, None, name)
+
         async def release(stored: Stored, obj: Document) -> Stored:
             held = obj["spec"] if resource.plural == "namespaces" else obj["metadata"]
             own = ("kubernetes", CUSTOM_RESOURCE_CLEANUP)
             held["finalizers"] = [finalizer for finalizer in held.get("finalizers") or [] if finalizer not in own]
-            return await store(self._environment, Target(resource, None, name), stored, obj, dry_run=False)
+            return await store(self._environment, target, stored, obj, dry_run=False)
 
-        return release
+        await retry(self._environment, target, release)
 
 
 def _holds_objects(resource: Resource) -> bool:

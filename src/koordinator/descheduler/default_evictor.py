@@ -18,6 +18,7 @@ from koordinator.api.kinds import (
     PRIORITY_CLASSES,
 )
 from koordinator.api.meta import LabelSelector
+from koordinator.api.modification import EVICTED, Cause, Modification
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.volume import PersistentVolumeClaim
@@ -250,7 +251,15 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
             return EvictionResult(False, _failure(pod, error))
         self._metrics.count("success", plugin, pod)
         note = f"pod evicted by {reason}"
-        self.handle.recorder.event(reference_to(PODS, pod), "Normal", "Descheduled", "Evicting", note)
+        record = Modification(
+            program="koord-descheduler",
+            action=EVICTED,
+            actor=plugin,
+            node=pod.spec.node_name,
+            cause=Cause(code=plugin, text=reason),
+        )
+        about = reference_to(PODS, pod)
+        self.handle.recorder.event(about, "Normal", "Descheduled", "Evicting", note, modification=record)
         return EvictionResult(True)
 
     def _fits_elsewhere(self, snapshot: Snapshot, pod: Pod) -> bool:

@@ -18,6 +18,7 @@ from koordinator.api.codec import convert, to_document
 from koordinator.api.document import Document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.job_status import status_patch
 from koordinator.kube.errors import ApiStatusError
@@ -41,6 +42,8 @@ class PlannedEvent:
     type: Literal["Normal", "Warning"]
     reason: str
     note: str
+    modification: Modification | None = None
+    """What the audit keeps of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,8 @@ class PlanController(ABC, Generic[O]):
         return [obj.metadata.name for obj in self._objects.list()]
 
     def _record(self, obj: O, event: PlannedEvent) -> None:
-        self._recorder.event(reference_to(self._kind, obj), event.type, event.reason, "Drain", event.note)
+        about = reference_to(self._kind, obj)
+        self._recorder.event(about, event.type, event.reason, "Drain", event.note, modification=event.modification)
 
     async def _take(self, action: Any, obj: O) -> None:
         try:

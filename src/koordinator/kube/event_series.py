@@ -13,6 +13,7 @@ import msgspec
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectReference
+from koordinator.api.modification import Modification, event_metadata
 from koordinator.api.timestamps import format_micro_time
 
 _NOTE_LIMIT = 1024
@@ -76,6 +77,8 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
     essential: bool
     last_observed: datetime
     refreshed: datetime
+    modification: Modification | None = None
+    """The record that the event carries; such an event forms no series."""
     count: int = 1
     written_count: int = 0
     tries: int = 0
@@ -92,7 +95,7 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
         event = _Event(
             _API_VERSION,
             EVENTS_V1.name,
-            _EventName(self.name, self.namespace),
+            self._metadata(),
             _micro_time(self.event_time),
             key.controller,
             instance,
@@ -105,6 +108,11 @@ class EventEntry(msgspec.Struct, eq=False, gc=False):
             self._series() if self.count > 1 else None,
         )
         return _encoder.encode(event)
+
+    def _metadata(self) -> _EventMetadata:
+        if self.modification is None:
+            return _EventMetadata(self.name, self.namespace)
+        return _EventMetadata(self.name, self.namespace, *event_metadata(self.modification))
 
     def series_patch(self) -> bytes:
         """Return the body of the PATCH that writes the series' count."""
@@ -121,9 +129,11 @@ class _Series(msgspec.Struct, rename="camel", gc=False):
     last_observed_time: datetime | str
 
 
-class _EventName(msgspec.Struct, gc=False):
+class _EventMetadata(msgspec.Struct, omit_defaults=True, gc=False):
     name: str
     namespace: str
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Event(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -131,7 +141,7 @@ class _Event(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
     api_version: str
     kind: str
-    metadata: _EventName
+    metadata: _EventMetadata
     event_time: datetime | str
     reporting_controller: str
     reporting_instance: str

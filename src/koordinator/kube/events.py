@@ -18,6 +18,7 @@ from random import Random
 from typing import Final, Literal
 
 from koordinator.api.meta import ObjectReference
+from koordinator.api.modification import Modification, complete
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.loops import LoopMetrics
@@ -85,10 +86,14 @@ class EventRecorder:
         note: str,
         *,
         related: ObjectReference | None = None,
+        modification: Modification | None = None,
     ) -> None:
-        """Record what happened to ``regarding``. Never blocks and never fails."""
+        """Record what happened to ``regarding``. Never blocks and never fails.
+
+        An event with a ``modification`` is kept by the audit of koord-manager (``koord audit``): it is an essential
+        one and forms no series, so whoever acts many times a minute records a summary of that."""
         key = EventKey(type_, action, reason, self._controller, regarding, related)
-        self._broadcaster.record(key, note)
+        self._broadcaster.record(key, note, modification)
 
 
 class EventBroadcaster:
@@ -152,9 +157,14 @@ class EventBroadcaster:
         """Return a recorder for one source, such as a scheduler profile."""
         return EventRecorder(self, controller)
 
-    def record(self, key: EventKey, note: str) -> None:
+    def record(self, key: EventKey, note: str, modification: Modification | None = None) -> None:
         """Record one event."""
         now = self._clock.now()
+        if modification is not None:
+            carrying = self._new_entry(key, note, now, essential=True)
+            carrying.modification = complete(modification, key.regarding, note, now)
+            self._enqueue(carrying)
+            return
         entry = self._entries.get(key)
         if entry is not None:
             entry.count += 1

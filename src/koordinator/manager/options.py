@@ -12,6 +12,8 @@ from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.name_list import is_enabled
 from koordinator.base.option_flags import duration, group, integer, listen_address, number, switch, text, texts
+from koordinator.manager.audit.options import TITLE as AUDIT
+from koordinator.manager.audit.options import AuditOptions
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
 from koordinator.manager.recommender.options import TITLE as RECOMMENDER
@@ -26,7 +28,7 @@ ELECTION: Final = "Leader election"
 SERVING: Final = "Serving and logging"
 CONTROLLER: Final = "Controller"
 WEBHOOK: Final = "Webhook"
-TITLES: Final = (CLUSTER, ELECTION, SERVING, CONTROLLER, WEBHOOK, RECOMMENDER)
+TITLES: Final = (CLUSTER, ELECTION, SERVING, CONTROLLER, WEBHOOK, RECOMMENDER, AUDIT)
 """The headings of the help text, in this order."""
 _LIST: Final = "names, * for all others, -NAME for all but that one; the first that names it decides.\nAll: "
 
@@ -178,6 +180,7 @@ class Options:
     quota_update: QuotaUpdateOptions = group(WEBHOOK, QuotaUpdateOptions)
     binding_admission: BindingAdmissionSettings = group(WEBHOOK, BindingAdmissionSettings)
     recommender: RecommenderOptions = group(RECOMMENDER, RecommenderOptions)
+    audit: AuditOptions = group(AUDIT, AuditOptions)
     features: FeatureGates = field(default_factory=make_features)
     environment: WebhookEnvironment = field(default_factory=WebhookEnvironment)
     remarks: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from koordinator.api.audit_answer import AUDIT_PATH
 from koordinator.api.installation import MANAGER_LEASE
 from koordinator.base.clock import Clock
 from koordinator.base.garbage_collection import BRIEFLY, spare_initial_lists
@@ -24,6 +25,9 @@ from koordinator.kube.interface import Client
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.reconciler import run_controllers
 from koordinator.kube.servers import Servers
+from koordinator.manager.audit.admissions import AdmissionSummary
+from koordinator.manager.audit.keeper import AuditKeeper
+from koordinator.manager.audit.query_page import audit_page
 from koordinator.manager.colocation_profile.profile_review import are_profiles_read
 from koordinator.manager.controller_table import ALWAYS, BUILT, GATES
 from koordinator.manager.controllers import ControllerContext, make_controllers
@@ -90,6 +94,7 @@ class Manager:
             metrics=given.metrics,
         )
         leadership.announce_by(self._events, MANAGER_LEASE)
+        self._admissions = AdmissionSummary(self._events.recorder("colocationprofile"), given.clock)
         connections = ProgramConnections(given.metrics, given.clock)
         self.webhooks = self._make_webhooks(options, given, connections)
         context = ControllerContext(
@@ -106,6 +111,8 @@ class Manager:
         self._controllers = make_controllers(context, BUILT, GATES)
         if are_profiles_read(options):
             self._controllers |= {name: make(context) for name, make in ALWAYS.items()}
+        if options.audit.megabytes:
+            self._controllers[AuditKeeper.name] = AuditKeeper(context, options.audit)
         export_unreadable(self._informers, given.metrics)
         self._servers = self._make_servers(options, given, connections)
 
@@ -132,6 +139,9 @@ class Manager:
         recommender = self._controllers.get(RecommenderController.name)
         if isinstance(recommender, RecommenderController):
             server.add_route(RECOMMENDATION_PAGE, recommendation_page(recommender.find))
+        audit = self._controllers.get(AuditKeeper.name)
+        if isinstance(audit, AuditKeeper):
+            server.add_route(AUDIT_PATH, audit_page(audit.find))
 
     def _make_webhooks(self, options: Options, given: Dependencies, connections: ProgramConnections) -> Webhooks | None:
         if not options.features.enabled(WEBHOOK_FRAMEWORK):
@@ -140,7 +150,16 @@ class Manager:
         metrics = WebhookMetrics(given.metrics)
         quotas = QuotaAssumeCache(given.clock.monotonic)
         watch_quotas(self._informers, options.namespace, quotas)
-        context = HandlerContext(given.client, self._informers, options, metrics, given.clock, given.random, quotas)
+        context = HandlerContext(
+            given.client,
+            self._informers,
+            options,
+            metrics,
+            given.clock,
+            given.random,
+            quotas,
+            self._admissions,
+        )
         webhooks = Webhooks(
             given.client,
             self._informers,
@@ -162,6 +181,7 @@ class Manager:
         lifecycle.serve(self._servers)
         lifecycle.background("events", self._events.run)
         lifecycle.background("informers", self._informers.run)
+        lifecycle.background("admissions", self._admissions.run)
         lifecycle.background(
             "collector", lambda: spare_initial_lists(self._informers.wait_synced, self._clock, BRIEFLY)
         )
@@ -169,8 +189,12 @@ class Manager:
         lifecycle.work("controllers", lambda: self._leadership.run(self._control), grace=_RELEASE_SECONDS)
         if self.webhooks is not None:
             lifecycle.work("webhooks", self.webhooks.run)
-        lifecycle.at_end(lambda: self._events.flush(_FLUSH_SECONDS))
+        lifecycle.at_end(self._flush_events)
         await lifecycle.run(stop)
+
+    async def _flush_events(self) -> None:
+        self._admissions.record()
+        await self._events.flush(_FLUSH_SECONDS)
 
     async def _control(self) -> None:
         if self.webhooks is not None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.api.pod import Pod
 from koordinator.base.garbage_collection import collecting_rarely
 from koordinator.base.metrics import Metrics
@@ -62,6 +63,7 @@ class PreemptionLog:
         note: str,
         *,
         reporter: Pod | None = None,
+        modification: Modification | None = None,
     ) -> None:
         if reason == "Preempted" and reporter is not None:
             self.preemptors[pod.metadata.uid] = reporter.metadata.key
@@ -75,6 +77,8 @@ class PreemptionLog:
         reason: str,
         action: str,
         note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """These events are dropped."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koordinator.base.clock import ManualClock, SystemClock
@@ -152,6 +155,36 @@ def test_the_key_is_kept(tmp_path: Path) -> None:
     token = kept_tokens(path).issue(_claims(int(clock.now().timestamp())))
     assert kept_tokens(path).verify(token, ("a",), clock.now(), _there).audiences == ["a"]
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_everybody_can_check_a_token_with_the_keys_that_the_issuer_names() -> None:
+    async def scenario(client: ApiClient) -> tuple[Any, Any, str]:
+        await client.post(ACCOUNTS, {"metadata": {"name": "robot"}})
+        issuer = await client.get("/.well-known/openid-configuration")
+        keys = await client.get("/" + issuer["jwks_uri"].split("/", 3)[3])
+        made = await client.post(f"{ACCOUNTS}/robot/token", {"spec": {}})
+        return issuer, msgspec.json.decode(keys), made["status"]["token"]
+
+    issuer, keys, token = run(scenario)
+    (key,) = keys["keys"]
+    header, payload, signature = token.split(".")
+    assert (key["kid"], key["alg"]) == (_read(header)["kid"], _read(header)["alg"])
+    assert issuer["issuer"] == _read(payload)["iss"]
+    assert issuer["id_token_signing_alg_values_supported"] == ["ES256"]
+    x, y = (int.from_bytes(_bytes(key[name]), "big") for name in "xy")
+    first, second = (int.from_bytes(half, "big") for half in (_bytes(signature)[:32], _bytes(signature)[32:]))
+    # Raises InvalidSignature where the key is not that of the token.
+    ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key().verify(
+        encode_dss_signature(first, second), f"{header}.{payload}".encode(), ec.ECDSA(hashes.SHA256())
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _read(part: str) -> Any:
+    return msgspec.json.decode(_bytes(part))
 
 
 def _certificate(folder: Path, authority: Path, *organizations: str) -> tuple[Path, Path]:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.api.pod import Pod
-from koordinator.cluster.nodes.pod_commands import (
-    ContainerWithCommand,
-    Ending,
-    PodSpecWithCommands,
-    PodWithCommands,
-    ending_by_command,
-)
+from koordinator.cluster.nodes.pod_commands import Ending, ending_by_command
+from koordinator.cluster.nodes.simulated_pod import SimulatedContainer, SimulatedPod, SimulatedPodSpec
 
 
-def pod_with(*commands: tuple[str, ...]) -> PodWithCommands:
-    containers = tuple(ContainerWithCommand(command=command) for command in commands)
-    return PodWithCommands(spec=PodSpecWithCommands(containers=containers))
+def pod_with(*commands: tuple[str, ...]) -> SimulatedPod:
+    containers = tuple(SimulatedContainer(command=command) for command in commands)
+    return SimulatedPod(spec=SimulatedPodSpec(containers=containers))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +40,8 @@ def test_the_ending(command: tuple[str, ...], ending: Ending | None) -> None:
 
 
 def test_arguments_count_too() -> None:
-    container = ContainerWithCommand(command=("sleep",), args=("7",))
-    assert ending_by_command(PodWithCommands(spec=PodSpecWithCommands(containers=(container,)))) == Ending(7.0)
+    container = SimulatedContainer(command=("sleep",), args=("7",))
+    assert ending_by_command(SimulatedPod(spec=SimulatedPodSpec(containers=(container,)))) == Ending(7.0)
 
 
 def test_a_pod_ends_with_its_last_container() -> None:
@@ -55,5 +49,5 @@ def test_a_pod_ends_with_its_last_container() -> None:
     assert ending_by_command(pod_with(("sleep", "5"), ("nginx",))) is None
 
 
-def test_of_pods_without_commands_nothing_is_known() -> None:
-    assert ending_by_command(Pod()) is None
+def test_of_pods_without_containers_nothing_is_known() -> None:
+    assert ending_by_command(SimulatedPod()) is None

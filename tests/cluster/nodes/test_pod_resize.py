@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,22 +39,33 @@ def _pod(name: str, cpu: str, **more: Any) -> Document:
     return document
 
 
-def _status_after(*changes: dict[str, Any], leaves: bool = False) -> Document:
-    """Of a pod of one CPU beside another of four, which ``leaves`` in the end."""
+def _played(*steps: Callable[[InMemoryApi], None], **pods: str) -> dict[str, Document]:
+    """The statuses of pods of so many CPUs, by their names, after these steps, two seconds apart."""
 
     async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
-        api.put(PODS, _pod("p", "1"))
-        api.put(PODS, _pod("other", "4"))
+        for name, cpu in pods.items():
+            api.put(PODS, _pod(name, cpu))
         await clock.advance(10)
-        for change in changes:
-            _changed(api, "p", **change)
-            await clock.advance(2)
-        if leaves:
-            api.remove(PODS, "other", "default")
+        for step in steps:
+            step(api)
             await clock.advance(2)
 
-    status: Document = play(script).document(PODS, "p", "default")["status"]
-    return status
+    api = play(script)
+    return {document["metadata"]["name"]: document["status"] for document in api.all(PODS)}
+
+
+def _wish(name: str, cpu: str, **more: Any) -> Callable[[InMemoryApi], None]:
+    return lambda api: _changed(api, name, containers=_sized(cpu, **more))
+
+
+def _leave(name: str) -> Callable[[InMemoryApi], None]:
+    return lambda api: api.remove(PODS, name, "default")
+
+
+def _status_after(*changes: dict[str, Any]) -> Document:
+    """Of a pod of one CPU beside another of four."""
+    steps = [partial(_changed, name="p", **change) for change in changes]
+    return _played(*steps, p="1", other="4")["p"]
 
 
 def _cpus(status: Document) -> tuple[str, str]:
@@ -95,9 +108,54 @@ def test_a_pod_keeps_what_it_has_where_there_is_no_room(cpu: str, reason: str, m
     assert _pending(status) == (reason, message)
 
 
-def test_a_deferred_resize_is_granted_when_another_pod_leaves() -> None:
-    status = _status_after({"containers": _sized("5")}, leaves=True)
+def _running_since(status: Document, kind: str = "containerStatuses") -> list[str]:
+    return [each["state"]["running"]["startedAt"] for each in status[kind]]
+
+
+@pytest.mark.parametrize("makes_room", [_leave("other"), _wish("other", "2")], ids=["leaves", "shrinks"])
+def test_a_deferred_resize_is_granted_when_another_pod_makes_room(makes_room: Callable[[InMemoryApi], None]) -> None:
+    status = _played(_wish("p", "5"), makes_room, p="1", other="4")["p"]
     assert (_cpus(status), _pending(status)) == (("5", "5"), None)
+
+
+def test_what_another_pod_waits_for_takes_no_room() -> None:
+    status = _played(_wish("other", "7"), _wish("p", "3"), p="1", other="4")["p"]
+    assert (_cpus(status), _pending(status)) == (("3", "3"), None)
+
+
+def test_of_two_that_wait_one_is_granted_what_fits_one() -> None:
+    statuses = _played(_wish("a", "4"), _wish("b", "4"), _leave("other"), a="1", b="1", other="4")
+    assert sorted(_cpus(statuses[name])[0] for name in ("a", "b")) == ["1", "4"]
+
+
+def test_a_pod_that_still_waits_writes_nothing_again() -> None:
+    versions = []
+
+    def note(api: InMemoryApi) -> None:
+        versions.append(api.document(PODS, "p", "default")["metadata"]["resourceVersion"])
+
+    _played(_wish("p", "5"), note, _leave("small"), note, p="1", other="4", small="0")
+    assert versions[0] == versions[1]
+
+
+def test_a_container_that_goes_on_keeps_its_start() -> None:
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    restarted = _sized("1", resizePolicy=policy)
+    restarted[0]["resources"] = {"requests": {"cpu": "1", "memory": "2Gi"}}
+    goes_on = copy.deepcopy(restarted)
+    goes_on[0]["resources"]["requests"]["cpu"] = "2"
+    once = _status_after({"containers": restarted})
+    twice = _status_after({"containers": restarted}, {"containers": goes_on})
+    assert _running_since(once) == _running_since(twice) > [once["startTime"]]
+    assert [status["containerStatuses"][0]["restartCount"] for status in (once, twice)] == [1, 1]
+
+
+def test_a_debug_container_keeps_its_start() -> None:
+    debugger = [{"name": "debugger", "image": "busybox"}]
+    once = _status_after({"ephemeralContainers": debugger})
+    twice = _status_after({"ephemeralContainers": debugger}, {"containers": _sized("2")})
+    kind = "ephemeralContainerStatuses"
+    assert _running_since(once, kind) == _running_since(twice, kind) > [once["startTime"]]
 
 
 def test_ephemeral_containers_join_a_running_pod() -> None:

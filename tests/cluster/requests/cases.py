@@ -167,6 +167,9 @@ CASES: Final[dict[str, list[Request]]] = {
         Request("POST", f"{_DRY}&fieldManager={'x' * 129}", config_map("q")),
         Request("POST", f"{_DRY}&fieldManager=a%07", config_map("q")),
         Request("POST", f"{_DRY}&fieldValidation=x", config_map("q")),
+        Request("POST", "configmaps?dryRun=x&fieldValidation=x&fieldManager=a%07", config_map("q")),
+        Request("PATCH", "configmaps/a?dryRun=x&fieldValidation=x&force=true", {}, _MERGE_PATCH),
+        Request("PUT", "configmaps/a?timeout=x&dryRun=x", config_map("a")),
         Request("POST", "pods/x/eviction?dryRun=x", config_map("x")),
     ),
     "delete-options": [

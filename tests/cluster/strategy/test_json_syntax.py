@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.api.document import repeated_fields
+from koordinator.api.document import repeated_fields, repeated_names
 from koordinator.cluster.strategy.json_syntax import object_syntax_error
 
 _JSON = st.recursive(
@@ -74,3 +74,20 @@ def test_error(text: str, detail: str) -> None:
 )
 def test_members_of_one_name_are_found(text: bytes, paths: list[str]) -> None:
     assert repeated_fields(text, msgspec.json.decode(text)) == paths
+
+
+class _Name(str):
+    """It counts how often names are compared; equal ones are other objects, as in a decoded text."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        _Name.compared += 1
+        return str(self) == str(other)
+
+
+def test_names_that_repeat_are_found_with_few_comparisons() -> None:
+    texts = [f"name-{number}" for number in range(500)]
+    assert repeated_names([_Name(text) for text in (*texts, *texts)]) == texts
+    assert 500 <= _Name.compared < 5000

@@ -10,8 +10,8 @@ from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.string_formats import FORMATS
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.http.request import write_options
 from koordinator.cluster.strategy.secret import key_pair_error
-from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.selection import parse_label_selector
 
 LONG = (
@@ -55,7 +55,7 @@ def test_an_endless_number_in_a_selector_is_refused() -> None:
 
 def test_a_create_in_an_endless_time_is_refused() -> None:
     with pytest.raises(ApiError, match="invalid timeout"):
-        WriteOptions.parse({"timeout": "9" * 5000 + "s"}, 0.0, "CreateOptions")
+        write_options("POST", {"timeout": "9" * 5000 + "s"}, {}, 0.0)
 
 
 @pytest.mark.parametrize(

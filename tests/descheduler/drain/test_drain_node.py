@@ -10,6 +10,7 @@ import pytest
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.modification import DRAINED
 from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.features import NODE_DRAIN
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
@@ -134,6 +135,8 @@ def test_a_node_is_emptied() -> None:
     reported = [reason for kind, _, reason, _ in bench.cluster.events if kind == "DrainNode"]
     assert reported[:2] == ["Initialized", "Running"]
     assert reported[-1] == "Complete"
+    (record,) = [each for each in bench.cluster.records if each.action == DRAINED]
+    assert (record.actor, record.node, record.numbers["podsSucceed"]) == ("DrainNode/drain", "node-1", 3.0)
 
 
 def test_a_place_is_reserved_off_every_node_that_is_drained() -> None:

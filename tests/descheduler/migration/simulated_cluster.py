@@ -20,6 +20,7 @@ from koordinator.api.kinds import (
     RESERVATIONS,
     Kind,
 )
+from koordinator.api.modification import Modification
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.framework import Evictor, Handle
@@ -53,6 +54,8 @@ class SimulatedCluster:
         """The uids of pods that were evicted, once for each eviction that was accepted."""
         self.fault: Fault = lambda verb, path, done: None
         self.events: list[tuple[str, str, str, str]] = []
+        self.records: list[Modification] = []
+        """That the events carry."""
         """(kind, type, reason, note) of every event."""
         self.api = InMemoryApi(self.clock, others=(ADVANCED_STATEFUL_SETS, CLONE_SETS))
         self._client = self.api.client(self.clock, _Connection(self))
@@ -174,8 +177,19 @@ class SimulatedCluster:
         document["status"] = {**document.get("status", {}), **status}
         self.put(kind, document)
 
-    def _record(self, regarding: Any, type_: str, reason: str, action: str, note: str, **_: Any) -> None:
+    def _record(
+        self,
+        regarding: Any,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
+        **_: Any,
+    ) -> None:
         self.events.append((regarding.kind, type_, reason, note))
+        self.records += [modification] if modification is not None else []
 
     def done(self, method: str, path: str, victim: str) -> None:
         """The program has written; ``victim`` is the uid of a pod that this evicts."""

@@ -11,6 +11,7 @@ import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.modification import DONE, EVICTED, FAILED, MOVED
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.evictors import EvictionRefusedError
 from koordinator.kube.errors import ApiStatusError
@@ -96,6 +97,19 @@ def test_a_migration_goes_through_all_steps() -> None:
     status = bench.cluster.status()
     assert (status["nodeName"], status["podRef"]["name"]) == ("node-2", "web-c")
     assert status["message"] == f'Bind Pod "default/web-c" in Reservation "{bench.reservation}"'
+    evicted, moved = bench.cluster.records
+    assert (evicted.action, evicted.actor, evicted.node) == (EVICTED, "PodMigrationJob/job", "node-1")
+    assert (moved.action, moved.outcome, moved.node) == (MOVED, DONE, "node-2")
+    assert (moved.target, moved.pods) == ("default/web-c", ["default/web-c"])
+
+
+def test_a_job_that_fails_is_recorded_once_with_the_reason() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "gone")
+    bench.reconcile()
+    bench.reconcile()
+    (record,) = bench.cluster.records
+    assert (record.action, record.outcome, record.cause.code) == (MOVED, FAILED, "MissingPod")
 
 
 def test_the_replacement_of_a_pod_that_requests_nothing_is_not_waited_for() -> None:

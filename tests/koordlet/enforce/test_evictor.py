@@ -11,6 +11,7 @@ import pytest
 
 from koordinator.api.kinds import PODS
 from koordinator.api.meta import StatusCause, StatusDetails
+from koordinator.api.modification import EVICTED, Modification
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.evictions import Evictor
 from koordinator.koordlet.enforce.strategies.eviction import EvictionPlan, Feature, Inputs, plan
@@ -25,12 +26,23 @@ PRESENT = frozenset({"uid-a", "uid-b"})
 
 @dataclass
 class Recorded:
-    """The events of pods, as (reason, UID)."""
+    """The events of pods, as (reason, UID), and the records that they carry."""
 
     events: list[tuple[str, str]] = field(default_factory=list)
+    records: list[Modification] = field(default_factory=list)
 
-    def event(self, regarding: Any, type_: str, reason: str, action: str, note: str) -> None:
+    def event(
+        self,
+        regarding: Any,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
+    ) -> None:
         self.events.append((reason, regarding.uid))
+        self.records += [modification] if modification is not None else []
 
 
 class Bench:
@@ -92,6 +104,15 @@ def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_reported_on
     bench.failures["a"] = _refused()
     assert bench.carry_out() == ["b"]
     assert bench.recorded.events == [("evictPodFail", "uid-a"), ("evictPodSuccess", "uid-b")]
+
+
+def test_the_audit_gets_who_was_evicted_for_which_feature_and_what_it_used() -> None:
+    bench = Bench()
+    bench.carry_out()
+    (record,) = bench.recorded.records
+    assert (record.action, record.actor, record.cause.code) == (EVICTED, "BEMemoryEvict", "BEMemoryEvict")
+    assert record.cause.text
+    assert record.numbers["usedMemoryBytes"] == 6.0 * GIB
 
 
 def test_an_eviction_names_the_pods_uid() -> None:

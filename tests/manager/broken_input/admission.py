@@ -7,8 +7,10 @@ from random import Random
 from typing import Any
 
 from koordinator.base.metrics import Metrics
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager import features
+from koordinator.manager.audit.admissions import AdmissionSummary
 from koordinator.manager.features import make_features
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.dispatch import Webhook
@@ -47,7 +49,14 @@ class Admission:
         metrics, quotas = WebhookMetrics(self.metrics), QuotaAssumeCache(clock.monotonic)
         watch_quotas(self.informers, "", quotas)
         context = HandlerContext(
-            client, self.informers, replace(options or Options(), features=gates), metrics, clock, random, quotas
+            client,
+            self.informers,
+            replace(options or Options(), features=gates),
+            metrics,
+            clock,
+            random,
+            quotas,
+            AdmissionSummary(EventBroadcaster(client, clock=clock, random=random).recorder("test"), clock),
         )
         self.webhooks = {each.path: Webhook(each, metrics, clock) for each in make_handlers(context)}
 

@@ -21,6 +21,7 @@ _ALL = (
     "host-application-config",
     "cpu-normalization-config",
     "resource-amplification-config",
+    "adaptive-slo-config",
 )
 
 
@@ -66,6 +67,7 @@ def _node_refusal(data: dict[str, str], **labels: str) -> str:
         ("host-application-config", "HostApplication"),
         ("cpu-normalization-config", "CPUNormalization"),
         ("resource-amplification-config", "ResourceAmplification"),
+        ("adaptive-slo-config", "AdaptiveSLO"),
     ],
 )
 def test_what_cannot_be_parsed_is_refused(key: str, name: str) -> None:
@@ -123,6 +125,11 @@ def test_all_fields_out_of_their_bounds_are_reported_at_once() -> None:
             "resource-amplification-config",
             {"resourceAmplificationRatio": {"cpu": 0.9}},
             "ResourceAmplificationCfg.ResourceAmplificationStrategy.ResourceAmplificationRatio[cpu]",
+        ),
+        (
+            "adaptive-slo-config",
+            {"clusterStrategy": {"steps": 11}},
+            "AdaptiveSLOCfg.ClusterStrategy.Steps",
         ),
         (
             "colocation-config",

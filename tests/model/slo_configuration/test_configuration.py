@@ -25,6 +25,7 @@ _FIELDS = {
     "host-application-config": "host_applications",
     "cpu-normalization-config": "cpu_normalization",
     "resource-amplification-config": "resource_amplification",
+    "adaptive-slo-config": "adaptive_slo",
 }
 _GOOD: Mapping[str, Any] = {
     "colocation-config": {"enable": True},
@@ -35,6 +36,7 @@ _GOOD: Mapping[str, Any] = {
     "host-application-config": {"applications": [{"name": "nginx"}]},
     "cpu-normalization-config": {"enable": True, "defaultRatio": 1.2},
     "resource-amplification-config": {"enable": True, "resourceAmplificationRatio": {"cpu": 1.5}},
+    "adaptive-slo-config": {"clusterStrategy": {"enable": True, "steps": 3}},
 }
 _BROKEN = st.sampled_from(["invalid_content", "[]", '{"enable": "yes", "clusterStrategy": 1, "applications": 2}', "{"])
 

@@ -23,6 +23,8 @@ from koordinator.model.slo_configuration.node_slo import (
     same_node_slo_spec,
 )
 
+_ADAPTIVE = "node.koordinator.sh/adaptive-slo"
+_HALFWAY = {_ADAPTIVE: '{"level":2,"steps":4}'}
 _BANDWIDTH = "node.koordinator.sh/network-bandwidth"
 
 
@@ -150,3 +152,52 @@ def test_specs_that_say_different_things_are_not_the_same() -> None:
     one, _ = node_slo_spec(_configuration(), _node())
     other, _ = node_slo_spec(_configuration(cpu_burst={"clusterStrategy": {"policy": "auto"}}), _node())
     assert not same_node_slo_spec(one, other)
+
+
+def _percents(spec: NodeSLOSpec) -> tuple[int | None, int | None]:
+    """Of CPU suppress, and of the burst of quotas."""
+    threshold, burst = spec.resource_used_threshold_with_be, spec.cpu_burst_strategy
+    assert threshold is not None
+    assert burst is not None
+    return threshold.cpu_suppress_threshold_percent, burst.cfs_quota_burst_percent
+
+
+def _adaptive(**fields: int | bool) -> SLOConfiguration:
+    return _configuration(
+        adaptive_slo={"clusterStrategy": {"cpuSuppressFloorPercent": 35, "cfsQuotaBurstFloorPercent": 100} | fields},
+        resource_threshold={"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 75}},
+    )
+
+
+def test_an_adapted_node_has_lower_values_than_are_configured() -> None:
+    assert _percents(node_slo_spec(_adaptive(enable=True), _node(annotations=_HALFWAY))[0]) == (55, 200)
+
+
+@pytest.mark.parametrize("annotations", [{}, {_ADAPTIVE: "half way"}, {_ADAPTIVE: '{"level":0,"steps":4}'}])
+def test_a_node_that_is_not_adapted_has_what_is_configured(annotations: dict[str, str]) -> None:
+    assert _percents(node_slo_spec(_adaptive(enable=True), _node(annotations=annotations))[0]) == (75, 300)
+
+
+def test_where_adaptation_is_off_the_annotation_says_nothing() -> None:
+    assert _percents(node_slo_spec(_adaptive(), _node(annotations=_HALFWAY))[0]) == (75, 300)
+
+
+def test_a_floor_above_what_is_configured_changes_nothing() -> None:
+    adaptive = _adaptive(enable=True, cpuSuppressFloorPercent=80)
+    assert _percents(node_slo_spec(adaptive, _node(annotations=_HALFWAY))[0]) == (75, 200)
+
+
+def test_what_was_in_force_before_a_restart_is_not_lowered_again() -> None:
+    node = _node(annotations=_HALFWAY)
+    before = node_slo_spec(_adaptive(enable=True), node)[0]
+    data = {"adaptive-slo-config": '{"clusterStrategy": {"enable": true}}', "resource-threshold-config": "{"}
+    spec = node_slo_spec(SLOConfiguration().updated(data)[0], node, before)[0]
+    assert _percents(spec)[0] == _percents(before)[0]
+
+
+@pytest.mark.parametrize(("annotations", "percents"), [(_HALFWAY, (50, 225)), ({}, (65, 300))])
+def test_a_restart_while_the_key_cannot_be_read_leaves_adapted_nodes_adapted(
+    annotations: dict[str, str], percents: tuple[int, int]
+) -> None:
+    configuration, _ = SLOConfiguration().updated({"adaptive-slo-config": "{"})
+    assert _percents(node_slo_spec(configuration, _node(annotations=annotations))[0]) == percents

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from koordinator.api.kinds import PODS
 from koordinator.api.labels import PREEMPTION_POLICY
+from koordinator.api.modification import PREEMPTED
 from koordinator.kube.errors import ApiStatusError
 from koordinator.model.transformers import PREEMPTION_POLICY as PREEMPTION_POLICY_GATE
 from koordinator.scheduler.engine.events import ClusterEvent
@@ -49,6 +50,9 @@ def test_an_important_pod_gets_its_place() -> None:
     fixture = simulate(story, full_node, preempting)
     evicted = [note for note in fixture.events.notes if note[1] == "Preempted"]
     assert [text for _, _, text in evicted] == ["Preempted by pod uid-high on node a"]
+    (record,) = fixture.events.records
+    assert (record.action, record.actor, record.node) == (PREEMPTED, "Pod/default/high", "a")
+    assert record.cause.code == "DefaultPreemption"
 
 
 def test_victims_are_told_why() -> None:

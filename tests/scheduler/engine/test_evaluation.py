@@ -191,6 +191,16 @@ def test_classes_that_differ_elsewhere_share_what_a_plugin_finds_out() -> None:
     assert len(shared) == 6
 
 
+def test_pre_score_does_not_run_again_for_scores_that_another_class_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = make_state([make_node("a")])
+    profile, shared, prepared = make_profile(state.view), SharedResults(), []
+    monkeypatch.setattr(fit_of(profile), "pre_score", lambda pod: prepared.append(pod.key))
+    pods = [describe(make_pod(name, cpu=cpu)) for name, cpu in (("p", "1"), ("q", "2"), ("r", "1"))]
+    evaluations = [Evaluation(profile, state.view, pod, shared=shared) for pod in pods]
+    assert len(evaluations) == 3
+    assert prepared == [pods[0].key, pods[1].key]
+
+
 def test_what_is_shared_goes_with_the_last_class_that_uses_it() -> None:
     state = make_state([make_node("a")])
     profile, shared = make_profile(state.view), SharedResults()

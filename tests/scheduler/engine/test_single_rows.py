@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordinator.api.annotations import ADAPTIVE_SLO
 from koordinator.api.codec import convert
+from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.quantity import Quantity
 from koordinator.scheduler.engine import framework, plugin_forms
@@ -100,6 +102,8 @@ def make_plugins(nodes: Nodes, load: dict[str, Any], strategy: str) -> tuple[Clu
         node = make_node(f"n{number}", cpu=cpu, memory=memory)
         if number % 2:
             node.status.allocatable["a/b"] = Quantity.from_value(2)
+        if number % 3 == 1:
+            node.metadata.annotations[ADAPTIVE_SLO] = '{"level":1,"steps":4,"scorePercent":60}'
         state.set_node(node)
         if usage is not None:
             state.set_node_object("NodeMetric", f"n{number}", metric(f"n{number}", *usage))
@@ -157,6 +161,25 @@ def test_an_elementwise_rule_cannot_be_written_again_for_one_row(form: type[Plug
         type("Twice", (form,), {point: lambda *arguments: 0, f"{point}_one": lambda *arguments: 0})
 
 
+@pytest.mark.parametrize(
+    ("text", "share"), [(None, 1.0), ('{"scorePercent":60}', 0.6), ('{"level":1,"scorePercent":0}', 0)]
+)
+def test_the_score_by_load_of_an_adapted_node_is_a_share_of_what_it_was(text: str | None, share: float) -> None:
+    state, plugins = make_plugins([("4", "9Gi", 0, (1000, 0))], {}, "LeastAllocated")
+    plugin, pod = plugins[-1], describe(make_pod("p"))
+    before = plugin.score_one(pod, plugin.pre_score(pod), 0)
+    state.set_node(annotated(make_node("n0", cpu="4", memory="9Gi"), text))
+    assert before > 0
+    assert plugin.score_one(pod, plugin.pre_score(pod), 0) == int(before * share)
+    state.set_node(make_node("n0", cpu="4", memory="9Gi"))
+    assert plugin.score(pod, plugin.pre_score(pod), np.zeros(1, dtype=np.intp)).tolist() == [before]
+
+
+def annotated(node: Node, text: str | None) -> Node:
+    node.metadata.annotations.update({ADAPTIVE_SLO: text} if text is not None else {})
+    return node
+
+
 SIZES = [("500m", "1Gi"), ("2", "100Mi"), ("0", "1Gi"), ("1", "0"), ("8", "32Gi")]
 
 
@@ -205,5 +228,6 @@ def evaluated(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any],
     """By kind and row."""
     for slot, (pod, state) in enumerate(zip(pods, states, strict=True)):
         batch_kernel.put(slot, pod, state)
-    found: list[list[int]] = batch_kernel.evaluate(rows).T.tolist()
-    return found
+    found = batch_kernel.evaluate(rows)
+    values: list[list[int]] = found.T.tolist() if found is not None else [[0] * rows.shape[0] for _ in pods]
+    return values

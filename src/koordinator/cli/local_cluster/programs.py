@@ -211,6 +211,7 @@ def manager(options: LocalClusterOptions) -> Program:
         f"--metrics-addr=127.0.0.1:{options.manager_port}",
         f"--health-probe-addr=127.0.0.1:{options.manager_health_port}",
         "--enable-pprof=false",
+        f"--audit-directory={options.data / 'audit'}",
         f"--enable-leader-election={str(options.leader_election).lower()}",
         # So that it can be tried here; usage is sampled more often than on a real cluster, to see something soon.
         f"--feature-gates={','.join(f'{gate}=true' for gate in _MANAGER_GATES)}",

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 from koordinator.api.document import Document
 
 API_AUDIENCE: Final = "https://kubernetes.default.svc"
-"""What tokens for the API server itself are for."""
+"""What tokens for the API server itself are for, and who has issued them."""
+ALGORITHM: Final = "ES256"
+"""With which they are signed."""
 MASTERS: Final = "system:masters"
 """The group whose members may do everything, whatever the roles say."""
 AUTHENTICATED: Final = "system:authenticated"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.node import LEASE_NAMESPACE
 from koordinator.cluster.access.authorizer import Authorizer
 from koordinator.cluster.access.bootstrap import bootstrap_objects
 from koordinator.cluster.access.identity import User
@@ -15,9 +16,11 @@ NODES: Final = "system:nodes"
 """The group of kubelets."""
 _PREFIX: Final = "system:node:"
 _ROLE: Final = "system:node"
-_LEASES: Final = "kube-node-lease"
 _READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("get", "create", "update", "patch", "delete")
+OWN_LEASE_ONLY: Final = "can only access node lease with the same name as the requesting node"
+NODE_LEASES_ONLY: Final = f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+OWN_CSI_NODE_ONLY: Final = "can only access CSINode with the same name as the requesting node"
 _NO_RULES: Final = "node authorizer does not support user rule resolution"
 
 
@@ -155,10 +158,9 @@ def _node_refusal(node: str, request: AccessRequest) -> str | None:
 def _lease_refusal(node: str, request: AccessRequest) -> str | None:
     if request.verb not in _WRITE:
         return "can only get, create, update, patch, or delete a node lease"
-    if request.namespace != _LEASES:
-        return f'can only access leases in the "{_LEASES}" system namespace'
-    refused = "can only access node lease with the same name as the requesting node"
-    return None if request.verb == "create" or request.name == node else refused
+    if request.namespace != LEASE_NAMESPACE:
+        return NODE_LEASES_ONLY
+    return None if request.verb == "create" or request.name == node else OWN_LEASE_ONLY
 
 
 def _csi_node_refusal(node: str, request: AccessRequest) -> str | None:
@@ -166,8 +168,7 @@ def _csi_node_refusal(node: str, request: AccessRequest) -> str | None:
         return "can only get, create, update, patch, or delete a CSINode"
     if request.subresource:
         return "cannot authorize CSINode subresources"
-    refused = "can only access CSINode with the same name as the requesting node"
-    return None if request.verb == "create" or request.name == node else refused
+    return None if request.verb == "create" or request.name == node else OWN_CSI_NODE_ONLY
 
 
 def _node_rules() -> Policy:

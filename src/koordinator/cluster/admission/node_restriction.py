@@ -13,7 +13,8 @@ from cryptography.x509.oid import NameOID
 
 from koordinator.api.annotations import CONFIG_MIRROR
 from koordinator.api.document import Document, same
-from koordinator.cluster.access.node_authorizer import node_of
+from koordinator.api.node import LEASE_NAMESPACE
+from koordinator.cluster.access.node_authorizer import NODE_LEASES_ONLY, OWN_CSI_NODE_ONLY, OWN_LEASE_ONLY, node_of
 from koordinator.cluster.access.node_graph import references
 from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.errors import ApiError, not_found
@@ -26,9 +27,6 @@ _RESTRICTED: Final[tuple[GroupResource, ...]] = (
     ("coordination.k8s.io", "leases"), ("storage.k8s.io", "csinodes"), ("resource.k8s.io", "resourceslices"),
     (GROUP, "certificatesigningrequests"),
 )  # fmt: skip
-_LEASES: Final = "kube-node-lease"
-_SAME_LEASE: Final = "can only access node lease with the same name as the requesting node"
-_SAME_CSI_NODE: Final = "can only access CSINode with the same name as the requesting node"
 _SIGNERS: Final = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 _KUBELET_LABELS: Final = frozenset(
     {
@@ -265,13 +263,13 @@ def _own_name(attributes: Attributes) -> str:
 
 
 def _lease(attributes: Attributes, node: str) -> str:
-    if attributes.target.namespace != _LEASES:
-        return f'can only access leases in the "{_LEASES}" system namespace'
-    return "" if _own_name(attributes) == node else _SAME_LEASE
+    if attributes.target.namespace != LEASE_NAMESPACE:
+        return NODE_LEASES_ONLY
+    return "" if _own_name(attributes) == node else OWN_LEASE_ONLY
 
 
 def _csi_node(attributes: Attributes, node: str) -> str:
-    return "" if _own_name(attributes) == node else _SAME_CSI_NODE
+    return "" if _own_name(attributes) == node else OWN_CSI_NODE_ONLY
 
 
 def _slice(attributes: Attributes, node: str) -> str:

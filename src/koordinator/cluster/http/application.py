@@ -92,7 +92,7 @@ class Application:
         self._resources = ResourceHandler(
             environment, Reviews(authenticator, self._authorizer, environment.clock), self._authorizer
         )
-        self._endpoints = Endpoints(environment.registry, health)
+        self._endpoints = Endpoints(environment.registry, health, environment.account_tokens)
 
     def server(self) -> web.Server:
         return web.Server(

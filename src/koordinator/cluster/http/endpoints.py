@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from koordinator.cluster.http.response import document_response
 from koordinator.cluster.openapi import protobuf
 from koordinator.cluster.openapi.protobuf import encode_document
 from koordinator.cluster.resource import Registry
+from koordinator.cluster.verbs.environment import TokenIssuer
 
 # ``/livez``, ``/readyz`` and ``/healthz``, in the words of the real server.
 
@@ -121,8 +122,9 @@ def _sha512(body: bytes) -> str:
 class Endpoints:
     """GET only. The documents about what is served are kept until that changes."""
 
-    def __init__(self, registry: Registry, health: Health) -> None:
+    def __init__(self, registry: Registry, health: Health, tokens: TokenIssuer | None = None) -> None:
         self._registry = registry
+        self._tokens = tokens
         self._health = health
         self._documents: dict[str, _Kept] = {}
         self._generation = -1
@@ -134,6 +136,9 @@ class Endpoints:
             return health_response(self._health, parts, request)
         if parts[0] == "openapi":
             return self._openapi(parts[1:], request)
+        path = request.path.rstrip("/")
+        if path in (discovery.ISSUER_PATH, discovery.KEY_SET_PATH):
+            return self._issuer(path, request.host)
         form = represent(request, DISCOVERY if parts[0] in ("api", "apis") else VERSION).form
         if form == "discovery" and parts in (["api"], ["apis"]):
             return self._aggregated(request, core=parts == ["api"])
@@ -150,8 +155,7 @@ class Endpoints:
     def _discovery(self, parts: list[str], host: str) -> Document | None:
         match parts:
             case [""]:
-                return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
-                                  "/openapi/v3", "/readyz", "/version"]}  # fmt: skip
+                return discovery.paths(self._registry, self._other_paths())
             case ["version"]:
                 return discovery.VERSION
             case ["api"]:
@@ -165,6 +169,25 @@ class Endpoints:
             case ["apis", group, version]:
                 return discovery.resource_list(self._registry, group, version)
         return None
+
+    def _other_paths(self) -> Iterator[str]:
+        yield from ("/metrics", "/openapi/v2", "/openapi/v3", "/version")
+        if self._tokens is not None:
+            yield from (discovery.ISSUER_PATH, discovery.KEY_SET_PATH)
+        for endpoint in HEALTH_ENDPOINTS:
+            yield f"/{endpoint}"
+            yield from (f"/{endpoint}/{check.name}" for check in self._health.of(endpoint))
+
+    def _issuer(self, path: str, host: str) -> web.StreamResponse:
+        """Of the tokens of ServiceAccounts, and their keys."""
+        if self._tokens is None:
+            raise unknown_path()
+        if path == discovery.ISSUER_PATH:
+            document, media_type = discovery.issuer(host), "application/json"
+        else:
+            document, media_type = self._tokens.key_set(), "application/jwk-set+json"
+        headers = {"Cache-Control": "public, max-age=3600", "Content-Type": media_type}
+        return web.Response(body=msgspec.json.encode(document), headers=headers)
 
     def _openapi(self, parts: list[str], request: web.BaseRequest) -> web.StreamResponse:
         resources = tuple(self._registry)

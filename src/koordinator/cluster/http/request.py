@@ -1,4 +1,5 @@
-"""A request as the verbs need it: the object that its path names, its body as a document, its unknown fields."""
+"""A request as the verbs need it: the object that its path names, its body as a document, its unknown fields, the
+options of a write."""
 
 from __future__ import annotations
 
@@ -11,14 +12,18 @@ import msgspec
 from aiohttp import web
 
 from koordinator.api.document import Document, repeated_fields
+from koordinator.base.durations import DurationError, parse_duration
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.errors import bad_request, invalid_options, unsupported_media_type
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
+from koordinator.cluster.patch import is_apply_patch
 from koordinator.cluster.protobuf.decoding import decode
 from koordinator.cluster.protobuf.envelope import CONTENT_TYPE as PROTOBUF
-from koordinator.cluster.resource import Resource
-from koordinator.cluster.strategy.causes import go_quoted, not_supported
+from koordinator.cluster.resource import Cause, Resource
+from koordinator.cluster.strategy.causes import forbidden, go_quoted, not_supported, required, too_long
 from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
+from koordinator.cluster.verbs.options import LONGEST_MANAGER, WRITE_SECONDS, WriteOptions, boolean, check_dry_run
 from koordinator.cluster.yaml_body import YamlError, read_yaml
 
 # The grammar of resource paths: ``/api/v1/…`` and ``/apis/GROUP/VERSION/…``.
@@ -177,20 +182,79 @@ def _summary(body: bytes) -> str:
     return (start.decode(errors="replace") if body.startswith(b"{") else start.hex()) + more
 
 
+# The query parameters of a write.
+
+
+_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+"""HTTP method -> what the real server reads the query into."""
+_MODES: Final = ("Ignore", "Strict", "Warn")
+
+
+def write_options(
+    method: str, query: Mapping[str, str], headers: Mapping[str, str], now: float, user: User = ADMIN
+) -> WriteOptions:
+    """``now`` is on the monotonic clock.
+
+    Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
+    """
+    agent = headers.get("User-Agent", "")
+    applies = method == "PATCH" and is_apply_patch(headers.get("Content-Type", ""))
+    if not query and not applies:
+        return WriteOptions(user_agent=agent, deadline=now + WRITE_SECONDS, user=user)
+    deadline = now + _timeout(query)
+    manager, mode, dry = (query.get(name, "") for name in ("fieldManager", "fieldValidation", "dryRun"))
+    causes = _check_patch(query, applies=applies) if method == "PATCH" else []
+    causes += _check_field_manager(manager) if manager else []
+    causes += check_dry_run([dry]) if dry else []
+    if mode and mode not in _MODES:
+        causes.append(not_supported("fieldValidation", mode, ("", *_MODES)))
+    if causes:
+        raise invalid_options(_KINDS[method], causes)
+    return WriteOptions(
+        dry_run=bool(dry),
+        field_manager=manager,
+        user_agent=agent,
+        force="force" in query and boolean(query["force"]),
+        field_validation=mode,
+        deadline=deadline,
+        user=user,
+    )
+
+
+def deletion_options(query: Mapping[str, str], now: float, user: User, *, dry_run: bool) -> WriteOptions:
+    """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``write_options`` does."""
+    return WriteOptions(dry_run=dry_run, deadline=now + _timeout(query), user=user)
+
+
+def _check_patch(query: Mapping[str, str], *, applies: bool) -> list[Cause]:
+    if not applies:
+        return [forbidden("force", "may not be specified for non-apply patch")] if "force" in query else []
+    return [] if query.get("fieldManager") else [required("fieldManager", "is required for apply patch")]
+
+
+def _check_field_manager(manager: str) -> list[Cause]:
+    causes = [too_long("fieldManager", LONGEST_MANAGER)] if len(manager.encode()) > LONGEST_MANAGER else []
+    for index, character in enumerate(manager):
+        if not character.isprintable():
+            why = f"invalid character U+{ord(character):04X} (at position {len(manager[:index].encode())})"
+            return [*causes, Cause("FieldValueInvalid", "fieldManager", f"Invalid value: {go_quoted(manager)}: {why}")]
+    return causes
+
+
+def _timeout(query: Mapping[str, str]) -> float:
+    """Seconds that a write may take."""
+    text = query.get("timeout", "")
+    if not text:
+        return WRITE_SECONDS
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except DurationError as error:
+        message = f'invalid timeout specified in the request URL - time: invalid duration "{text}"'
+        raise bad_request(message) from error
+    return min(seconds, WRITE_SECONDS) if seconds > 0 else WRITE_SECONDS
+
+
 # ``fieldValidation``: are fields that a kind does not have ignored, warned of or refused?
-
-
-_MODES = ("Ignore", "Strict", "Warn")
-OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
-"""HTTP method -> what the query parameters of a write are read into."""
-
-
-def check_mode(method: str, query: Mapping[str, str]) -> str:
-    """The options of the request. Raises ApiError 422 for an invalid one."""
-    mode = query.get("fieldValidation") or "Warn"
-    if mode in _MODES:
-        return mode
-    raise invalid_options(OPTION_KINDS[method], [not_supported("fieldValidation", mode, ("", *_MODES))])
 
 
 def _paths(value: Any, path: str) -> Iterator[str]:
@@ -205,10 +269,9 @@ def _paths(value: Any, path: str) -> Iterator[str]:
             yield from _paths(item, f"{path}[{index}]")
 
 
-async def check_fields(resource: Resource, obj: Document, request: web.BaseRequest) -> list[str]:
+async def check_fields(resource: Resource, obj: Document, request: web.BaseRequest, mode: str) -> list[str]:
     """The warnings of the response: ``obj`` is the body of the request. Raises ApiError 400 for an unknown field, and
     for one that is there twice, in a strict request."""
-    mode = check_mode(request.method, request.query)
     if mode == "Ignore":
         return []
     found = [(path, f"unknown field {go_quoted(path)}") for path in resource.strategy.unknown_fields(obj)]

@@ -15,12 +15,12 @@ from koordinator.cluster.http.access import USER, check_allowed, creation
 from koordinator.cluster.http.event_lines import EventLines
 from koordinator.cluster.http.negotiation import REPRESENTATION, REVIEWS, Representation, negotiate, offer, represent
 from koordinator.cluster.http.request import (
-    OPTION_KINDS,
     ResourcePath,
     check_fields,
-    check_mode,
+    deletion_options,
     read_document,
     read_options,
+    write_options,
 )
 from koordinator.cluster.http.response import (
     Renderer,
@@ -43,7 +43,7 @@ from koordinator.cluster.verbs.computed import get_computed, list_computed
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete, delete_collection
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.options import WRITE_SECONDS, DeleteOptions, ListOptions, WriteOptions
+from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.read import ObjectList, get, list_objects
 from koordinator.cluster.verbs.subresources import (
     ACTION_KINDS,
@@ -136,7 +136,7 @@ class ResourceHandler:
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource.kind, target.resource)
         with self._writing(request) as options:
-            options.warnings.extend(await check_fields(target.resource, obj, request))
+            options.warnings.extend(await check_fields(target.resource, obj, request, options.field_validation))
             stored = await create(self._environment, target, obj, options)
         return await self._object(request, target, stored, 201, options.warnings)
 
@@ -144,14 +144,13 @@ class ResourceHandler:
         shown = _shown(target)
         obj = await read_document(request, shown.kind, shown)
         with self._writing(request) as options:
-            options.warnings.extend(await check_fields(shown, obj, request))
+            options.warnings.extend(await check_fields(shown, obj, request, options.field_validation))
             write = update_scale if _is_scale(target) else update
             stored = await write(self._environment, target, obj, options)
         return await self._object(request, target, stored, 200, options.warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         content_type, body = request.headers.get("Content-Type", ""), await request.read()
-        check_mode(request.method, request.query)
         created = False
         with self._writing(request) as options:
             if _is_scale(target):
@@ -192,7 +191,7 @@ class ResourceHandler:
         body = await read_document(request, kind.kind if kind is not None else target.subresource.capitalize(), kind)
         with self._writing(request) as options:
             if kind is not None:
-                options.warnings.extend(await check_fields(kind, body, request))
+                options.warnings.extend(await check_fields(kind, body, request, options.field_validation))
             made = await action(self._environment, target, body, options)
         if made is not None:
             return document_response(made, 201)
@@ -236,17 +235,11 @@ class ResourceHandler:
     @contextmanager
     def _writing(self, request: web.BaseRequest, chosen: DeleteOptions | None = None) -> Iterator[WriteOptions]:
         """The options of a write, whose warnings go out with a refusal, too."""
-        now = self._environment.clock.monotonic()
+        now, query, user = self._environment.clock.monotonic(), request.query, request[USER]
         if chosen is not None:
-            options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run, user=request[USER])
+            options = deletion_options(query, now, user, dry_run=chosen.dry_run)
         else:
-            headers, kind = request.headers, OPTION_KINDS[request.method]
-            applies = request.method == "PATCH" and is_apply_patch(headers.get("Content-Type", ""))
-            agent, user = headers.get("User-Agent", ""), request[USER]
-            if request.query_string or applies:
-                options = WriteOptions.parse(request.query, now, kind, user, user_agent=agent, applies=applies)
-            else:
-                options = WriteOptions(user_agent=agent, deadline=now + WRITE_SECONDS, user=user)
+            options = write_options(request.method, query, request.headers, now, user)
         try:
             yield options
         except ApiError as error:

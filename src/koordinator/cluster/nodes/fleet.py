@@ -18,13 +18,13 @@ from koordinator.cluster.nodes.faults import Faults, said_fault
 from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
 from koordinator.cluster.nodes.paced_time import PacedClock, PacedParts, PacedTime
-from koordinator.cluster.nodes.pod_commands import PODS_WITH_COMMANDS
 from koordinator.cluster.nodes.pod_runtime import PodRuntime
 from koordinator.cluster.nodes.population import NODE_RETENTION, NodeUsage, Population
 from koordinator.cluster.nodes.registration import Liveness, Registration
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import Scenario
 from koordinator.cluster.nodes.scenario_checks import ALLOWED, FAULT_ANNOTATION
+from koordinator.cluster.nodes.simulated_pod import SIMULATED_PODS, SimulatedPod
 from koordinator.cluster.nodes.suppression import Thresholds
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
@@ -96,7 +96,7 @@ class Fleet:
         )
         self._node_informer = Informer(client, NODES, clock=self._clock, random=self._random)
         self._pod_informer = Informer(
-            client, PODS_WITH_COMMANDS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
+            client, SIMULATED_PODS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
             clock=self._clock, random=self._random,
         )  # fmt: skip
         self._events = EventBroadcaster(client, instance=_SOURCE, clock=self._clock, random=self._random)
@@ -269,7 +269,7 @@ class Fleet:
                 self._runtime.forget(pod)
             self._population.remove_node(name)
 
-    def _pod_seen(self, pod: Pod) -> None:
+    def _pod_seen(self, pod: SimulatedPod) -> None:
         if pod.spec.node_name in self._nodes:
             self._runtime.observe(pod)
 

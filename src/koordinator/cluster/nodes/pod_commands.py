@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.api.kinds import Kind
-from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Container, Pod, PodSpec
+from koordinator.cluster.nodes.simulated_pod import SimulatedPod
 
 _SUCCEED: Final = frozenset(("true", ":", "echo", "printf", "date", "hostname", "pwd", "env", "ls", "uname", "id"))
 _SHELLS: Final = frozenset(("sh", "bash", "ash", "dash"))
@@ -24,31 +22,6 @@ _LONGEST_SCRIPT: Final = 4096
 """Characters that are looked at."""
 
 
-class ResizePolicy(WireStruct):
-    resource_name: str = ""
-    restart_policy: str = ""
-
-
-class ContainerWithCommand(Container):
-    command: Sequence[str] = ()
-    args: Sequence[str] = ()
-    resize_policy: Sequence[ResizePolicy] = ()
-
-
-class PodSpecWithCommands(PodSpec):
-    containers: Sequence[ContainerWithCommand] = ()
-    ephemeral_containers: Sequence[Container] = ()
-
-
-class PodWithCommands(Pod):
-    """A pod with what no other program of ours reads."""
-
-    spec: PodSpecWithCommands = PodSpecWithCommands()
-
-
-PODS_WITH_COMMANDS: Final = Kind("", "v1", "pods", "Pod", PodWithCommands)
-
-
 @dataclass(frozen=True, slots=True)
 class Ending:
     """After how many seconds a pod ends, and with which exit code."""
@@ -57,9 +30,9 @@ class Ending:
     exit_code: int = 0
 
 
-def ending_by_command(pod: Pod) -> Ending | None:
+def ending_by_command(pod: SimulatedPod) -> Ending | None:
     """The ending of a pod all of whose containers have a plain command; None of any other."""
-    if not isinstance(pod, PodWithCommands) or not pod.spec.containers:
+    if not pod.spec.containers:
         return None
     endings = [_of_words((*container.command, *container.args)) for container in pod.spec.containers]
     known = [ending for ending in endings if ending is not None]

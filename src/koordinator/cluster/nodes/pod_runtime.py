@@ -21,10 +21,11 @@ from koordinator.cluster.nodes import pod_status
 from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.pod_addresses import PodAddresses
 from koordinator.cluster.nodes.pod_commands import Ending, ending_by_command
-from koordinator.cluster.nodes.pod_resize import pending_resize
+from koordinator.cluster.nodes.pod_resize import Allocations
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import DurationRange, Scenario
+from koordinator.cluster.nodes.simulated_pod import SIMULATED_PODS, SimulatedPod
 from koordinator.cluster.nodes.usage import (
     BEHAVIOUR_ANNOTATION,
     BEHAVIOURS,
@@ -73,7 +74,7 @@ class PodTimes:
     """Set while the start is being written, since the API may show it before the response comes."""
     deleting: float | None = None
     has_room: bool = False
-    """Another pod has left the node, on which this one waits to be resized."""
+    """Another pod has made room on the node, for which this one waits to be resized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def next_step(pod: Pod, times: PodTimes, delays: PodDelays) -> Plan | None:
         return Plan(Step.START, times.seen + delays.start)
     if pod_status.is_marked_not_ready(pod):
         return Plan(Step.REPORT, times.started)
-    if (pod.status.observed_generation or 0) < pod.metadata.generation or times.has_room:
+    if times.has_room or not pod_status.has_seen_spec(pod):
         return Plan(Step.CATCH_UP, times.started)
     return _end(pod, times.started, delays)
 
@@ -152,7 +153,7 @@ class PodRuntime:
         scenario: Scenario,
         population: Population,
         time: SimulatedTime,
-        find_pod: Callable[[str], Pod | None],
+        find_pod: Callable[[str], SimulatedPod | None],
         find_node: Callable[[str], SimulatedNode | None],
         is_stopped: Callable[[str], bool],
         pods_of: Callable[[str], Sequence[Pod]],
@@ -170,6 +171,7 @@ class PodRuntime:
         self._find_node = find_node
         self._is_stopped = is_stopped
         self._pods_of = pods_of
+        self._allocations = Allocations()
         self._deferred: dict[str, set[str]] = {}
         """Of each node, the pods (``namespace/name``) that wait for room to be resized."""
         self._clock = clock
@@ -196,7 +198,7 @@ class PodRuntime:
         """Wait until all that is due has been done."""
         await self._queue.idle()
 
-    def observe(self, pod: Pod) -> None:
+    def observe(self, pod: SimulatedPod) -> None:
         """A pod that is bound to a simulated node was added or has changed."""
         uid, now = pod.metadata.uid, self._time.now()
         times = self._times.get(uid)
@@ -219,21 +221,22 @@ class PodRuntime:
         self._delays.pop(uid, None)
         self._population.remove_pod(uid)
         self._addresses.release(uid)
-        self._left(pod)
+        self._allocations.forget(uid)
+        self._make_room(pod)
 
     def _update_population(self, pod: Pod, times: PodTimes) -> None:
         if is_finished(pod):
             self._population.finish_pod(pod.metadata.uid)
             self._addresses.release(pod.metadata.uid)
-            self._left(pod)
+            self._make_room(pod)
         elif times.started is not None:
             self._addresses.adopt(pod.metadata.uid, pod.status.pod_ip)
             if pod_status.is_resize_deferred(pod):
                 self._deferred.setdefault(pod.spec.node_name, set()).add(pod.metadata.key)
             self._population.start_pod(pod.spec.node_name, profile_of(pod), times.started)
 
-    def _left(self, pod: Pod) -> None:
-        """It needs no room any more."""
+    def _make_room(self, pod: Pod) -> None:
+        """It needs no room any more, or less."""
         for key in self._deferred.pop(pod.spec.node_name, ()):
             waiting = self._find_pod(key)
             times = self._times.get(waiting.metadata.uid) if waiting is not None else None
@@ -268,7 +271,7 @@ class PodRuntime:
                 raise
             logger.debug("pod %s changed before %s: %s", key, plan.step.value, error)
 
-    async def _take(self, step: Step, pod: Pod, times: PodTimes) -> None:
+    async def _take(self, step: Step, pod: SimulatedPod, times: PodTimes) -> None:
         now = self._clock.now()
         match step:
             case Step.START:
@@ -289,7 +292,7 @@ class PodRuntime:
                 name, namespace = pod.metadata.name, pod.metadata.namespace
                 await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid, grace_period_seconds=0)
 
-    async def _start(self, pod: Pod, times: PodTimes) -> None:
+    async def _start(self, pod: SimulatedPod, times: PodTimes) -> None:
         node = self._find_node(pod.spec.node_name)
         if node is None:
             return
@@ -302,18 +305,24 @@ class PodRuntime:
         finally:
             times.starting = None
 
-    async def _catch_up(self, pod: Pod, times: PodTimes) -> None:
+    async def _catch_up(self, pod: SimulatedPod, times: PodTimes) -> None:
         name = pod.spec.node_name
         node = self._find_node(name)
         if node is None:
             return
         times.has_room = False
-        pending = pending_resize(pod, node, self._pods_of(name))
-        if pending is not None and pending.reason == "Deferred":
+        waiting = self._deferred.setdefault(name, set())
+        waiting.discard(pod.metadata.key)
+        pending, makes_room = self._allocations.resize(pod, node, self._pods_of(name))
+        if pending is not None and pending.is_deferred:
             # Before it is written: a pod that leaves meanwhile must find this one waiting.
-            self._deferred.setdefault(name, set()).add(pod.metadata.key)
+            waiting.add(pod.metadata.key)
+        if makes_room:
+            self._make_room(pod)
+        patch = pod_status.caught_up(pod, pending, self._clock.now())
         try:
-            await self._patch(pod, pod_status.caught_up(pod, pending, self._clock.now()))
+            if patch is not None:
+                await self._patch(pod, patch)
         except KubeError:
             # The retry looks for room again.
             times.has_room = True
@@ -321,12 +330,14 @@ class PodRuntime:
 
     async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace
-        written = await self._client.patch(PODS, name, patch, PatchType.STRATEGIC, namespace, subresource="status")
+        written = await self._client.patch(
+            SIMULATED_PODS, name, patch, PatchType.STRATEGIC, namespace, subresource="status"
+        )
         if pod.metadata.uid in self._times:
             # Simulated time does not wait until the watch has shown it.
             self.observe(written)
 
-    def _delays_of(self, pod: Pod) -> PodDelays:
+    def _delays_of(self, pod: SimulatedPod) -> PodDelays:
         self._check_behaviour(pod)
         timing = self._scenario.timing
         ending = ending_by_command(pod)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from koordinator.api.document import Document
 from koordinator.api.names import data_key, dns_subdomain, port_name
@@ -32,27 +34,32 @@ _ID: Final = "must be between 0 and 2147483647, inclusive"
 
 def check_settings(container: Document, at: str, volumes: dict[str, Document], grace: Any) -> list[Cause]:
     """``volumes`` are those of the pod by name; ``grace`` is its termination period in seconds."""
-    causes: list[Cause] = []
-    for index, variable in enumerate(container.get("env") or ()):
-        if variable.get("valueFrom") is not None:
-            causes += _value_from(variable, f"{at}.env[{index}].valueFrom")
-    for index, source in enumerate(container.get("envFrom") or ()):
-        causes += _env_from(source, f"{at}.envFrom", index)
-    if container.get("volumeMounts"):
-        causes += _mounts(container["volumeMounts"], at, volumes)
-    if container.get("volumeDevices"):
-        causes += _devices(container["volumeDevices"], f"{at}.volumeDevices", volumes)
-    if container.get("lifecycle"):
-        causes += _lifecycle(container["lifecycle"], f"{at}.lifecycle", grace)
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if container.get(probe) is not None:
-            causes += _probe(container[probe], f"{at}.{probe}", once=probe != "readinessProbe")
-    if container.get("securityContext"):
-        causes += _security(container["securityContext"], f"{at}.securityContext")
-    return causes + (_resize(container["resizePolicy"], f"{at}.resizePolicy") if container.get("resizePolicy") else [])
+    pod = _Pod(volumes, grace)
+    return [
+        cause
+        for member, check in _CHECKS.items()
+        if (value := container.get(member)) is not None
+        for cause in check(value, f"{at}.{member}", pod)
+    ]
+
+
+class _Pod(NamedTuple):
+    """What the checks of a container need of its pod."""
+
+    volumes: dict[str, Document]
+    grace: Any
 
 
 # Environment.
+
+
+def _environment(variables: list[Document], field: str, pod: _Pod) -> list[Cause]:
+    return [
+        cause
+        for index, variable in enumerate(variables)
+        if variable.get("valueFrom") is not None
+        for cause in _value_from(variable, f"{field}[{index}].valueFrom")
+    ]
 
 
 def _value_from(variable: Document, field: str) -> list[Cause]:
@@ -90,30 +97,32 @@ def _named_key(reference: Document, field: str) -> list[Cause]:
     return causes + (name(data_key)(key, f"{field}.key") if key else [required(f"{field}.key")])
 
 
-def _env_from(source: Document, field: str, index: int) -> list[Cause]:
-    given = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
+def _env_from(sources: list[Document], field: str, pod: _Pod) -> list[Cause]:
     causes: list[Cause] = []
-    for key in given:
-        at, named = f"{field}[{index}].{key}.name", source[key].get("name") or ""
-        causes += name(dns_subdomain)(named, at) if named else [required(at)]
-    if not given:
-        causes.append(invalid(field, "", "must specify one of: `configMapRef` or `secretRef`"))
-    elif len(given) > 1:
-        causes.append(invalid(field, "", "may not have more than one field specified at a time"))
+    for index, source in enumerate(sources):
+        given = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
+        for key in given:
+            at, named = f"{field}[{index}].{key}.name", source[key].get("name") or ""
+            causes += name(dns_subdomain)(named, at) if named else [required(at)]
+        # The real server leaves out the index.
+        if not given:
+            causes.append(invalid(field, "", "must specify one of: `configMapRef` or `secretRef`"))
+        elif len(given) > 1:
+            causes.append(invalid(field, "", "may not have more than one field specified at a time"))
     return causes
 
 
 # Mounts and devices.
 
 
-def _mounts(mounts: list[Document], at: str, volumes: dict[str, Document]) -> list[Cause]:
+def _mounts(mounts: list[Document], whole: str, pod: _Pod) -> list[Cause]:
     causes: list[Cause] = []
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
-        field, path = f"{at}.volumeMounts[{index}]", mount.get("mountPath") or ""
+        field, path = f"{whole}[{index}]", mount.get("mountPath") or ""
         named = mount.get("name") or ""
         causes += [] if named else [required(f"{field}.name")]
-        if named not in volumes:
+        if named not in pod.volumes:
             causes.append(not_found(f"{field}.name", named))
         if not path:
             causes.append(required(f"{field}.mountPath"))
@@ -122,12 +131,12 @@ def _mounts(mounts: list[Document], at: str, volumes: dict[str, Document]) -> li
         paths.add(path)
         # The real server leaves out the index.
         causes += one_of_if_set("Bidirectional", "HostToContainer", "None")(
-            mount.get("mountPropagation"), f"{at}.volumeMounts.mountPropagation"
+            mount.get("mountPropagation"), f"{whole}.mountPropagation"
         )
     return causes
 
 
-def _devices(devices: list[Document], field: str, volumes: dict[str, Document]) -> list[Cause]:
+def _devices(devices: list[Document], field: str, pod: _Pod) -> list[Cause]:
     causes: list[Cause] = []
     names: set[str] = set()
     paths: set[str] = set()
@@ -138,7 +147,7 @@ def _devices(devices: list[Document], field: str, volumes: dict[str, Document]) 
         if named in names:
             causes.append(invalid(f"{at}.name", named, "must be unique"))
         names.add(named)
-        volume = volumes.get(named)
+        volume = pod.volumes.get(named)
         if volume is None:
             causes.append(not_found(f"{at}.name", named))
         elif volume and not ({"persistentVolumeClaim", "ephemeral"} & volume.keys()):
@@ -169,7 +178,7 @@ _PROBE: Final = Rules(
 )
 
 
-def _probe(probe: Document, field: str, *, once: bool) -> list[Cause]:
+def _probe(probe: Document, field: str, pod: _Pod, *, once: bool) -> list[Cause]:
     """``once``: one success is enough, so that no other number may be asked for."""
     causes = _handler(probe, field) + _PROBE.check(probe, field)
     if once and probe.get("successThreshold") != 1:
@@ -219,12 +228,12 @@ def _http_get(action: Document, field: str) -> list[Cause]:
     ]
 
 
-def _lifecycle(lifecycle: Document, field: str, grace: Any) -> list[Cause]:
+def _lifecycle(lifecycle: Document, field: str, pod: _Pod) -> list[Cause]:
     return [
         cause
         for hook in ("postStart", "preStop")
         if lifecycle.get(hook) is not None
-        for cause in _handler(lifecycle[hook], f"{field}.{hook}", sleeps=grace)
+        for cause in _handler(lifecycle[hook], f"{field}.{hook}", sleeps=pod.grace)
     ]
 
 
@@ -252,7 +261,7 @@ _SECURITY: Final = Rules(
 )
 
 
-def _security(context: Document, field: str) -> list[Cause]:
+def _security(context: Document, field: str, pod: _Pod) -> list[Cause]:
     causes = _SECURITY.check(context, field)
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
@@ -264,7 +273,7 @@ def _security(context: Document, field: str) -> list[Cause]:
     return causes
 
 
-def _resize(policies: list[Document], field: str) -> list[Cause]:
+def _resize(policies: list[Document], field: str, pod: _Pod) -> list[Cause]:
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, policy in enumerate(policies):
@@ -278,3 +287,19 @@ def _resize(policies: list[Document], field: str) -> list[Cause]:
             elif value not in allowed:
                 causes.append(not_supported(field, value, allowed))
     return causes
+
+
+_CHECKS: Final[dict[str, Callable[[Any, str, _Pod], list[Cause]]]] = {
+    "env": _environment,
+    "envFrom": _env_from,
+    "volumeMounts": _mounts,
+    "volumeDevices": _devices,
+    "lifecycle": _lifecycle,
+    "livenessProbe": partial(_probe, once=True),
+    "readinessProbe": partial(_probe, once=False),
+    "startupProbe": partial(_probe, once=True),
+    "securityContext": _security,
+    "resizePolicy": _resize,
+}
+SETTINGS: Final = frozenset(_CHECKS)
+"""What ``check_settings`` looks at."""

@@ -14,34 +14,28 @@ from koordinator.cluster.strategy.container_rules import seccomp, user_or_group
 from koordinator.cluster.strategy.field_reference import downward_fields, field_reference, resource_reference
 from koordinator.cluster.strategy.metadata import validate_label_selector
 from koordinator.cluster.strategy.network_rules import ip
-from koordinator.cluster.strategy.rules import Rules, choice, name, name_or_empty, one_of_if_set
+from koordinator.cluster.strategy.rules import Rule, Rules, choice, name, name_or_empty, one_of_if_set
 from koordinator.cluster.strategy.storage_rules import claim_spec, driver_name, host_path
-
-_SPEC: Final = Rules(
-    ("hostname", name(dns_label)),
-    ("subdomain", name(dns_label)),
-    ("runtimeClassName", lambda value, field: name_or_empty(dns_subdomain)(value, field) if value is not None else []),
-)
-_PREEMPTION: Final = choice("PreemptLowerPriority", "Never")
 
 
 def check_settings(spec: Document, field: str) -> list[Cause]:
     """Everything that most pods say nothing of."""
-    causes = _SPEC.check(spec, field)
-    if "preemptionPolicy" in spec:
-        causes += _PREEMPTION(spec["preemptionPolicy"], f"{field}.preemptionPolicy")
-    if spec.get("securityContext"):
-        causes += _security(spec["securityContext"], f"{field}.securityContext")
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        at = f"{field}.hostAliases[{index}]"
-        causes += ip(alias.get("ip"), f"{at}.ip")
-        for position, host in enumerate(alias.get("hostnames") or ()):
-            causes += [invalid(f"{at}.hostnames[{position}]", host or "", text) for text in dns_subdomain(host or "")]
-    for index, gate in enumerate(spec.get("readinessGates") or ()):
-        kind = gate.get("conditionType") or ""
-        causes += [invalid(f"{field}.readinessGates[{index}].conditionType", kind, text) for text in label_key(kind)]
+    causes: list[Cause] = []
+    for member, check in _CHECKS.items():
+        if (value := spec.get(member)) is not None:
+            causes += check(value, f"{field}.{member}")
     if spec.get("dnsConfig") is not None or spec.get("dnsPolicy") == "None":
         causes += _dns(spec, f"{field}.dnsConfig")
+    return causes
+
+
+def _aliases(aliases: list[Document], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, alias in enumerate(aliases):
+        causes += ip(alias.get("ip"), f"{field}[{index}].ip")
+        for position, host in enumerate(alias.get("hostnames") or ()):
+            at = f"{field}[{index}].hostnames[{position}]"
+            causes += [invalid(at, host or "", text) for text in dns_subdomain(host or "")]
     return causes
 
 
@@ -102,6 +96,25 @@ def _dns(spec: Document, field: str) -> list[Cause]:
         if not option.get("name")
     ]
     return causes
+
+
+_CHECKS: Final[dict[str, Rule]] = {
+    "hostname": name(dns_label),
+    "subdomain": name(dns_label),
+    "runtimeClassName": name_or_empty(dns_subdomain),
+    "preemptionPolicy": choice("PreemptLowerPriority", "Never"),
+    "securityContext": _security,
+    "hostAliases": _aliases,
+    "readinessGates": Rules(("[].conditionType", name_or_empty(label_key))).check,
+}
+USUAL: Final[dict[str, tuple[Any, ...]]] = {
+    "securityContext": (None, {}),
+    "preemptionPolicy": (None, "PreemptLowerPriority", "Never"),
+    "dnsPolicy": (None, "ClusterFirst", "ClusterFirstWithHostNet", "Default"),
+}
+"""What ``check_settings`` has nothing against, of what all pods say."""
+RARE: Final = frozenset({*_CHECKS, "dnsConfig"} - USUAL.keys())
+"""What it looks at, of what most pods say nothing of."""
 
 
 # Affinity to other pods, and spreading.

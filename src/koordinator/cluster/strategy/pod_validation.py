@@ -10,11 +10,14 @@ from koordinator.api.names import dns_label, dns_subdomain, environment_name, la
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
+from koordinator.cluster.strategy.container_rules import SETTINGS
 from koordinator.cluster.strategy.container_rules import check_settings as container_settings
 from koordinator.cluster.strategy.metadata import validate_labels
 from koordinator.cluster.strategy.node_selector import check_node_selector, check_node_term
 from koordinator.cluster.strategy.pod_resources import Group, is_of_pods, of_containers, parsed
 from koordinator.cluster.strategy.pod_rules import (
+    RARE,
+    USUAL,
     check_pod_affinity,
     check_settings,
     check_spread_details,
@@ -121,16 +124,6 @@ def check_amount(name: str, text: str, field: str) -> list[Cause]:
 
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_RARE: Final = frozenset(("hostname", "subdomain", "runtimeClassName", "hostAliases", "readinessGates", "dnsConfig"))
-"""What ``check_settings`` looks at and most pods say nothing of."""
-_PREEMPTION: Final = (None, "PreemptLowerPriority", "Never")
-_SETTINGS: Final = frozenset(
-    (
-        "env", "envFrom", "volumeMounts", "volumeDevices", "lifecycle", "livenessProbe", "readinessProbe",
-        "startupProbe", "securityContext", "resizePolicy",
-    )
-)  # fmt: skip
-"""The same of a container."""
 _TERMINATION: Final = ("File", "FallbackToLogsOnError")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
@@ -150,7 +143,7 @@ def check_pod_spec(spec: Document, field: str, labels: Document, other_volumes: 
     if spec.get("nodeSelector"):
         causes += validate_labels(spec["nodeSelector"], f"{field}.nodeSelector")
     causes += check_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
-    if not _RARE.isdisjoint(spec) or spec.get("securityContext") or _is_unusual(spec):
+    if not RARE.isdisjoint(spec) or any(spec.get(member) not in usual for member, usual in USUAL.items()):
         causes += check_settings(spec, field)
     if affinity := spec.get("affinity"):
         causes += _check_node_affinity(affinity.get("nodeAffinity") or {}, f"{field}.affinity.nodeAffinity")
@@ -163,10 +156,6 @@ def check_pod_spec(spec: Document, field: str, labels: Document, other_volumes: 
     if spec.get("topologySpreadConstraints"):
         causes += _check_spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints")
     return causes + (_check_gates(spec, field) if spec.get("schedulingGates") else [])
-
-
-def _is_unusual(spec: Document) -> bool:
-    return spec.get("dnsPolicy") == "None" or spec.get("preemptionPolicy") not in _PREEMPTION
 
 
 def _check_choice(value: Any, allowed: tuple[str, ...], field: str) -> list[Cause]:
@@ -185,7 +174,7 @@ def _check_containers(spec: Document, field: str, other_volumes: tuple[str, ...]
         for index, container in enumerate(spec.get(group) or []):
             at = f"{field}.{group}[{index}]"
             causes += _check_container(container, at, bool(spec.get("hostNetwork")))
-            if not _SETTINGS.isdisjoint(container):
+            if not SETTINGS.isdisjoint(container):
                 causes += container_settings(container, at, volumes, grace)
             if group == "initContainers":
                 causes += _check_init_container(container, at)

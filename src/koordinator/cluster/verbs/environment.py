@@ -24,7 +24,7 @@ from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.strategy.missing_controllers import Warn, creation_warnings
 from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions, manager_of
 from koordinator.cluster.verbs.selection import SelectorCache
-from koordinator.cluster.verbs.target import Target, check_namespace, decode, is_namespace, new_uid
+from koordinator.cluster.verbs.target import StoredObjects, Target, check_namespace, decode, is_namespace, new_uid
 from koordinator.model.cel.budget import INLINE, allowance
 from koordinator.model.cel.errors import TakesLong
 
@@ -161,6 +161,10 @@ class TokenIssuer(Protocol):
 
     def issue(self, claims: Claims) -> str: ...
 
+    def key_set(self) -> Document:
+        """The JSON Web Key Set with which others check the tokens."""
+        ...
+
 
 Allocate = Callable[[Document], None]
 """Gives a Service that is about to be stored what it lacks. Raises ApiError."""
@@ -233,11 +237,10 @@ class Environment:
         stored = self.storage.get(Target(resource, namespace, name).key)
         return None if stored is None else decode(resource, stored)
 
-    def list_objects(self, group: str, plural: str, namespace: str | None = None) -> Sequence[Document]:
+    def list_objects(self, group: str, plural: str, namespace: str | None = None) -> StoredObjects:
         resource = self.registry.stored[group, plural]
-        if resource is None:
-            return []
-        return [decode(resource, stored) for stored in self.storage.list(Target(resource, namespace).prefix).items]
+        found = () if resource is None else self.storage.list(Target(resource, namespace).prefix).items
+        return StoredObjects(resource, found)
 
     def new_uid(self) -> str:
         return new_uid(self.random)

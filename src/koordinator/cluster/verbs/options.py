@@ -1,4 +1,4 @@
-"""Query parameters of the verbs, checked as the real server checks them."""
+"""What may be asked of the verbs beside their objects, checked as the real server checks it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import msgspec
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import named
-from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.access.identity import ADMIN, User
 from koordinator.cluster.errors import bad_request, invalid_options
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, required, too_long
+from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported
 
 Query = Mapping[str, str]
 
@@ -26,11 +25,10 @@ _MATCHES: Final = ("Exact", _NOT_OLDER)
 _MATCH: Final = "resourceVersionMatch"
 _LIST: Final = "ListOptions"
 _DELETE: Final = "DeleteOptions"
-_PATCH: Final = "PatchOptions"
 _OPTIONS_TYPE: Final = named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _ALL: Final = "All"
-_LONGEST_MANAGER: Final = 128
+LONGEST_MANAGER: Final = 128
 """Bytes."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED: Final = re.compile(r"[0-9]+")
@@ -70,8 +68,8 @@ class ListOptions:
             continue_token=query.get("continue", ""),
             revision=_revision(query.get("resourceVersion", "")),
             match=query.get("resourceVersionMatch", ""),
-            allow_bookmarks=_boolean(query.get("allowWatchBookmarks")),
-            send_initial_events=None if initial in (None, "") else _boolean(initial),
+            allow_bookmarks=boolean(query.get("allowWatchBookmarks")),
+            send_initial_events=None if initial in (None, "") else boolean(initial),
             timeout_seconds=_integer(query, "timeoutSeconds"),
         )
 
@@ -126,41 +124,6 @@ class WriteOptions(msgspec.Struct, frozen=True, eq=False):
     """Who sends the request."""
     warnings: list[str] = msgspec.field(default_factory=list)
 
-    @classmethod
-    def parse(
-        cls,
-        query: Query,
-        now: float,
-        kind: str,
-        user: User = ADMIN,
-        *,
-        user_agent: str = "",
-        applies: bool = False,
-    ) -> WriteOptions:
-        """``now`` is on the monotonic clock, ``kind`` what the real server reads the query into: CreateOptions.
-        ``applies``: a patch of server-side apply.
-
-        Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
-        """
-        requested, manager = _dry_run(query), query.get("fieldManager", "")
-        causes = _check_patch(query, applies=applies) if kind == _PATCH else []
-        if causes := [*causes, *_check_field_manager(manager), *_check_dry_run(requested)]:
-            raise invalid_options(kind, causes)
-        return cls(
-            dry_run=bool(requested),
-            field_manager=manager,
-            user_agent=user_agent,
-            force=_boolean(query.get("force")),
-            field_validation=query.get("fieldValidation", ""),
-            deadline=now + _timeout(query.get("timeout", "")),
-            user=user,
-        )
-
-    @classmethod
-    def of_deletion(cls, query: Query, now: float, *, dry_run: bool, user: User = ADMIN) -> WriteOptions:
-        """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``parse`` does."""
-        return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")), user=user)
-
     def document(self, kind: str) -> Document:
         """As an object of the API: CreateOptions or UpdateOptions."""
         given = {"fieldManager": self.field_manager, "fieldValidation": self.field_validation}
@@ -172,7 +135,7 @@ class WriteOptions(msgspec.Struct, frozen=True, eq=False):
 def manager_of(user_agent: str) -> str:
     """Who owns the fields that are written where the request names no manager: the program that it is from."""
     name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
-    return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
+    return name.encode()[:LONGEST_MANAGER].decode(errors="ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +198,11 @@ def _from_query(query: Query) -> Document:
     if (grace := _integer(query, "gracePeriodSeconds")) is not None:
         options["gracePeriodSeconds"] = grace
     if "orphanDependents" in query:
-        options["orphanDependents"] = _boolean(query["orphanDependents"])
+        options["orphanDependents"] = boolean(query["orphanDependents"])
     if policy := query.get("propagationPolicy"):
         options["propagationPolicy"] = policy
-    if requested := _dry_run(query):
-        options["dryRun"] = requested
+    if requested := query.get("dryRun"):
+        options["dryRun"] = [requested]
     return options
 
 
@@ -251,43 +214,11 @@ def _check_deletion(options: Document) -> list[Cause]:
         causes.append(invalid("propagationPolicy", policy, why))
     elif policy is not None and policy not in _POLICIES:
         causes.append(not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
-    return causes + _check_dry_run(options.get("dryRun") or [])
+    return causes + check_dry_run(options.get("dryRun") or [])
 
 
-def _dry_run(query: Query) -> list[str]:
-    value = query.get("dryRun", "")
-    return [value] if value else []
-
-
-def _check_dry_run(requested: list[str]) -> list[Cause]:
+def check_dry_run(requested: list[str]) -> list[Cause]:
     return [] if set(requested) <= {_ALL} else [not_supported("dryRun", requested, (_ALL,))]
-
-
-def _check_patch(query: Query, *, applies: bool) -> list[Cause]:
-    if not applies:
-        return [forbidden("force", "may not be specified for non-apply patch")] if "force" in query else []
-    return [] if query.get("fieldManager") else [required("fieldManager", "is required for apply patch")]
-
-
-def _check_field_manager(manager: str) -> list[Cause]:
-    causes = [too_long("fieldManager", _LONGEST_MANAGER)] if len(manager.encode()) > _LONGEST_MANAGER else []
-    for index, character in enumerate(manager):
-        if not character.isprintable():
-            why = f"invalid character U+{ord(character):04X} (at position {len(manager[:index].encode())})"
-            return [*causes, Cause("FieldValueInvalid", "fieldManager", f"Invalid value: {go_quoted(manager)}: {why}")]
-    return causes
-
-
-def _timeout(text: str) -> float:
-    """Seconds that a write may take."""
-    if not text:
-        return WRITE_SECONDS
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except DurationError as error:
-        message = f'invalid timeout specified in the request URL - time: invalid duration "{text}"'
-        raise bad_request(message) from error
-    return min(seconds, WRITE_SECONDS) if seconds > 0 else WRITE_SECONDS
 
 
 def _integer(query: Query, name: str) -> int | None:
@@ -301,7 +232,7 @@ def _integer(query: Query, name: str) -> int | None:
     return int(text)
 
 
-def _boolean(text: str | None) -> bool:
+def boolean(text: str | None) -> bool:
     return text is not None and text not in ("", "0", "false", "False", "FALSE", "f", "F")
 
 

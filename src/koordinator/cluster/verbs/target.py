@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import msgspec
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.api.kubernetes_types.table import kind_type
+from koordinator.api.meta import Object, ObjectMeta
 from koordinator.cluster.errors import ApiError, bad_request, invalid, too_large
 from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS
@@ -56,6 +57,7 @@ _LEFT_OUT = frozenset(("apiVersion", "kind", "metadata"))
 _LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "selfLink"))
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_head = msgspec.json.Decoder(Object).decode
 
 
 def encode(resource: Resource, obj: Document) -> bytes:
@@ -102,6 +104,33 @@ def decode(resource: Resource, stored: Stored) -> Document:
     if stored.revision:
         obj["metadata"]["resourceVersion"] = str(stored.revision)
     return obj if resource.from_stored is None else resource.from_stored(obj)
+
+
+class StoredObjects(Sequence[Document]):
+    """Objects of one kind, each decoded when it is asked for: there may be tens of thousands."""
+
+    def __init__(self, resource: Resource | None, stored: Sequence[Stored]) -> None:
+        """Of a kind that is not served, which has no ``resource``, there are none."""
+        self._resource = resource
+        self._stored = stored
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    @overload
+    def __getitem__(self, place: int) -> Document: ...
+    @overload
+    def __getitem__(self, place: slice) -> StoredObjects: ...
+    def __getitem__(self, place: int | slice) -> Document | StoredObjects:
+        if isinstance(place, slice):
+            return StoredObjects(self._resource, self._stored[place])
+        stored = self._stored[place]
+        assert self._resource is not None
+        return decode(self._resource, stored)
+
+    def metadata(self) -> Iterator[ObjectMeta]:
+        """That of each, for a part of the price; without the resource version."""
+        return (_decode_head(each.value).metadata for each in self._stored)
 
 
 def wire(resource: Resource, stored: Stored) -> bytes:

@@ -12,6 +12,8 @@ from koordinator.api import drain_node as drains
 from koordinator.api.codec import encode
 from koordinator.api.drain_node import DrainNode, DrainNodeCondition, DrainNodeStatus, PodMigration
 from koordinator.api.kinds import DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS
+from koordinator.api.modification import DONE, DRAINED, Cause, Modification
+from koordinator.api.modification import FAILED as NOT_DONE
 from koordinator.api.pod_migration_job import FAILED, SUCCEEDED
 from koordinator.descheduler.drain.objects import LONGEST_LABEL
 from koordinator.descheduler.drain.plan import (
@@ -80,7 +82,23 @@ def _end(drain: DrainNode) -> datetime | None:
 def _rolled_back(drain: DrainNode, facts: DrainFacts, reason: str) -> ObjectPlan:
     status = replace(drain.status, phase=drains.ABORTED, message=reason)
     actions = (*_left_over(facts), *_uncordon(drain))
-    return ObjectPlan(status, actions, (PlannedEvent("Warning", drains.ABORTED, reason),))
+    event = PlannedEvent("Warning", drains.ABORTED, reason, _record(replace(drain, status=status), NOT_DONE))
+    return ObjectPlan(status, actions, (event,))
+
+
+def _record(drain: DrainNode, outcome: str) -> Modification:
+    """Of a drain that has ended."""
+    summary = drain.status.pod_migration_summary
+    return Modification(
+        program="koord-descheduler",
+        action=DRAINED,
+        outcome=outcome,
+        actor=f"{DRAIN_NODES.name}/{drain.metadata.name}",
+        node=drain.spec.node_name,
+        cause=Cause(code=drain.status.phase),
+        since=drain.metadata.creation_timestamp,
+        numbers={f"pods{phase}": float(count) for phase, count in summary.items()},
+    )
 
 
 def _left_over(facts: DrainFacts) -> tuple[Action, ...]:
@@ -137,7 +155,8 @@ def _advance(drain: DrainNode, facts: DrainFacts, rules: PodRules, now: datetime
     events = _pod_events(drain.status.pod_migrations, status.pod_migrations)
     if not is_complete and not any(status.pod_migration_summary[phase] for phase in (*_OPEN, *_STUCK)):
         status = replace(status, phase=drains.COMPLETE)
-        events = (*events, PlannedEvent("Normal", drains.COMPLETE, f"node {drain.spec.node_name} is drained"))
+        note, record = f"node {drain.spec.node_name} is drained", _record(replace(drain, status=status), DONE)
+        events = (*events, PlannedEvent("Normal", drains.COMPLETE, note, record))
     return ObjectPlan(status, tuple(actions), events)
 
 

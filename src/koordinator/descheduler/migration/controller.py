@@ -34,7 +34,7 @@ from koordinator.descheduler.migration.job_facts import (
     trigger_and_reason,
 )
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
-from koordinator.descheduler.migration.job_writer import JobWriter
+from koordinator.descheduler.migration.job_writer import JobWriter, actor_of
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.plan import (
     CreateReservation,
@@ -296,7 +296,8 @@ class JobController:
         trigger, reason = trigger_and_reason(job)
         before = self._clock.now()
         try:
-            sent = await self._evictor.evict(pod, policy, delete_options(job, self._args), trigger, reason)
+            options, actor = delete_options(job, self._args), actor_of(job)
+            sent = await self._evictor.evict(pod, policy, options, trigger, reason, actor=actor)
         except EvictionRefusedError as error:
             self._writer.record_event(job, failed_eviction(job, str(error)))
             raise

@@ -8,6 +8,7 @@ from typing import Any, Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import encode, to_document
 from koordinator.api.kinds import PODS
+from koordinator.api.modification import EVICTED, Cause, Modification
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.api.timestamps import format_time
@@ -39,8 +40,10 @@ class PodEvictor:
         self._bucket = bucket
         self._metrics = EvictionMetrics(handle.metrics)
 
-    async def evict(self, pod: Pod, policy: str, options: DeleteOptions | None, trigger: str, reason: str) -> bool:
-        """Evict the pod; False if it was on its way out already. Raises EvictionRefusedError."""
+    async def evict(
+        self, pod: Pod, policy: str, options: DeleteOptions | None, trigger: str, reason: str, *, actor: str
+    ) -> bool:
+        """Evict the pod for ``actor``; False if it was on its way out already. Raises EvictionRefusedError."""
         current = await self._current(pod)
         if current is None or current.metadata.deletion_timestamp is not None:
             return False
@@ -55,7 +58,14 @@ class PodEvictor:
             raise EvictionRefusedError(_text(error)) from error
         self._metrics.count("success", trigger, pod)
         note = f'Pod evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
-        self._recorder.event(reference_to(PODS, pod), "Normal", "Descheduled", "Migrating", note)
+        record = Modification(
+            program="koord-descheduler",
+            action=EVICTED,
+            actor=actor,
+            node=pod.spec.node_name,
+            cause=Cause(code=trigger or policy, text=reason),
+        )
+        self._recorder.event(reference_to(PODS, pod), "Normal", "Descheduled", "Migrating", note, modification=record)
         return True
 
     async def _current(self, pod: Pod) -> Pod | None:

@@ -17,6 +17,7 @@ from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
 from koordinator.koordlet.enforce.decision_report import DecisionReport, account_for_writes
 from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
 from koordinator.koordlet.enforce.evictions import Evictions, Evictor, count_evictions
+from koordinator.koordlet.enforce.executor.desired_settings import Applied
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.runtime_hooks import RuntimeHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
@@ -28,6 +29,7 @@ from koordinator.koordlet.observe.interference.monitor import InterferenceMonito
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.pods.kubelet_bandwidths import KubeletBandwidths
 from koordinator.koordlet.pods.node_pod import inner_folders
+from koordinator.koordlet.report.modifications import PERIOD, ModificationReport
 from koordinator.koordlet.report.suppression import SuppressionReport
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_file_codec import KernelFileCodec
@@ -52,6 +54,7 @@ class Enforcement:
         """``monitor`` is what looks for interference, where it is looked for."""
         self._context = context
         options, states, observe_only = context.options, context.states, context.options.enforcement.observe_only
+        self._account = account_for_writes(context.metrics, context.audit, observe_only=observe_only)
         self.executor = Executor(
             context.given.kernel_files,
             KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
@@ -59,7 +62,7 @@ class Enforcement:
             reassert_seconds=options.enforcement.reassert_interval,
             observe_only=observe_only,
             restores_unmarked=options.cleanup,
-            on_applied=account_for_writes(context.metrics, context.audit, observe_only=observe_only),
+            on_applied=self._on_applied,
         )
         """What writes the kernel's files."""
         # What --cleanup takes back is of pods that were synced before.
@@ -87,6 +90,7 @@ class Enforcement:
             given.client, lambda: block_io.claims(pod for pod in states.pods if not pod.has_finished)
         )
         self._table = StrategyTable(context, self._sources, self._claims, monitor)
+        self._modifications = ModificationReport(options.node_name, states, self.suppression, recorder, given.clock)
         count = count_evictions(context.metrics, given.clock)
         evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
         self._evictions = Evictions(context, self._sources, evictor, self._report.say)
@@ -137,6 +141,8 @@ class Enforcement:
         gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
         if gates.enabled(features.TERWAY_QOS) and interval > 0:
             loops.append(Loop(terway_files.OWNER, self._terway.reconcile, interval, _DEADLINE))
+        if not self._context.options.enforcement.observe_only:
+            loops.append(Loop("modifications", self._record_modifications, PERIOD, _DEADLINE))
         if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
             loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
         return [*loops, *self.hooks.loops()]
@@ -152,6 +158,14 @@ class Enforcement:
             for _ in steps():
                 # Runtimes that start containers come first.
                 await asyncio.sleep(0)
+
+    async def _record_modifications(self) -> None:
+        self._modifications.observe()
+
+    def _on_applied(self, applied: Applied) -> None:
+        self._account(applied)
+        if not self._context.options.enforcement.observe_only:
+            self._modifications.on_applied(applied)
 
     def _accept(self, spec: NodeSLOSpec) -> None:
         for section in self._sources.policy.accept(spec):

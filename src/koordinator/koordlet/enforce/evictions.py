@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
+from koordinator.api.modification import EVICTED, Cause, Modification
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
@@ -152,7 +153,8 @@ class Evictor:
             raise
         self._unanswered_at.pop(pod.uid, None)
         logger.info("%s (%s)", message, victim.reason)
-        self._events.event(regarding, "Warning", "evictPodSuccess", "Evicting", message)
+        record = _modification(victim)
+        self._events.event(regarding, "Warning", "evictPodSuccess", "Evicting", message, modification=record)
         if self._audit is not None:
             event = AuditEvent(type="pod", namespace=pod.namespace, name=pod.name, reason="evicted", message=message)
             self._audit.record(event, 0)
@@ -232,6 +234,19 @@ def best_effort_cpu(usage: RecentUsage, window: float) -> eviction.BestEffortCPU
         return None
     averages = used.average(), requested.average(), limit.average()
     return eviction.BestEffortCPU(*averages, row.usage, row.request, row.real_limit)
+
+
+def _modification(victim: Victim) -> Modification:
+    usage = victim.usage
+    used = {"usedCPUs": usage.cpu, "usedMemoryBytes": usage.memory}
+    return Modification(
+        program="koordlet",
+        action=EVICTED,
+        actor=victim.feature,
+        node=usage.pod.pod.spec.node_name,
+        cause=Cause(code=victim.feature, text=victim.reason),
+        numbers={name: round(value, 3) for name, value in used.items() if value is not None},
+    )
 
 
 def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY, CPUSET_SUPPRESS_POLICY
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
-from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Outcome
+from koordinator.koordlet.enforce.executor.desired_settings import IN_FORCE, DesiredSetting
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot
 from koordinator.node.cgroup_reader import NO_LIMIT
@@ -21,6 +22,16 @@ _TIGHT: Final = 0.9
 """The share of what they may use from which on best-effort pods would use more."""
 _REPORTED_SECONDS: Final = 60.0
 """For how long it is reported that they did: as often as most nodes report."""
+
+
+class Held(NamedTuple):
+    """What holds best-effort pods down."""
+
+    policy: str
+    cores: float
+    """That all of them have together."""
+    since: datetime
+    why: str
 
 
 class SuppressionReport:
@@ -38,15 +49,15 @@ class SuppressionReport:
         self._since = clock.now()
         self._tight_at = -math.inf
         """When they last used what they may (monotonic)."""
-        self._pods: Sequence[str] = ()
-        """The UIDs of those that are held down."""
+        self.pods: Mapping[str, str] = {}
+        """Those that are held down where any are: UID -> ``namespace/name``."""
 
     def observe(self, snapshot: Snapshot, decision: Decision) -> None:
         if decision.settings is None:
             # What was desired before stays in force.
             return
         pods = [usage for usage in snapshot.pods if usage.pod.is_best_effort]
-        self._pods = [usage.pod.uid for usage in pods]
+        self.pods = {usage.pod.uid: usage.pod.pod.metadata.key for usage in pods}
         limit = _limiting(decision)
         if limit is not None and sum([usage.cpu or 0.0 for usage in pods]) >= _TIGHT * _cores(limit.value):
             self._tight_at = self._clock.monotonic()
@@ -55,18 +66,25 @@ class SuppressionReport:
             self._since = self._clock.now()
         self._limit = limit
 
-    def extensions(self) -> Mapping[str, Mapping[str, Any]]:
-        """By UID of a best-effort pod and key; empty unless the kernel has what was decided and pods would use more."""
+    def held(self) -> Held | None:
+        """None unless the kernel has what was decided and pods would use more."""
         held = self._limit
         if held is None or self._clock.monotonic() - self._tight_at > _REPORTED_SECONDS:
-            return {}
+            return None
         found = self._executor.explain(held.target)
-        if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
-            return {}
+        if found is None or found.outcome not in IN_FORCE:
+            return None
         value = found.setting.value
         policy = CPUSET_SUPPRESS_POLICY if isinstance(value, frozenset) else CFS_QUOTA_SUPPRESS_POLICY
-        extension = suppression_extension(policy, _cores(value), format_time(self._since), held.reason)
-        return dict.fromkeys(self._pods, extension)
+        return Held(policy, _cores(value), self._since, held.reason)
+
+    def extensions(self) -> Mapping[str, Mapping[str, Any]]:
+        """By UID of a best-effort pod and key; empty where none are held down."""
+        held = self.held()
+        if held is None:
+            return {}
+        extension = suppression_extension(held.policy, held.cores, format_time(held.since), held.why)
+        return dict.fromkeys(self.pods, extension)
 
 
 def suppression_extension(policy: str, cores: float, since: str, why: str) -> dict[str, Any]:

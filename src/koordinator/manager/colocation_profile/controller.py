@@ -9,6 +9,7 @@ from typing import Final
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, PODS
+from koordinator.api.modification import ADJUSTED, Cause, Modification
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.token_bucket import TokenBucket
@@ -136,6 +137,17 @@ class ColocationProfileController:
         if problem:
             count = outcomes[Outcome.REFUSED] + outcomes[Outcome.FAILED]
             self._warn(profile.source, "UpdatePodFailed", f"pods that could not be changed: {count}, {problem}")
+        if changed := outcomes[Outcome.CHANGED]:
+            record = Modification(
+                program="koord-manager",
+                action=ADJUSTED,
+                actor=self.name,
+                cause=Cause(code="ClusterColocationProfile"),
+                count=changed,
+                numbers={"pods": float(changed)},
+            )
+            about, note = reference_to(CLUSTER_COLOCATION_PROFILES, profile.source), f"applied to {changed} pods"
+            self._recorder.event(about, "Normal", "ProfileApplied", "Reconcile", note, modification=record)
         if outcomes:
             logger.info("colocationprofile: %s: %s", profile.name, _summary(outcomes))
         return outcomes[Outcome.CONFLICT] > 0

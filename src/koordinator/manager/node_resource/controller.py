@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from koordinator.api.adaptive_slo import read_state
+from koordinator.api.annotations import ADAPTIVE_SLO
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
@@ -27,6 +29,7 @@ from koordinator.model.overcommit.node_diff import LastWrites, NodeDiff, PlanDif
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import PLUGINS, Policies, node_policies
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
+from koordinator.model.slo_configuration.node_slo import lowered_values
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,9 @@ _VERSION: Final = "/metadata/resourceVersion"
 _ABNORMAL: Final = "ColocationAbnormal"
 _NORMAL: Final = "ColocationNormal"
 _ACTION: Final = "CheckNode"
+_TIGHTENED: Final = "SLOTightened"
+_RELAXED: Final = "SLORelaxed"
+_ADAPT: Final = "AdaptSLO"
 
 
 @dataclass(slots=True)
@@ -98,11 +104,18 @@ class NodeResourceController:
             self.explanations.clear()
 
     def explain(self, name: str) -> NodeExplanation | None:
-        """Why the amounts of a node are what they are, with those of its zones; None where nothing is known of it."""
+        """Why the amounts of a node are what they are, with those of its zones, and how far it is adapted; None where
+        nothing is known of it."""
         explanation, record = self.explanations.of(name), self._records.get(name)
         if explanation is None or record is None or record.decided is None:
             return explanation
-        return replace(explanation, zones=decide(*record.decided).zone_amounts)
+        zones = decide(*record.decided).zone_amounts
+        state, adaptive = explanation.adaptation, record.decided[1].adaptive_slo
+        if state is None or adaptive is None or record.policies is None:
+            return replace(explanation, zones=zones)
+        configuration, node, policies = record.policies
+        values = (*lowered_values(configuration, node, state), *policies.lowered_values(state))
+        return replace(explanation, zones=zones, lowered=values, back_at=adaptive.back_at(state))
 
     async def _reconcile(self, name: str) -> float | None:
         stored = self._nodes.get(name)
@@ -170,13 +183,15 @@ class NodeResourceController:
 
     async def _write_amounts(self, node: Node, diff: NodeDiff, record: _Record, now: datetime) -> Node:
         """The node as it is then."""
-        status, metadata = diff.status_patch(), diff.metadata_patch()
+        before, status, metadata = node, diff.status_patch(), diff.metadata_patch()
         if status is not None:
             node = await self._patch_node(node, status, PatchType.MERGE, "updateNodeStatus", "status")
         if diff.status_due:
             record.last = record.last._replace(status=now)
         if metadata is not None:
             node = await self._patch_node(node, metadata, PatchType.MERGE, "patchNodeMeta")
+        if ADAPTIVE_SLO in diff.annotations and (status is not None or metadata is not None):
+            self._announce_step(before, node)
         return node
 
     async def _write_condition(self, node: Node, change: ConditionChange | None) -> None:
@@ -213,6 +228,23 @@ class NodeResourceController:
         else:
             self._recorder.event(regarding, "Normal", _NORMAL, _ACTION, f"{change.before} is over: {change.message}")
 
+    def _announce_step(self, before: Node, node: Node) -> None:
+        """Record an event of the level that was written, if it is another one."""
+        old, new = read_state(before.metadata.annotations), read_state(node.metadata.annotations)
+        was, level = old.level if old is not None else 0, new.level if new is not None else 0
+        if was == level:
+            return
+        self._metrics.stepped(up=level > was)
+        regarding, steps = reference_to(NODES, node), new.steps if new is not None else 0
+        if new is None:
+            note = f"step {was} is taken back: the node is no longer adapted"
+            self._recorder.event(regarding, "Normal", _RELAXED, _ADAPT, note)
+        elif level > was:
+            self._recorder.event(regarding, "Warning", _TIGHTENED, _ADAPT, f"step {level} of {steps}: {new.reason}")
+        else:
+            note = f"back to step {level} of {steps}: the node has been calm"
+            self._recorder.event(regarding, "Normal", _RELAXED, _ADAPT, note)
+
     def _explain(self, stored: StoredNode, plan: Plan, diff: PlanDiff, policies: Policies, now: datetime) -> None:
         name = stored.node.metadata.name
         problems = tuple(f"{each.plugin}: {each.text}" for each in plan.problems) + stored.unreadable
@@ -220,6 +252,7 @@ class NodeResourceController:
             at=now,
             amounts=plan.amounts,
             health=plan.health if plan.health is not None and plan.health.is_abnormal else None,
+            adaptation=plan.adaptation,
             problems=(policies.problem, *problems) if policies.problem else problems,
             written=diff.node.status_due,
         )

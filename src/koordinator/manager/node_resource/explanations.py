@@ -8,12 +8,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from koordinator.api.adaptive_slo import AdaptiveSLOState
 from koordinator.api.codec import convert, to_document
-from koordinator.api.node_explanation import Abnormality, Amount, OvercommitExplanation
+from koordinator.api.node_explanation import Abnormality, Adaptation, Amount, LoweredValue, OvercommitExplanation
 from koordinator.api.timestamps import format_time
 from koordinator.kube.pages import Handler, Request, Response, json_response
 from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.amounts import ExplainedAmount, sentence
+from koordinator.model.slo_adaptation import Lowered
 
 PATH: Final = "/explain/node/{name}"
 
@@ -31,6 +33,12 @@ class NodeExplanation(Struct, frozen=True):
     """Why the node's status was due to be written with this plan; empty when it was not due."""
     zones: tuple[ExplainedAmount, ...] = ()
     """Batch amounts of each zone; computed for each request of the endpoint, since they are many."""
+    adaptation: AdaptiveSLOState | None = None
+    """How far co-location is taken back; None where the node has never been adapted."""
+    lowered: tuple[Lowered, ...] = ()
+    """What the adaptation lowers; computed for each request as well."""
+    back_at: datetime | None = None
+    """When one step of the adaptation is taken back, at the earliest."""
 
 
 class Explanations:
@@ -81,8 +89,25 @@ def explanation_document(name: str, explanation: NodeExplanation) -> OvercommitE
         abnormal=[Abnormality(reason=each.code, message=each.message) for each in (health.findings if health else ())],
         abnormal_since=format_time(health.changed_at) if health else None,
         sound_since=format_time(health.well_since) if health and health.well_since is not None else None,
+        adaptation=_adaptation(explanation),
         problems=list(explanation.problems),
         written=explanation.written,
+    )
+
+
+def _adaptation(explanation: NodeExplanation) -> Adaptation | None:
+    state = explanation.adaptation
+    if state is None:
+        return None
+    return Adaptation(
+        level=state.level,
+        steps=state.steps,
+        since=format_time(state.since) if state.since is not None else "",
+        reason=state.reason,
+        back_at=format_time(explanation.back_at) if explanation.back_at is not None and state.level else None,
+        lowered=[
+            LoweredValue(name=each.name, configured=each.configured, now=each.now) for each in explanation.lowered
+        ],
     )
 
 

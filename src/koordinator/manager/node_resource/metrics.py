@@ -44,8 +44,12 @@ class NodeResourceMetrics:
         self._transitions = metrics.counter(
             "koord_manager_abnormal_node_transitions_total", "Nodes that became abnormal or normal", ("reason", "to")
         )
+        self._steps = metrics.counter(
+            "koord_manager_slo_adaptation_steps_total", "Steps by which nodes were adapted", ("direction",)
+        )
         metrics.register(_Amounts(explanations))
         metrics.register(_Abnormal(explanations))
+        metrics.register(_Adapted(explanations))
 
     def _successes(self, plugin: str) -> int:
         return self._plans - self._failures[plugin]
@@ -55,6 +59,10 @@ class NodeResourceMetrics:
         self._plans += 1
         for plugin in self._failures.keys() & failed:
             self._failures[plugin] += 1
+
+    def stepped(self, *, up: bool) -> None:
+        """Count a step of one node, towards the floors or back."""
+        self._steps.labels("tighten" if up else "relax").inc()
 
     def condition_changed(self, before: str, after: str) -> None:
         """Count a transition of one node. ``before`` and ``after`` are the condition's reasons, empty for a normal
@@ -159,6 +167,28 @@ class _Abnormal(Collector):
                 found[_reason_label(explanation.health.findings[0].code)] += 1
         for reason, count in found.items():
             nodes.add_metric((reason,), count)
+        yield nodes
+
+
+class _Adapted(Collector):
+    """The number of nodes whose co-location is taken back, by the level."""
+
+    def __init__(self, explanations: Explanations) -> None:
+        self._explanations = explanations
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        states = [explanation.adaptation for _, explanation in self._explanations]
+        found = Counter(str(state.level) for state in states if state is not None and state.level)
+        nodes = GaugeMetricFamily(
+            "koord_manager_adapted_nodes",
+            "[ALPHA] nodes whose co-location is taken back, by how many steps",
+            labels=("level",),
+        )
+        for level, count in sorted(found.items()):
+            nodes.add_metric((level,), count)
         yield nodes
 
 

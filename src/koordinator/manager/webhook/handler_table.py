@@ -15,6 +15,7 @@ from koordinator.base.clock import Clock
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.manager import features
+from koordinator.manager.audit.admissions import AdmissionSummary
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
@@ -67,6 +68,7 @@ class HandlerContext:
     random: Random
     quotas: QuotaAssumeCache
     """One for all handlers: what one of them admits, the others see."""
+    admissions: AdmissionSummary
 
     def draw(self) -> int:
         """A random whole number from 0 to 99."""
@@ -91,6 +93,7 @@ def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
         context.draw,
         PodMutationSettings.from_gates(context.options.features),
         context.timer(MUTATE, "pod"),
+        on_applied=context.admissions.admitted,
     )
 
 

@@ -33,6 +33,7 @@ from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memor
 from koordinator.model.overcommit.node_report import NodeReport, ReportedNode, ReportedPod
 from koordinator.model.pod_requests import canonical, pod_requests
 from koordinator.model.raw_allocatable import raw_allocatable
+from koordinator.model.slo_adaptation import suffering
 from koordinator.model.slo_configuration.documents import read_given, read_object
 
 _COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
@@ -216,6 +217,8 @@ class MetricFacts(Struct, frozen=True):
     prod_reclaimable: Amounts = NOTHING
     has_negative: bool = False
     """Whether some reading is below zero."""
+    suffering: tuple[str, ...] = ()
+    """How online pods suffer from best-effort pods, in sentences."""
     fingerprint: int = 0
     """Equal for reports with equal readings; within one process only."""
 
@@ -227,7 +230,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
     node, system = info.node_usage.resources, info.system_usage.resources
     hosts = [(host.priority, host.usage.resources.amounts) for host in status.host_application_metric]
     percentiles = [each.resources.amounts for window in info.aggregated_node_usages for each in window.usage.values()]
-    pods, high_pods = _pod_usages(status.pods_metric)
+    pods, high_pods, found = _pod_usages(status.pods_metric)
     reclaimable = status.prod_reclaimable_metric
     others = node.amounts, system.amounts, *[usage for _, usage in hosts]
     # If the percentiles of all windows are equal as well, nothing has been measured.
@@ -245,6 +248,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
         pods=pods,
         high_pods=high_pods,
         prod_reclaimable=NOTHING if reclaimable is None else reclaimable.resource.resources.amounts,
+        suffering=found,
         has_negative=has_negative,
         fingerprint=fingerprint,
     )
@@ -265,11 +269,12 @@ def _above(hosts: Iterable[tuple[str, Amounts]], tier: PriorityClass) -> Amounts
 
 def _pod_usages(
     reported: Iterable[ReportedPod],
-) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...]]:
-    """The usage of each pod, and the pods of no low class: one pass, since nothing else of a report has so many
-    parts."""
+) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The usage of each pod, the pods of no low class, and how pods suffer: one pass, since nothing else of a report
+    has so many parts."""
     usages: dict[tuple[str, str], Amounts] = {}
     high: dict[tuple[str, str], None] = {}
+    found: tuple[str, ...] = ()
     for each in reported:
         key = intern(each.namespace), each.name
         usages[key] = each.pod_usage.resources.amounts
@@ -277,7 +282,9 @@ def _pod_usages(
             high.pop(key, None)
         else:
             high[key] = None
-    return usages, tuple(high)
+        if each.extensions is not None:
+            found += suffering(f"{each.namespace}/{each.name}", each.extensions)
+    return usages, tuple(high), found
 
 
 class CPUBasicInfo(WireStruct):

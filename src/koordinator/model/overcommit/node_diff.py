@@ -198,6 +198,8 @@ def _metadata_due(node: Node, plan: Plan, annotations: Mapping[str, str | None],
         return f"annotation {key} differs"
     if annotation_keys.RESOURCE_AMPLIFICATION_RATIO in annotations:
         return f"annotation {annotation_keys.RESOURCE_AMPLIFICATION_RATIO} differs"
+    if annotation_keys.ADAPTIVE_SLO in annotations:
+        return f"annotation {annotation_keys.ADAPTIVE_SLO} differs"
     for label in labels:
         return f"label {label} differs"
     return ""

@@ -1,8 +1,7 @@
 """A NodeMetric as the plan for its node reads it.
 
 A report has sixty readings for thirty pods, and each node of thousands makes one a minute. Of a resource list only CPU
-and memory are decoded here, to whole numbers; percentiles of pods, priorities as numbers and whatever other programs
-report are passed over.
+and memory are decoded here, to whole numbers; percentiles of pods and priorities as numbers are passed over.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS, Kind
-from koordinator.api.meta import Object, WireStruct
+from koordinator.api.meta import FreeForm, Object, WireStruct
 from koordinator.api.nodemetric import NodeMetricSpec
 from koordinator.api.quantity import Bytes, MilliCPU
 from koordinator.api.timestamps import Time
@@ -48,6 +47,7 @@ class ReportedPod(WireStruct):
     namespace: str = ""
     pod_usage: ReportedUsage = ReportedUsage()
     priority: str = ""
+    extensions: FreeForm | None = None
 
 
 class ReportedHostApplication(WireStruct):

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from koordinator.api import annotations as annotation_keys
+from koordinator.api.adaptive_slo import AdaptiveSLOState, read_state
 from koordinator.api.codec import DecodeError, decode, decode_any, encode
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
@@ -27,6 +28,7 @@ from koordinator.model.overcommit.facts import NO_PODS, MetricFacts, NodeFacts, 
 from koordinator.model.overcommit.mid import MID_RESOURCES, mid_amounts
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies, Problem
 from koordinator.model.overcommit.ratios import NodeRatios, node_ratios, normalized
+from koordinator.model.slo_adaptation import Evidence
 
 # Why a node has no batch or mid capacity.
 DISABLED: Final = "DisabledInConfig"
@@ -72,6 +74,8 @@ class Plan(Struct, frozen=True):
     devices: tuple[DeviceResources, ...] = ()
     health: NodeHealth | None = None
     """The health for the node's condition; None where colocation or the detection of abnormal nodes is disabled."""
+    adaptation: AdaptiveSLOState | None = None
+    """How far co-location is taken back; None where the node has never been adapted, or is not any more."""
     problems: tuple[Problem, ...] = ()
     recheck_at: datetime | None = None
     """When the passing of time alone may change the plan: the report expires unless another arrives, or the node
@@ -85,12 +89,13 @@ class Plan(Struct, frozen=True):
 
 def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
     """The plan for one node. Never raises: errors are the plan's problems."""
-    policy = policies.capacity
     health = _health(snapshot, policies, now)
     ratios = node_ratios(snapshot.node, snapshot.topology, policies)
     problems = [Problem(plugin_names.BATCH_RESOURCE, snapshot.node.problem)] if snapshot.node.problem else []
     problems += ratios.problems
-    degradation = _degradation(snapshot, policy, health, now)
+    adaptation = _adaptation(snapshot, policies, health, now)
+    policies = policies.adapted(adaptation)
+    degradation = _degradation(snapshot, policies, health, adaptation, now)
     amounts = _amounts(snapshot, policies) if degradation is None else _resets(degradation, snapshot.metric, policies)
     third_party = _third_party(snapshot.node, amounts, problems)
     return Plan(
@@ -98,11 +103,16 @@ def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
         amounts=tuple(_published(amount, ratios, third_party) for amount in amounts),
         zones=_zones(snapshot, policies, ratios) if degradation is None else (),
         ratios=ratios,
-        annotations={**ratios.annotations, **_origin(snapshot.node, amounts, ratios)},
+        annotations={
+            **ratios.annotations,
+            **_origin(snapshot.node, amounts, ratios),
+            **_written(snapshot.node, adaptation),
+        },
         devices=_devices(snapshot, policies),
         health=health,
+        adaptation=adaptation,
         problems=tuple(problems),
-        recheck_at=_recheck(snapshot.metric if degradation is None else None, health, policies, now),
+        recheck_at=_recheck(snapshot.metric if degradation is None else None, health, adaptation, policies, now),
     )
 
 
@@ -141,13 +151,40 @@ def _health(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> NodeHe
     )
 
 
+def _adaptation(
+    snapshot: NodeSnapshot, policies: Policies, health: NodeHealth | None, now: datetime
+) -> AdaptiveSLOState | None:
+    if policies.adaptive_slo is None:
+        return None
+    reasons = () if health is None else tuple([each.message for each in health.findings])
+    is_known = degradation_of(snapshot.metric, policies.capacity, now) is None
+    if is_known and snapshot.metric is not None:
+        reasons += snapshot.metric.suffering
+    before = read_state(snapshot.node.annotations)
+    return policies.adaptive_slo.next_state(before, Evidence(reasons, is_known), now)
+
+
+def _written(node: NodeFacts, adaptation: AdaptiveSLOState | None) -> dict[str, str | None]:
+    """The annotation node.koordinator.sh/adaptive-slo. None removes it from a node that has it."""
+    key = annotation_keys.ADAPTIVE_SLO
+    if adaptation is not None:
+        return {key: encode(adaptation).decode()}
+    return {key: None} if key in node.annotations else {}
+
+
 def _degradation(
-    snapshot: NodeSnapshot, policy: CapacityPolicy, health: NodeHealth | None, now: datetime
+    snapshot: NodeSnapshot,
+    policies: Policies,
+    health: NodeHealth | None,
+    adaptation: AdaptiveSLOState | None,
+    now: datetime,
 ) -> Degradation | None:
-    if not policy.enable:
+    """A node that is adapted loses all that it offers for readings that are not believed with the last step only."""
+    if not policies.capacity.enable:
         return Degradation(DISABLED, "colocation is disabled for the node")
-    found = degradation_of(snapshot.metric, policy, now)
-    if found is None and health is not None and health.distrust:
+    found = degradation_of(snapshot.metric, policies.capacity, now)
+    is_at_end = policies.adaptive_slo is None or policies.adaptive_slo.is_at_end(adaptation)
+    if found is None and health is not None and health.distrust and is_at_end:
         return Degradation(ABNORMAL_READINGS, health.distrust)
     return found
 
@@ -157,7 +194,11 @@ def _expiry(update_time: datetime, policy: CapacityPolicy) -> datetime:
 
 
 def _recheck(
-    metric: MetricFacts | None, health: NodeHealth | None, policies: Policies, now: datetime
+    metric: MetricFacts | None,
+    health: NodeHealth | None,
+    adaptation: AdaptiveSLOState | None,
+    policies: Policies,
+    now: datetime,
 ) -> datetime | None:
     """``metric``: the report that the plan is computed from, if any."""
     moments: list[datetime] = []
@@ -166,6 +207,9 @@ def _recheck(
     if health is not None:
         look = next_look(health, policies.capacity, now, policies.abnormality)
         moments += [] if look is None else [look]
+    if policies.adaptive_slo is not None:
+        step = policies.adaptive_slo.next_look(adaptation, now)
+        moments += [] if step is None else [step]
     return min(moments, default=None)
 
 

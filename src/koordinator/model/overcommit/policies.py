@@ -7,13 +7,16 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
+from koordinator.api.adaptive_slo import AdaptiveSLOState
 from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE, ColocationStrategy
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.node import Node
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
+from koordinator.model.slo_adaptation import AdaptiveSLO, Lowered
 from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits, abnormality_limits
 from koordinator.model.slo_configuration.colocation import node_colocation_strategy
 from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
+from koordinator.model.slo_configuration.node_slo import adaptive_slo
 
 BATCH_RESOURCE: Final = "BatchResource"
 MID_RESOURCE: Final = "MidResource"
@@ -83,8 +86,34 @@ class Policies:
     amplification: ResourceAmplificationStrategy | None = field(default_factory=ResourceAmplificationStrategy)
     plugins: frozenset[str] = frozenset(PLUGINS)
     abnormality: AbnormalityLimits = DEFAULT_LIMITS
+    adaptive_slo: AdaptiveSLO | None = None
+    """None: the node is not adapted."""
     problem: str = ""
     """The part of the configuration that cannot be used, although the rest can."""
+
+    def adapted(self, state: AdaptiveSLOState | None) -> Policies:
+        """As they hold at the level of the node."""
+        adaptive, policy = self.adaptive_slo, self.capacity
+        if adaptive is None or state is None or not state.level:
+            return self
+        cpu, memory = policy.cpu_reclaim_threshold_percent, policy.memory_reclaim_threshold_percent
+        capacity = replace(
+            policy,
+            cpu_reclaim_threshold_percent=adaptive.lowered(cpu, adaptive.cpu_reclaim, state),
+            memory_reclaim_threshold_percent=adaptive.lowered(memory, adaptive.memory_reclaim, state),
+        )
+        return replace(self, capacity=capacity)
+
+    def lowered_values(self, state: AdaptiveSLOState) -> tuple[Lowered, ...]:
+        """What that changes, and the node's score by load."""
+        before, now = self.capacity, self.adapted(state).capacity
+        cpu = before.cpu_reclaim_threshold_percent, now.cpu_reclaim_threshold_percent
+        memory = before.memory_reclaim_threshold_percent, now.memory_reclaim_threshold_percent
+        return (
+            Lowered("cpuReclaimThresholdPercent", *cpu),
+            Lowered("memoryReclaimThresholdPercent", *memory),
+            Lowered("scorePercent", 100, state.score_percent),
+        )
 
 
 def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozenset[str]) -> Policies:
@@ -100,6 +129,7 @@ def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozense
         amplification=_usable(configuration.resource_amplification, node),
         plugins=plugins,
         abnormality=abnormality_limits(strategy.extensions),
+        adaptive_slo=adaptive_slo(configuration, node) if capacity.enable else None,
         problem="; ".join(ignored),
     )
 

@@ -85,11 +85,21 @@ _WORDS: Final[Mapping[str, _Words]] = MappingProxyType(
             "NodeConfigs",
             "ResourceAmplificationStrategy",
         ),
+        keys.ADAPTIVE_SLO.name: _Words(
+            "AdaptiveSLO", "AdaptiveSLOCfg", "ClusterStrategy", "NodeStrategies", "AdaptiveSLOStrategy"
+        ),
     }
 )
 _BUILT_IN: Final[Mapping[str, msgspec.Struct]] = MappingProxyType({keys.RESOURCE_QOS.name: RECOMMENDED_RESOURCE_QOS})
 """What applies on a node to fields that the NodeSLO leaves out, where that is more than the key's defaults."""
-_KEYS_OF_NODES: Final = (keys.COLOCATION, keys.RESOURCE_THRESHOLD, keys.RESOURCE_QOS, keys.SYSTEM, keys.CPU_BURST)
+_KEYS_OF_NODES: Final = (
+    keys.COLOCATION,
+    keys.RESOURCE_THRESHOLD,
+    keys.RESOURCE_QOS,
+    keys.SYSTEM,
+    keys.CPU_BURST,
+    keys.ADAPTIVE_SLO,
+)
 """Overlaps in the other keys were never refused; refusing them now would block changes of existing nodes."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from koordinator.api.adaptive_slo import AdaptiveSLOStrategy
 from koordinator.api.codec import DecodeError
 from koordinator.api.colocation_strategy import ColocationStrategy
 from koordinator.api.cpu_burst import CPUBurstStrategy
@@ -78,6 +79,7 @@ class SLOConfiguration:
     resource_amplification: Configured[ResourceAmplificationStrategy] = field(
         default_factory=lambda: _defaults(keys.RESOURCE_AMPLIFICATION)
     )
+    adaptive_slo: Configured[AdaptiveSLOStrategy] = field(default_factory=lambda: _defaults(keys.ADAPTIVE_SLO))
     extensions: tuple[ConfiguredExtension, ...] = ()
 
     @classmethod
@@ -107,6 +109,7 @@ class SLOConfiguration:
             host_applications=_updated(self.host_applications, keys.HOST_APPLICATION, data, problems),
             cpu_normalization=_updated(self.cpu_normalization, keys.CPU_NORMALIZATION, data, problems),
             resource_amplification=_updated(self.resource_amplification, keys.RESOURCE_AMPLIFICATION, data, problems),
+            adaptive_slo=_updated(self.adaptive_slo, keys.ADAPTIVE_SLO, data, problems),
             extensions=extensions,
         )
         return new, tuple(problems)

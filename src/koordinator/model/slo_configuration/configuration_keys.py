@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from koordinator.api import cpu_burst, slo_controller_config
+from koordinator.api.adaptive_slo import AdaptiveSLOStrategy
 from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE, ColocationStrategy
 from koordinator.api.cpu_burst import CPUBurstStrategy
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
@@ -190,6 +191,23 @@ RESOURCE_AMPLIFICATION: Final = ConfigurationKey(
     inline=True,
     usable_from_start=False,
 )
+ADAPTIVE_SLO: Final = ConfigurationKey(
+    name=slo_controller_config.ADAPTIVE_SLO,
+    defaults=AdaptiveSLOStrategy(
+        enable=False,
+        steps=4,
+        hold_seconds=300,
+        recover_seconds=1800,
+        cpu_suppress_floor_percent=35,
+        cfs_quota_burst_floor_percent=150,
+        cpu_reclaim_floor_percent=35,
+        memory_reclaim_floor_percent=40,
+        score_floor_percent=0,
+    ),
+    title="AdaptiveSLOCfg",
+    reason=SLO_UNMARSHAL_FAILED,
+    errors=validate,
+)
 
 ALL_KEYS: Final[tuple[ConfigurationKey[Any], ...]] = (
     COLOCATION,
@@ -200,5 +218,6 @@ ALL_KEYS: Final[tuple[ConfigurationKey[Any], ...]] = (
     HOST_APPLICATION,
     CPU_NORMALIZATION,
     RESOURCE_AMPLIFICATION,
+    ADAPTIVE_SLO,
 )
 """In the order in which the webhook checks them."""

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from koordinator.api.annotations import NETWORK_BANDWIDTH
+from koordinator.api.adaptive_slo import AdaptiveSLOState, read_state
+from koordinator.api.annotations import ADAPTIVE_SLO, NETWORK_BANDWIDTH
 from koordinator.api.codec import decode_any, encode
 from koordinator.api.defaults import with_defaults
 from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm
@@ -17,6 +18,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.quantity import QuantityError, parse_quantity
 from koordinator.api.system_strategy import SystemStrategy
+from koordinator.model.slo_adaptation import AdaptiveSLO, Lowered
 from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
 from koordinator.model.slo_configuration.configuration_keys import HostApplications
 
@@ -53,17 +55,51 @@ def node_slo_spec(
     problems: list[NodeProblem] = []
     system = _strategy(configuration.system, labels, known.system_strategy)
     hosts = HostApplications(known.host_applications) if current is not None else None
+    threshold = _strategy(configuration.resource_threshold, labels, known.resource_used_threshold_with_be)
+    burst = _strategy(configuration.cpu_burst, labels, known.cpu_burst_strategy)
+    adaptive = adaptive_slo(configuration, node)
+    state = read_state(node.metadata.annotations) if adaptive is not None else None
+    if adaptive is not None and state is not None and state.level:
+        # What was in force before this process began was lowered then.
+        threshold = threshold if configuration.resource_threshold.unknown else adaptive.threshold(threshold, state)
+        burst = burst if configuration.cpu_burst.unknown else adaptive.burst(burst, state)
     spec = NodeSLOSpec(
-        resource_used_threshold_with_be=_strategy(
-            configuration.resource_threshold, labels, known.resource_used_threshold_with_be
-        ),
+        resource_used_threshold_with_be=threshold,
         resource_qos_strategy=_strategy(configuration.resource_qos, labels, known.resource_qos_strategy),
-        cpu_burst_strategy=_strategy(configuration.cpu_burst, labels, known.cpu_burst_strategy),
+        cpu_burst_strategy=burst,
         system_strategy=_with_bandwidth(system, node, problems),
         host_applications=_strategy(configuration.host_applications, labels, hosts).applications,
         extensions=_extensions(configuration, node, current, problems),
     )
     return spec, tuple(problems)
+
+
+def adaptive_slo(configuration: SLOConfiguration, node: Node) -> AdaptiveSLO | None:
+    """How the node is adapted; None where that is switched off."""
+    strategy = configuration.adaptive_slo.strategies.for_labels(node.metadata.labels)
+    if configuration.adaptive_slo.unknown and ADAPTIVE_SLO in node.metadata.annotations:
+        # A value that cannot be read any more has switched it on before this process began: the defaults continue.
+        strategy = msgspec.structs.replace(strategy, enable=True)
+    return AdaptiveSLO.of(strategy)
+
+
+def lowered_values(configuration: SLOConfiguration, node: Node, state: AdaptiveSLOState) -> tuple[Lowered, ...]:
+    """What a state of the node changes in its NodeSLO."""
+    adaptive, labels = adaptive_slo(configuration, node), node.metadata.labels
+    if adaptive is None:
+        return ()
+    threshold = configuration.resource_threshold.strategies.for_labels(labels)
+    burst = configuration.cpu_burst.strategies.for_labels(labels)
+    suppress = threshold.cpu_suppress_threshold_percent
+    suppress_now = adaptive.threshold(threshold, state).cpu_suppress_threshold_percent
+    quota, quota_now = burst.cfs_quota_burst_percent, adaptive.burst(burst, state).cfs_quota_burst_percent
+    values = (
+        ("cpuSuppressThresholdPercent", suppress, suppress_now),
+        ("cfsQuotaBurstPercent", quota, quota_now),
+    )
+    return tuple(
+        Lowered(name, configured, now) for name, configured, now in values if configured is not None and now is not None
+    )
 
 
 def _strategy(configured: Configured[S], labels: Mapping[str, str], current: S | None) -> S:

@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from koordinator.api.modification import PREEMPTED, Cause, Modification
 from koordinator.base.clock import Clock
 from koordinator.base.logs import verbosity
 from koordinator.base.loops import Heartbeat
@@ -183,7 +184,16 @@ class Evictions:
             _EACH_EVICTION, "pod %s is evicted from %s for pod %s", victim.key, eviction.node_name, preemptor.key
         )
         note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}"
-        self._events.pod_event(victim.pod, "Normal", "Preempted", "Preempting", note, reporter=preemptor.pod)
+        record = Modification(
+            program="koord-scheduler",
+            action=PREEMPTED,
+            actor=f"Pod/{preemptor.key}",
+            node=eviction.node_name,
+            cause=Cause(code=eviction.plugin, text=f"{eviction.cause}, for pod {preemptor.key}"),
+        )
+        self._events.pod_event(
+            victim.pod, "Normal", "Preempted", "Preempting", note, reporter=preemptor.pod, modification=record
+        )
         return True
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:

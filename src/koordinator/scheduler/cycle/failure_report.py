@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from koordinator.api.kinds import PODS, Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
@@ -310,10 +311,12 @@ class PodEvents:
         note: str,
         *,
         reporter: Pod | None = None,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about the pod, under its own scheduler name or that of ``reporter``. Returns at once."""
         name = (reporter or pod).spec.scheduler_name
-        self._recorders[name].event(reference_to(PODS, pod), event_type, reason, action, note)
+        about = reference_to(PODS, pod)
+        self._recorders[name].event(about, event_type, reason, action, note, modification=modification)
 
     def object_event(
         self,
@@ -324,6 +327,9 @@ class PodEvents:
         reason: str,
         action: str,
         note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about an object of another kind. Returns at once."""
-        self._recorders[scheduler_name].event(reference_to(kind, obj), event_type, reason, action, note)
+        about = reference_to(kind, obj)
+        self._recorders[scheduler_name].event(about, event_type, reason, action, note, modification=modification)

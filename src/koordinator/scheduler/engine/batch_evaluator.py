@@ -33,25 +33,28 @@ from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import ScoreType
 
 Values = NDArray[np.signedinteger[Any]]
+_SKIPPED: Final = -1
+"""In place of the slot of a class for which the plugin is skipped."""
 
 
 class BatchResults:
-    """The cached results of one plugin. Members have slots from 1 on; slot 0 stands for classes for which the plugin is
-    skipped."""
+    """The cached results of one plugin."""
 
     def __init__(
         self, batch_kernel: BatchKernel, columns: NodeColumns, like: CachedResults, *, classes: int, rows: int
     ) -> None:
         self._kernel = batch_kernel
-        self.evaluate: Callable[[Rows], Ints] = batch_kernel.evaluate
+        self.evaluate: Callable[[Rows], Ints | None] = batch_kernel.evaluate
         """May be replaced by a function that measures its run time."""
         self._columns = columns
         self._members: list[CachedResults] = []
         self._slot_of: dict[int, int] = {}
         """By the identity of the member."""
-        self._slots: NDArray[np.intp] = np.zeros(classes, dtype=np.intp)
-        """The slot of each class."""
-        self._values: Values = np.zeros((classes + 1, rows), dtype=like.values.dtype)
+        self._slots: NDArray[np.intp] = np.full(classes, _SKIPPED, dtype=np.intp)
+        """The slot of each class, which is the index of a member."""
+        self._classes = 0
+        """How many classes have one."""
+        self._values: Values = np.zeros((classes, rows), dtype=like.values.dtype)
         self.has_rejected = False
         """Whether any member ever has rejected a row, also where it refreshed itself."""
 
@@ -60,46 +63,55 @@ class BatchResults:
         yet."""
         slot = self._slot_of.get(id(cached))
         if slot is None:
-            self._kernel.put(len(self._members), cached.pod, cached.state)
-            self._members.append(cached)
             slot = self._slot_of[id(cached)] = len(self._members)
+            self._kernel.put(slot, cached.pod, cached.state)
+            self._members.append(cached)
             values, size = self._values[slot], self._columns.size
             values[:size] = cached.values[:size]
             cached.keep(values)
             cached.refresher, cached.in_batch = refresher, self
             self.has_rejected |= isinstance(cached, CachedFilterResults) and cached.has_rejected
         self._slots[number] = slot
+        self._classes += 1
 
     def filter(self, rows: Rows, classes: int) -> Mask | None:
         """Evaluate ``rows``; returns a mask of the first ``classes`` for which one of the rows is rejected, None if
         none is."""
         codes = self.evaluate(rows)
-        is_any = np.count_nonzero(codes)
-        if not is_any and not self.has_rejected:
+        if codes is None and not self.has_rejected:
             return None
-        own = self._values[1 : len(self._members) + 1]
-        news = codes != own.take(rows, axis=1).T
-        for index in np.flatnonzero(news.any(axis=0)).tolist():
-            member = self._members[index]
-            assert isinstance(member, CachedFilterResults)
-            member.note_news()
-        own[:, rows] = codes.T
-        if not is_any:
+        own, now = self._values[: len(self._members)], codes.T if codes is not None else 0
+        news = own.take(rows, axis=1) != now
+        if np.count_nonzero(news):
+            for index in np.flatnonzero(news.any(axis=1)).tolist():
+                member = self._members[index]
+                assert isinstance(member, CachedFilterResults)
+                member.note_news()
+            own[:, rows] = now
+        if codes is None or not np.count_nonzero(codes):
             return None
+        # The last is for the classes for which the plugin is skipped.
         rejected = np.zeros(len(self._members) + 1, dtype=np.bool_)
-        codes.any(axis=0, out=rejected[1:])
+        codes.any(axis=0, out=rejected[:_SKIPPED])
         return rejected[self._slots[:classes]]
 
     def score(self, rows: Rows, classes: int) -> Values:
         """Evaluate ``rows``; returns weighted scores of shape (rows, classes)."""
-        scores, first = self.evaluate(rows), self._members[0]
+        scores, first, kinds = self.evaluate(rows), self._members[0], len(self._members)
         assert isinstance(first, CachedScores)
+        if scores is None:
+            scores = np.zeros((rows.shape[0], kinds), dtype=np.int64)
         if not first.is_trusted:
             scores = np.stack([first.usable(of_class, rows) for of_class in scores.T], axis=1)
-        weighted = np.zeros((scores.shape[0], scores.shape[1] + 1), dtype=self._values.dtype)
-        weighted[:, 1:] = scores if first.factor == 1 else scores * first.factor
-        self._values[: weighted.shape[1], rows] = weighted.T
-        return weighted.take(self._slots[:classes], axis=1)
+        weighted = scores.astype(self._values.dtype)
+        if first.factor != 1:
+            weighted *= first.factor
+        self._values[:kinds, rows] = weighted.T
+        slots = self._slots[:classes]
+        of_classes: Values = weighted.take(slots, axis=1, mode="clip")
+        if self._classes < classes:
+            of_classes *= slots != _SKIPPED
+        return of_classes
 
     def dissolve(self) -> None:
         """Give the members arrays of their own again."""
@@ -110,8 +122,9 @@ class BatchResults:
                 cached.keep(cached.values.copy())
 
 
-FAR: Final = 6
-"""A placement makes one change of a row, of its pods and its load. Often its labels change when it is confirmed."""
+FAR: Final = 3
+"""A placement makes one change of a row, of its pods and its load. A member evaluates half as many rows by itself, on
+average; the batch costs as much as about ten of these."""
 CLASSES: Final = 256
 """When one more class joins, the batch is dissolved and begins again."""
 OLD: Final = 32
@@ -251,19 +264,20 @@ class BatchEvaluator:
 
     def _evaluate(self, rows: Rows) -> None:
         classes = len(self._class_states)
-        static = self._static_totals.take(rows, axis=0)[:, :classes]
+        totals = self._static_totals.take(rows, axis=0)[:, :classes]
+        negative = totals < 0
+        if has_negative := np.count_nonzero(negative):
+            undecided = totals == _UNDECIDED
+            if np.count_nonzero(undecided):
+                self._leave_behind(undecided.any(axis=0))
         for each in self._filters:
             rejected = each.filter(rows, classes)
             if rejected is not None:
                 self._leave_behind(rejected)
-        totals = static.copy()
         for of_plugin in self._scores:
             totals += of_plugin.score(rows, classes)
-        if np.count_nonzero(static < 0):
-            totals += (INFEASIBLE - totals) * (static < 0)
-            undecided = static == _UNDECIDED
-            if np.count_nonzero(undecided):
-                self._leave_behind(undecided.any(axis=0))
+        if has_negative:
+            totals += (INFEASIBLE - totals) * negative
         self._totals[:classes, rows] = totals.T
 
     def _leave_behind(self, members: Mask) -> None:

@@ -25,8 +25,9 @@ class BatchKernel(ABC):
         """Fill the next slot with pods like ``pod``; ``state`` is what the plugin has prepared for them."""
 
     @abstractmethod
-    def evaluate(self, rows: Rows) -> Ints:
-        """The results of the plugin's ``filter`` or ``score`` for ``rows``, which ascend; shape (rows, kinds)."""
+    def evaluate(self, rows: Rows) -> Ints | None:
+        """The results of the plugin's ``filter`` or ``score`` for ``rows``, which ascend; shape (rows, kinds). None if
+        all of them are 0, as those of filters mostly are."""
 
 
 class Slots:

@@ -63,7 +63,7 @@ class BatchRefresher(Protocol):
 class BatchHandle(Protocol):
     """The batch evaluation that refreshes cached results of one origin."""
 
-    evaluate: Callable[[Rows], Ints]
+    evaluate: Callable[[Rows], Ints | None]
     """See BatchKernel.evaluate."""
     has_rejected: bool
     """Whether any of them ever has rejected a row."""
@@ -118,8 +118,8 @@ class CachedResults(ABC):
         elif columns.has_changed(self._aspects, version):
             changed = columns.changes_since(version, FEW_CHANGES)
             if changed is not None:
-                rows = [row for row, aspects in changed.items() if aspects & self.reads and columns.alive[row]]
-                self.evaluate(np.array(sorted(rows), dtype=np.intp))
+                reads, alive = self.reads, columns.alive
+                self._evaluate_some([row for row, aspects in changed.items() if aspects & reads and alive[row]])
             else:
                 self.evaluate(self._touched())
         self.version = columns.version
@@ -139,16 +139,27 @@ class CachedResults(ABC):
 
     def evaluate(self, rows: Rows) -> None:
         """Compute the values of ``rows``, which ascend and are in use."""
+        count = rows.shape[0]
+        if count <= self.few:
+            self._evaluate_some(rows.tolist())
+            return
+        self._make_room()
+        # When these are all rows, a slice is several times as fast.
+        self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
+
+    def _evaluate_some(self, rows: Sequence[int]) -> None:
+        """The same for rows in any order."""
+        if len(rows) > self.few:
+            self.evaluate(np.array(sorted(rows), dtype=np.intp))
+            return
+        self._make_room()
+        for row in rows:
+            self.evaluate_one(row)
+
+    def _make_room(self) -> None:
         size = self._columns.size
         if self.values.shape[0] < size:
             self._grow(size + max(_SPARE_ROWS, size >> 4))
-        count = rows.shape[0]
-        if count <= self.few:
-            for row in rows.tolist():
-                self.evaluate_one(row)
-        else:
-            # When these are all rows, a slice is several times as fast.
-            self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
     def _grow(self, capacity: int) -> None:
         self.keep(grown(self.values, (capacity,)))
@@ -339,7 +350,7 @@ class ScaledScores:
         self.of_row = values.data
 
 
-F = TypeVar("F", bound=CachedResults)
+R = TypeVar("R", bound=CachedResults | None)
 
 
 class SharedResults:
@@ -351,12 +362,13 @@ class SharedResults:
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, kind: type[F], plugin: Plugin, pod: PodInfo, make: Callable[[], F]) -> F:
-        """The cached results that exist already, or else what ``make`` returns."""
+    def of(self, kind: type[CachedResults], plugin: Plugin, pod: PodInfo, make: Callable[[], R]) -> R:
+        """The cached results that exist already, or else what ``make`` returns, which makes such of this kind."""
         key = kind, plugin.name, plugin.class_key(pod), plugin.context_key(pod)
-        found = self._known.get(key)
-        if not isinstance(found, kind):
-            found = self._known[key] = make()
+        known: Any = self._known.get(key)
+        found: R = known if known is not None else make()
+        if known is None and found is not None:
+            self._known[key] = found
         return found
 
 

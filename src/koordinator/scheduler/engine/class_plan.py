@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, F, SharedResults
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, SharedResults
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
-    Plugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -82,9 +80,9 @@ def plan_class(
     begun = times.begin()
     try:
         for plugin, weight in profile.score if with_scores else ():
-            state = plugin.pre_score(pod)
-            if not isinstance(state, SkipScore):
-                plan.scores.append(makers.score(plugin, weight, state))
+            scores = makers.score(plugin, weight)
+            if scores is not None:
+                plan.scores.append(scores)
     except Exception:
         times.end("PreScore", begun, "Error")
         raise
@@ -125,16 +123,35 @@ class _Makers:
 
     def filter(self, plugin: FilterPlugin, state: Any) -> CachedFilterResults:
         is_cross_node = type(plugin).apply_delta is not FilterPlugin.apply_delta
-        reads = self._columns.mask(plugin.reads)
-        make = partial(CachedFilterResults, self._columns, plugin, self._pod, state, reads, is_cross_node=is_cross_node)
-        return self._results(CachedFilterResults, plugin, make, is_cross_node=is_cross_node)
 
-    def score(self, plugin: ScorePlugin, weight: int, state: Any) -> CachedScores:
+        def make() -> CachedFilterResults:
+            reads = self._columns.mask(plugin.reads)
+            return CachedFilterResults(self._columns, plugin, self._pod, state, reads, is_cross_node=is_cross_node)
+
+        if is_cross_node or self._shared is None:
+            return make()
+        return self._shared.of(CachedFilterResults, plugin, self._pod, make)
+
+    def score(self, plugin: ScorePlugin, weight: int) -> CachedScores | None:
+        """Runs PreScore, unless there are cached results; None if the plugin is skipped."""
         is_cross_node = type(plugin).apply_score_delta is not ScorePlugin.apply_score_delta
-        scales, reads = type(plugin).normalize is not ScorePlugin.normalize, self._columns.mask(plugin.score_reads)
-        make = partial(CachedScores, self._columns, plugin, self._pod, state, reads, is_cross_node=is_cross_node)
-        make = partial(make, weight=weight, scales=scales, score_type=self._score_type)
-        return self._results(CachedScores, plugin, make, is_cross_node=is_cross_node)
 
-    def _results(self, kind: type[F], plugin: Plugin, make: Callable[[], F], *, is_cross_node: bool) -> F:
-        return make() if is_cross_node or self._shared is None else self._shared.of(kind, plugin, self._pod, make)
+        def make() -> CachedScores | None:
+            state = plugin.pre_score(self._pod)
+            if isinstance(state, SkipScore):
+                return None
+            return CachedScores(
+                self._columns,
+                plugin,
+                self._pod,
+                state,
+                self._columns.mask(plugin.score_reads),
+                is_cross_node=is_cross_node,
+                weight=weight,
+                scales=type(plugin).normalize is not ScorePlugin.normalize,
+                score_type=self._score_type,
+            )
+
+        if is_cross_node or self._shared is None:
+            return make()
+        return self._shared.of(CachedScores, plugin, self._pod, make)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -188,12 +189,14 @@ class ClassState:
         self.show(hidden)
         return found
 
-    def scores_of(self, rows: Iterable[int]) -> tuple[list[int], ...]:
+    def scores_of(self, rows: Sequence[int]) -> tuple[list[int], ...]:
         """Of each row, the weighted scores in the order of ``score_names``; to be read only."""
         known = self._scores_of
-        for row in rows:
-            if row not in known:
-                known[row] = self._read_scores(row)
+        if not known.keys() >= {*rows}:
+            columns = [each.of_row for each in self._weighted]
+            for row in rows:
+                if row not in known:
+                    known[row] = self._read_scores(row) if self.overlaid else list(map(itemgetter(row), columns))
         return tuple(map(known.__getitem__, rows))
 
     def _read_scores(self, row: int) -> list[int]:

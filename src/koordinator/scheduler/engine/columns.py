@@ -273,14 +273,14 @@ class NodeColumns:
         """Write to the arrays what has changed since they were last read."""
         if not self._late:
             return
-        late, numbers = list(self._late), self.numbers
-        of_rows = chain.from_iterable([numbers[row].counted[:WITH_DEFAULTS] + numbers[row].requested for row in late])
+        late, numbers, width = list(self._late), self.numbers, self.resources.width
+        of_rows = [(one.unused, one.counted[:WITH_DEFAULTS], one.requested) for one in map(numbers.__getitem__, late)]
         # Several times as fast as an array from lists.
-        taken = np.fromiter(of_rows, dtype=np.int64).reshape(len(late), -1)
-        rows = np.array(late, dtype=np.intp)
-        self._counted[rows] = taken[:, :WITH_DEFAULTS]
-        self._unused[rows] = self.allocatable[rows] - taken[:, WITH_DEFAULTS:]
-        self._floats.requested[:, rows] = taken.T
+        flat = np.fromiter(chain.from_iterable(chain.from_iterable(of_rows)), dtype=np.int64)
+        rows, found = np.array(late, dtype=np.intp), flat.reshape(len(late), -1)
+        self._unused[rows] = found[:, :width]
+        self._counted[rows] = found[:, width : width + WITH_DEFAULTS]
+        self._floats.requested[:, rows] = found[:, width:].T
         self._late.clear()
 
     def row_version(self, row: int) -> int:

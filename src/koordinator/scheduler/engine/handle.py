@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.api.modification import Modification
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -41,6 +42,7 @@ class Events(Protocol):
         note: str,
         *,
         reporter: Pod | None = None,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event of events.k8s.io about the pod, under the scheduler name of the pod, or of ``reporter``."""
 
@@ -53,6 +55,8 @@ class Events(Protocol):
         reason: str,
         action: str,
         note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about an object of another kind, under a scheduler name."""
 
@@ -162,8 +166,17 @@ class Handle:
             self._services.pod_event(pod, event_type, reason, action, note)
 
     def object_event(
-        self, kind: Kind[Any], obj: Object, event_type: EventType, reason: str, action: str, note: str
+        self,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: EventType,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        modification: Modification | None = None,
     ) -> None:
         """Record an event about an object of another kind under the scheduler name of this profile."""
         if self._services is not None:
-            self._services.object_event(self.profile.scheduler_name, kind, obj, event_type, reason, action, note)
+            name = self.profile.scheduler_name
+            self._services.object_event(name, kind, obj, event_type, reason, action, note, modification=modification)

@@ -45,6 +45,14 @@ def zeros(rows: SomeRows) -> Any:
     return 0 if isinstance(rows, int) else np.zeros(rows.shape[0], dtype=np.int64)
 
 
+def weighted_sum(weights: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum over the first axis, to which the weights belong."""
+    # Costs half of the operator for few rows.
+    flat = values if values.ndim == 1 + weights.ndim else values.reshape(values.shape[0], -1)
+    sums: NDArray[np.float64] = weights.dot(flat)
+    return sums if flat is values else sums.reshape(values.shape[1:])
+
+
 class ElementwiseFilterPlugin(FilterPlugin):
     """A Filter whose ``filter`` takes a single row as well. As arithmetic, a rule reads the same for the numbers of one
     row and for arrays of many; ``of_rows`` and the other functions here are what differs."""

@@ -69,7 +69,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
         # Most running pods have none, which need not be cached.
         known: tuple[_HostPort, ...] | None = pod.memo.get(self.name)
         ports = known if known is not None else host_ports(pod.pod)
-        if ports == self._counted.of(row).get(pod.uid, ()):
+        if ports == (self._counted[row].get(pod.uid, ()) if row in self._counted else ()):
             return
         self._forget(row, pod.uid)
         if ports:
@@ -78,7 +78,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
             self._used.add((protocol, port), (row, address), 1)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
-        self._forget(row, pod.uid)
+        if row in self._counted:
+            self._forget(row, pod.uid)
 
     def on_node_removed(self, row: int, name: str) -> None:
         for uid in list(self._counted.of(row)):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from koordinator.api.modification import Modification
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.decision_report import DecisionReport
 from koordinator.koordlet.enforce.executor.executor import Executor
@@ -148,6 +149,6 @@ class HookedNode:
         files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
         return {str(file.relative_to(root)): file.read_text().strip() for file in files}
 
-    def record(self, key: EventKey, note: str) -> None:
+    def record(self, key: EventKey, note: str, modification: Modification | None = None) -> None:
         """In place of what writes events."""
         self.notes.append(note)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from koordinator.api.labels import QOS_CLASS
-from koordinator.api.meta import ObjectMeta, OwnerReference
+from koordinator.api.meta import EXTENSIONS_MEMBER, ObjectMeta, OwnerReference
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
@@ -28,6 +28,7 @@ from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.observe.usage_table import UsageTable
 from koordinator.koordlet.options import Folders, Options
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
+from koordinator.model.slo_adaptation import suffering
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.pressure import Pressure, Stall
@@ -141,6 +142,14 @@ def test_the_node_metric_says_it_as_long_as_it_lasts(node: Node) -> None:
     assert (finding["indicator"], finding["value"], finding["suspects"][0]["pod"]) == ("cpu-pressure", 30.0, "shop/job")
     node.rounds(10)
     assert node.monitor.extensions() == {}
+
+
+def test_the_manager_takes_it_for_evidence(node: Node) -> None:
+    node.rounds(LEARNED)
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    (sentence,) = suffering("shop/web", {EXTENSIONS_MEMBER: node.monitor.extensions()["uid-web"]})
+    assert sentence.startswith("cpu-pressure of pod shop/web is 30, above ")
+    assert sentence.endswith(", with shop/job as the suspect")
 
 
 def test_without_pressure_it_goes_by_how_long_threads_wait(node: Node) -> None:

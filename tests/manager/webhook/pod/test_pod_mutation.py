@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.document import Document, copied
 from koordinator.manager.features import make_features
 from koordinator.manager.webhook.admission import ALLOWED, Operation
@@ -195,3 +197,17 @@ def test_a_step_that_refuses_is_the_last() -> None:
     with pytest.raises(ExtendedResourceSpecError):
         handler.handle(request_for({"metadata": {"name": "a", "annotations": {EXTENDED_SPEC: "{"}}, "spec": {}}))
     assert log.steps == ["CREATE ClusterColocationProfile allowed", "CREATE ExtendedResourceSpec rejected"]
+
+
+def test_who_is_told_of_applied_profiles_hears_nothing_of_dry_runs_and_of_those_not_drawn() -> None:
+    told: list[tuple[list[str], str]] = []
+
+    def note(profiles: Sequence[ClusterColocationProfile], namespace: str) -> None:
+        told.append(([each.metadata.name for each in profiles], namespace))
+
+    cluster = SmallCluster(profile("always", labels={"a": "b"}), profile("never", probability="1%", labels={"c": "d"}))
+    handler = PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 50, on_applied=note)
+    request = request_for({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}})
+    handler.handle(replace(request, dry_run=True))
+    handler.handle(request)
+    assert told == [(["always"], "shop")]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from koordinator.api.codec import encode, to_document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
+from koordinator.api.modification import EVICTED, Modification
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ObjectPatch
@@ -218,9 +219,12 @@ class TestRevoke:
         cluster, writer = self.over_used(), NotingWriter(rounds=3)
         run(cluster, writer, RevokeController.name)
         assert writer.evicted == []
-        writer = NotingWriter(rounds=5)
+        writer, records = NotingWriter(rounds=5), list[Modification]()
+        cluster.plugin.handle.object_event = lambda *_, modification: records.append(modification)  # type: ignore[method-assign]
         run(cluster, writer, RevokeController.name)
         assert writer.evicted == ["low"]
+        (record,) = records
+        assert (record.action, record.actor, record.node) == (EVICTED, "ElasticQuota/a", "n0")
 
     def test_a_refused_eviction_is_reported(self) -> None:
         writer = NotingWriter(rounds=5, refuses="low")

@@ -51,7 +51,9 @@ def scores(incoming: Any, nodes: dict[str, tuple[int, int, int]], held: dict[str
     assert found == [plugin.score_one(info, state, row) for row in rows.tolist()]
     kernel = plugin.batch_score()
     kernel.put(0, info, state)
-    assert np.array_equal(kernel.evaluate(rows)[:, 0], found)
+    together = kernel.evaluate(rows)
+    assert together is not None
+    assert np.array_equal(together[:, 0], found)
     return [int(each) for each in found]
 
 

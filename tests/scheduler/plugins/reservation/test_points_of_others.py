@@ -256,7 +256,7 @@ def test_a_plugin_that_fails_leaves_nothing_as_it_was_seen() -> None:
     assert "uid-r" in cluster.view.pods_on[0]
     plugin = cluster.profile.plugins["Reservation"]
     assert isinstance(plugin, ReservationPlugin)
-    assert not plugin._points.is_seen(0)
+    assert not plugin.points.is_seen(0)
 
 
 STEPS = st.lists(

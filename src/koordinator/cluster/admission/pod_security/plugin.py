@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from koordinator.api.document import Document
+from koordinator.api.meta import controller_of
 from koordinator.cluster.admission.chain import Plugin, refused
 from koordinator.cluster.admission.pod_security.policy import Policy, Standard, policy_of
 from koordinator.cluster.admission.pod_security.standards import PRIVILEGED, Finding
 from koordinator.cluster.errors import invalid
 from koordinator.cluster.verbs.environment import Attributes, Environment, GroupResource, Operation
+from koordinator.cluster.verbs.target import StoredObjects
 
 _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
@@ -32,6 +34,8 @@ Lookup = Callable[[str, str, str | None, str], Document | None]
 """(group, plural, namespace, name) -> object."""
 _AT_ONCE: Final = 100
 """Pods that are checked before other requests get their turn."""
+_READ_AT_ONCE: Final = 1000
+"""The same for pods of which nothing but the metadata is read."""
 
 
 class PodSecurity(Plugin):
@@ -140,12 +144,13 @@ async def _check_namespace(attributes: Attributes, namespace: Document) -> None:
 
 async def _violations(attributes: Attributes, namespace: str, standard: Standard) -> list[str]:
     """What pods that are there already violate, each reason with the first of its pods."""
-    pods = _most_telling(attributes.context.list_objects("", "pods", namespace))
+    pods = attributes.context.list_objects("", "pods", namespace)
     violators: dict[str, list[str]] = {}
-    for index, pod in enumerate(pods[:_MOST_PODS], start=1):
+    for count, place in enumerate((await _most_telling(pods))[:_MOST_PODS], start=1):
+        pod = pods[place]
         if found := standard.findings(_annotations(pod), pod["spec"]):
             violators.setdefault(", ".join(each.reason for each in found), []).append(pod["metadata"]["name"])
-        if index % _AT_ONCE == 0:
+        if count % _AT_ONCE == 0:
             await asyncio.sleep(0)
     texts = []
     if len(pods) > _MOST_PODS:
@@ -162,13 +167,14 @@ def _pods(names: Sequence[str]) -> str:
     return f"{min(names)} (and {others} other pod{'s' * (others > 1)})" if others else names[0]
 
 
-def _most_telling(pods: Iterable[Document]) -> list[Document]:
-    """One pod of each controller first: the others are made of the same template."""
-    first: dict[str, Document] = {}
+async def _most_telling(pods: StoredObjects) -> list[int]:
+    """The places of one pod of each controller first: the others are made of the same template."""
+    first: dict[str, int] = {}
     others = []
-    for pod in pods:
-        owners = pod["metadata"].get("ownerReferences") or ()
-        uid = next((owner["uid"] for owner in owners if owner.get("controller")), pod["metadata"]["uid"])
-        if first.setdefault(uid, pod) is not pod:
-            others.append(pod)
+    for place, metadata in enumerate(pods.metadata()):
+        owner = controller_of(metadata)
+        if first.setdefault(metadata.uid if owner is None else owner.uid, place) != place:
+            others.append(place)
+        if place % _READ_AT_ONCE == 0:
+            await asyncio.sleep(0)
     return [*first.values(), *others]

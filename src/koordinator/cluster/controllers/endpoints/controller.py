@@ -72,7 +72,7 @@ class EndpointsController:
     async def _keep(self, service: Service, found: Endpoints | None) -> None:
         metadata = service.metadata
         subsets, is_cut = endpoint_subsets(service, self._found.endpoints(service))
-        labels = service_labels(service, {MANAGED_BY: MANAGER})
+        labels = {**service_labels(service), MANAGED_BY: MANAGER}
         annotation = "truncated" if is_cut else None
         body: Document = {"subsets": [to_document(each) for each in subsets] or None}
         if found is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,7 +92,7 @@ def _number(port: ServicePort, pod: Pod) -> int:
     return next((each.container_port for each in offered if (each.name, each.protocol) == (target, port.protocol)), 0)
 
 
-def service_labels(service: Service, own: Mapping[str, str]) -> dict[str, str]:
-    """The labels of what lists the pods of a Service: those of the Service, and ``own``."""
-    given = {key: value for key, value in service.metadata.labels.items() if key not in (HEADLESS_LABEL, *own)}
-    return given | ({HEADLESS_LABEL: ""} if service.is_headless else {}) | dict(own)
+def service_labels(service: Service) -> dict[str, str]:
+    """The labels of what lists the pods of a Service, beside those that say whose it is."""
+    given = {key: value for key, value in service.metadata.labels.items() if key != HEADLESS_LABEL}
+    return given | ({HEADLESS_LABEL: ""} if service.is_headless else {})

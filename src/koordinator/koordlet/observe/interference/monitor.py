@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from koordinator.api.meta import ObjectReference, controller_of
+from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.timestamps import format_time
 from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
@@ -29,8 +30,6 @@ from koordinator.node.errors import FileError, OddRowError
 logger = logging.getLogger(__name__)
 
 _COMPONENT: Final = "koordlet-interference"
-EXTENSION: Final = "interference"
-"""The key among the extensions of a pod in the NodeMetric."""
 _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Indicator.IO}
 
 
@@ -88,7 +87,7 @@ class InterferenceMonitor:
         """By uid of a pod that suffers, what its entry of the NodeMetric says of it, by key."""
         found: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for finding in self.findings:
-            found.setdefault(finding.uid, {EXTENSION: []})[EXTENSION].append(_document(finding))
+            found.setdefault(finding.uid, {INTERFERENCE: []})[INTERFERENCE].append(_document(finding))
         return found
 
     def _indicators(self) -> dict[str, dict[Indicator, float]]:

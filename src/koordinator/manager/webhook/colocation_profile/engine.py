@@ -134,11 +134,13 @@ class ProfileEngine:
         self._draw = draw
         self._pod_spec = pod_spec
 
-    def apply(self, matches: Matches, target: Document) -> Document:
-        """``target`` as the matching profiles want it, changed in place. Raises ProfileError."""
-        for profile in matches.profiles:
-            if profile.percent < ALWAYS and self._draw() >= profile.percent:
-                continue
+    def drawn(self, matches: Matches) -> list[CompiledProfile]:
+        """Those of the matching profiles that one object gets: some have a probability."""
+        return [each for each in matches.profiles if each.percent >= ALWAYS or self._draw() < each.percent]
+
+    def apply(self, profiles: Iterable[CompiledProfile], target: Document) -> Document:
+        """``target`` as the profiles want it, changed in place. Raises ProfileError."""
+        for profile in profiles:
             apply_profile(profile, target, self._pod_spec(target), self._cluster)
             target = apply_patch(profile, target)
         return target

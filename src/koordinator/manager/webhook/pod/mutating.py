@@ -6,10 +6,11 @@ long as all steps together, and what is shared does not have to be compared afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
 from koordinator.api.kubernetes_types.table import named
@@ -118,6 +119,13 @@ class PodMutationSettings:
         )
 
 
+OnApplied = Callable[[Sequence[ClusterColocationProfile], str], None]
+
+
+def _nobody(profiles: Sequence[ClusterColocationProfile], namespace: str) -> None:
+    """Nobody is told."""
+
+
 class PodMutatingHandler:
     """Changes pods when they are created; updates pass as they are."""
 
@@ -130,13 +138,17 @@ class PodMutatingHandler:
         draw: Draw,
         settings: PodMutationSettings | None = None,
         steps: Steps = UNMEASURED,
+        *,
+        on_applied: OnApplied = _nobody,
     ) -> None:
+        """``on_applied`` is called with the profiles that a new pod has got, and its namespace."""
         pod_type = named("io.k8s.api.core.v1.Pod")
         self._catalogue = ProfileCatalogue(cluster, pod_type)
         self._engine = ProfileEngine(cluster, draw, lambda pod: section(pod, "spec"))
         self._quota_trees = quota_trees
         self._settings = settings or PodMutationSettings()
         self._steps = steps
+        self._on_applied = on_applied
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Raises KoordinatorError where a step cannot be done."""
@@ -144,7 +156,7 @@ class PodMutatingHandler:
             return ALLOWED
         namespace = (request.object.get("metadata") or {}).get("namespace") or request.namespace
         with self._steps.step(request.operation, "ClusterColocationProfile"):
-            pod, warnings = self._apply_profiles(request.object, namespace)
+            pod, warnings = self._apply_profiles(request.object, namespace, is_dry_run=request.dry_run)
         with self._steps.step(request.operation, "ExtendedResourceSpec"):
             if self._settings.record_extended_resources:
                 record_extended_resources(pod)
@@ -156,7 +168,7 @@ class PodMutatingHandler:
                 normalise_device_resources(pod)
         return AdmissionResponse(changed=pod if pod != request.object else None, warnings=warnings)
 
-    def _apply_profiles(self, sent: Document, namespace: str) -> tuple[Document, list[str]]:
+    def _apply_profiles(self, sent: Document, namespace: str, *, is_dry_run: bool) -> tuple[Document, list[str]]:
         """A copy of ``sent`` that the steps may change, and what there is to warn of."""
         own_labels = (sent.get("metadata") or {}).get("labels") or {}
         matches = self._catalogue.for_pod(own_labels, namespace)
@@ -165,7 +177,10 @@ class PodMutatingHandler:
         warnings = list(matches.warnings)
         if not matches.profiles:
             return pod, warnings
-        pod = self._engine.apply(matches, pod)
+        drawn = self._engine.drawn(matches)
+        pod = self._engine.apply(drawn, pod)
+        if not is_dry_run:
+            self._on_applied([profile.source for profile in drawn], namespace)
         if self._settings.translate_resources and not any(profile.keeps_resources for profile in matches.profiles):
             warnings += translate_resources(pod)
         return pod, warnings

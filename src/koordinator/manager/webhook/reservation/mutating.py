@@ -65,5 +65,5 @@ class ReservationMutatingHandler:
         with self._steps.step(request.operation, "ClusterColocationProfile"):
             labels = (reservation.get("metadata") or {}).get("labels") or {}
             matches = self._catalogue.for_cluster_object(labels)
-            changed = self._engine.apply(matches, copied(reservation))
+            changed = self._engine.apply(self._engine.drawn(matches), copied(reservation))
         return AdmissionResponse(changed=changed if changed != reservation else None, warnings=matches.warnings)

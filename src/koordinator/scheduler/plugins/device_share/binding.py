@@ -75,16 +75,20 @@ class DeviceBinding(ResizePodPlugin, ReservationFilterPlugin, ReservationScorePl
         return total([minus(each.held, each.left) for each in found])
 
     def filter_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> Reason | None:
+        if row not in self.nodes:
+            return None
         pod, uid = self.taker(pod, reservation, row)
         demand, seen = self.demand_of(pod), self.seen(row)
-        if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
+        if seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return None
         found = self.found_in(pod, demand, row, (uid,), self.numa_nodes(pod, row))
         return of_reservation(found) if isinstance(found, Reason) else None
 
     def score_reservation(self, pod: PodInfo, reservation: ReservationInfo, row: int) -> int:
+        if row not in self.nodes:
+            return 0
         demand, seen, uid = self.demand_of(pod), self.seen(row), reservation.uid
-        if row not in self.nodes or seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
+        if seen is None or uid not in seen.matched or not isinstance(demand, DeviceDemand):
             return 0
         return self.score_of(pod, demand, row, share_of_reserved(seen, (uid,)))
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Final
 from prometheus_client.registry import Collector
 
 from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
-from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
+from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS, PODS
+from koordinator.api.modification import EVICTED, Cause, Modification
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.binding_points import ControllerWriter, CyclePreFilterPlugin, CycleState
@@ -100,7 +101,7 @@ class ElasticQuota(
         return bool(self._hooks) or not self.accounts.admits_all(pod.pod.metadata)
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
-        return self.refusal_if_tried(pod)
+        return self._refusal(pod)
 
     @property
     def keeps_time(self) -> bool:
@@ -116,6 +117,9 @@ class ElasticQuota(
         return (ClusterEvent(SHARES_CHANGED),) if self._handlers.take_relief(now) else ()
 
     def refusal_if_tried(self, pod: PodInfo) -> Reason | None:
+        return self._refusal(pod)
+
+    def _refusal(self, pod: PodInfo) -> Reason | None:
         """Why the pod's quota does not admit it now; None if it does."""
         admits_all = self._handlers.accounts.admits_all(pod.pod.metadata)
         if admits_all and not self._hooks:
@@ -169,7 +173,7 @@ class ElasticQuota(
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the quota would admit the pod now."""
-        return self.refusal_if_tried(pod) is None
+        return self._refusal(pod) is None
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         args = self.args
@@ -184,7 +188,7 @@ class ElasticQuota(
         found: list[Controller] = [status]
         if args.monitor_all_quotas and args.enable_runtime_quota:
             delay, interval = args.delay_evict_time.total_seconds(), args.revoke_pod_interval.total_seconds()
-            found.append(RevokeController(self.accounts, self.view, writer, delay, interval))
+            found.append(RevokeController(self.accounts, self.view, writer, delay, interval, self._record_eviction))
         return found
 
     def services(self) -> Mapping[str, Service]:
@@ -216,6 +220,19 @@ class ElasticQuota(
 
     def _warn(self, quota: ElasticQuotaObject, fault: str) -> None:
         self.handle.object_event(ELASTIC_QUOTAS, quota, "Warning", "InvalidQuota", "Reconcile", fault)
+
+    def _record_eviction(self, pod: PodInfo) -> None:
+        """For the audit: its quota has used more than it may for too long."""
+        quota = self.quota_of(pod)
+        record = Modification(
+            program="koord-scheduler",
+            action=EVICTED,
+            actor=f"{ELASTIC_QUOTAS.name}/{quota}",
+            node=pod.pod.spec.node_name,
+            cause=Cause(code="QuotaOverused"),
+        )
+        note = f"its quota {quota} has used more than it may"
+        self.handle.object_event(PODS, pod.pod, "Normal", "Evicted", "Revoking", note, modification=record)
 
     def _announce(self) -> None:
         if hasattr(self, "handle"):

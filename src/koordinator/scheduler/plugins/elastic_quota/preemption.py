@@ -101,6 +101,7 @@ class RevokeController:
     writer: ControllerWriter
     delay: float
     interval: float
+    on_evicted: Callable[[PodInfo], None]
     name: str = "QuotaOverUsedRevokeController"
     _since: dict[str, float] = field(default_factory=dict)
     """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
@@ -148,5 +149,7 @@ class RevokeController:
             await self.writer.evict(pod.pod.metadata)
         except KoordinatorError as error:
             self.writer.warn(f"pod {pod.key} could not be evicted, although its quota uses more than it may: {error}")
+        else:
+            self.on_evicted(pod)
         finally:
             self._evicting.discard(pod.uid)

@@ -170,6 +170,10 @@ class LoadColumns:
         since a division of integers takes several times as long."""
         self.lacks: Mask = np.zeros((self._width, 0), dtype=np.bool_)
         """(resources, rows): the node has nothing of it."""
+        self.score_percent: Ints = np.zeros(0, dtype=np.int64)
+        """What is left of the score of each row."""
+        self.lowered: dict[int, int] = {}
+        """The same of the rows of which less than all is left."""
         scored = SCORE_AGGREGATED if settings.score_aggregation is not None else USAGE
         self._scored = scored, PROD if settings.scores_prod_usage else scored
         """The kind of load that Score uses, by sort of pods."""
@@ -195,6 +199,7 @@ class LoadColumns:
         self.aggregates = _grown(self.aggregates, np.zeros(rows, dtype=np.bool_))
         self.limits_prod = _grown(self.limits_prod, np.zeros(rows, dtype=np.bool_))
         self.capacity = _grown(self.capacity, np.ones((self._width, rows)))
+        self.score_percent = _grown(self.score_percent, np.full(rows, 100))
         self.lacks = _grown(self.lacks, np.ones((self._width, rows), dtype=np.bool_))
         self._remaining.grow(rows)
         self._free.grow(rows)
@@ -219,6 +224,16 @@ class LoadColumns:
         self.capacity[:, row] = [max(amount, 1) for amount in capacity]
         self.exact = self.exact and all(amount < EXACT_BELOW for amount in capacity)
         self.lacks[:, row] = [amount <= 0 for amount in capacity]
+        return True
+
+    def write_score_percent(self, row: int, percent: int) -> bool:
+        """Set what is left of the row's score; returns whether that has changed."""
+        if self.lowered.get(row, 100) == percent:
+            return False
+        self.score_percent[row] = percent
+        self.lowered[row] = percent
+        if percent == 100:
+            del self.lowered[row]
         return True
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:

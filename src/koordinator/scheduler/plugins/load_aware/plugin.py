@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api import annotations as keys
+from koordinator.api.adaptive_slo import score_percent
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
@@ -94,13 +95,15 @@ class LoadAwareScheduling(
         capacity = self._settings.amounts(raw_allocatable(node))
         # Rows without relevant changes need not be evaluated again.
         news = self._columns.write_node(row, capacity, self._thresholds[row], huge_page_pool(node))
-        if news and self._columns.conclude(row, self._nodes.get(row)):
+        rescored = self._columns.write_score_percent(row, score_percent(node.metadata.annotations))
+        if (news and self._columns.conclude(row, self._nodes.get(row))) or rescored:
             self.view.columns.touch(row, Aspect.LOAD)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._nodes.pop(row, None)
         self._thresholds.pop(row, None)
         self._columns.clear(row)
+        self._columns.write_score_percent(row, 100)
 
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         if kind != "NodeMetric":

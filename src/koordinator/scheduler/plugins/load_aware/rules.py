@@ -13,9 +13,16 @@ from numpy.typing import NDArray
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
-from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, each_row, zeros
+from koordinator.scheduler.engine.plugin_forms import SomeRows, chosen, each_row, weighted_sum, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns
+from koordinator.scheduler.plugins.load_aware.load_columns import (
+    AGGREGATED,
+    CAPACITY,
+    EXPIRED,
+    SORTS,
+    Floats,
+    LoadColumns,
+)
 from koordinator.scheduler.plugins.load_aware.pod_load import Incoming
 from koordinator.scheduler.plugins.load_aware.settings import Settings
 
@@ -23,6 +30,8 @@ REPORT_IS_EXPIRED: Final = 1
 FIRST_RESOURCE: Final = 2
 """Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
 _NO_RESOURCE: Final = MAX_NODE_SCORE + 1
+_NOT_USED: Final = int(np.iinfo(np.int64).min)
+"""Less than what remains anywhere."""
 _ZERO: Final = np.zeros(())
 """Costs half of a plain number, which numpy converts at each use."""
 Item = TypeVar("Item", bound=np.generic)
@@ -63,26 +72,27 @@ class LoadRules:
             return each_row(rows, partial(self.score, expected))
         return self.scores_of(_at(columns.free[int(expected.prod)], rows) - expected.hundredfold, rows)
 
-    def scores_of(self, left: Floats, rows: Rows, kinds: int = 1) -> Ints:
-        """The same from what would be ``left``, times a hundred, which is overwritten; of shape (resources, rows ×
-        kinds) if computed for so many kinds of pods."""
-        settings = self._settings
+    def scores_of(self, left: Floats, rows: Rows) -> Ints:
+        """The same from what would be ``left``, times a hundred, which is overwritten; of shape (resources, rows), or
+        (resources, rows, kinds) for many kinds of pods."""
+        settings, columns, kinds = self._settings, self._columns, left.shape[2:]
         shares = np.maximum(left, _ZERO, out=left)
-        shares /= self._for_each(kinds, self._columns.capacity, rows)
+        capacity = _at(columns.capacity, rows)
+        shares /= capacity[:, :, np.newaxis] if kinds else capacity
         np.floor(shares, out=shares)
-        total = self._weights.dot(shares)
+        total = weighted_sum(self._weights, shares)
         if settings.dominant_weight:
             # A resource that the node does not have is not part of its load.
-            lowest = np.where(self._for_each(kinds, self._columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)
+            lacks = _at(columns.lacks, rows)
+            lowest = np.where(lacks[:, :, np.newaxis] if kinds else lacks, _NO_RESOURCE, shares).min(axis=0)
             total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         total /= settings.total_weight
         scores: Ints = total.astype(np.int64)
+        if columns.lowered:
+            percent = columns.score_percent.take(rows)
+            scores *= percent[:, np.newaxis] if kinds else percent
+            scores //= 100
         return scores
-
-    @staticmethod
-    def _for_each(kinds: int, matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
-        known = _at(matrix, rows)
-        return known if kinds == 1 else known.repeat(kinds, axis=1)
 
     def score(self, expected: Incoming, row: int) -> int:
         """The same for one row, exact whatever the amounts are."""
@@ -98,7 +108,8 @@ class LoadRules:
                     lowest = share
         if lowest != _NO_RESOURCE:
             total += lowest * settings.dominant_weight
-        return total // settings.total_weight
+        score = total // settings.total_weight
+        return score * columns.lowered[row] // 100 if row in columns.lowered else score
 
 
 def _at(matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
@@ -111,8 +122,8 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 class BatchLoadFilter(BatchKernel):
-    """Compares thresholds for all kinds together, and determines the reason for each kind separately: mostly there is
-    none."""
+    """Compares thresholds for all kinds together: mostly the most that any of them uses is below. The reason is
+    determined for each kind separately."""
 
     def __init__(self, columns: LoadColumns, evaluate: LoadRules, width: int) -> None:
         """``width`` is the number of resources."""
@@ -120,19 +131,26 @@ class BatchLoadFilter(BatchKernel):
         self._rules = evaluate
         self._kinds: list[Incoming] = []
         self._slots = Slots(prod=np.zeros(0, dtype=np.intp), amounts=np.zeros((width, 0), dtype=np.int64))
+        self._largest = np.full((SORTS, width, 1), _NOT_USED)
+        """Of the kinds of each sort, by resource."""
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         expected: Incoming = state
         self._kinds.append(expected)
         self._slots.put(prod=expected.prod, amounts=expected.amounts)
+        largest = self._largest[int(expected.prod), :, 0]
+        np.maximum(largest, expected.amounts, out=largest)
 
-    def evaluate(self, rows: Rows) -> Ints:
+    def evaluate(self, rows: Rows) -> Ints | None:
+        scarce = self._columns.remaining.take(rows, axis=2) < self._largest
+        if not np.count_nonzero(scarce):
+            return None
         codes = np.zeros((rows.shape[0], len(self._kinds)), dtype=np.int64)
-        remaining = _by_kind(self._columns.remaining, rows, self._slots["prod"])
-        short = remaining < self._slots["amounts"][:, np.newaxis, :]
-        if np.count_nonzero(short):
-            for index, slot in np.argwhere(short.any(axis=0)).tolist():
-                codes[index, slot] = self._rules.codes(self._kinds[slot], int(rows[index]))
+        few = np.flatnonzero(scarce.any(axis=(0, 1)))
+        remaining = _by_kind(self._columns.remaining, rows[few], self._slots["prod"])
+        short = (remaining < self._slots["amounts"][:, np.newaxis, :]).any(axis=0)
+        for index, slot in np.argwhere(short).tolist():
+            codes[few[index], slot] = self._rules.codes(self._kinds[slot], rows.item(few[index]))
         return codes
 
 
@@ -155,8 +173,7 @@ class BatchLoadScores(BatchKernel):
         if not columns.exact:
             return np.stack([self._rules.scores(expected, rows) for expected in self._kinds], axis=1)
         left = _by_kind(columns.free, rows, self._slots["prod"]) - self._slots["hundredfold"][:, np.newaxis, :]
-        kinds = len(self._kinds)
-        return self._rules.scores_of(left.reshape(left.shape[0], -1), rows, kinds).reshape(rows.shape[0], kinds)
+        return self._rules.scores_of(left, rows)
 
 
 def _by_kind(matrix: NDArray[Number], rows: Rows, prod: NDArray[np.intp]) -> NDArray[Number]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from koordinator.scheduler.configuration.upstream_arguments import ResourceSpec,
 from koordinator.scheduler.engine.batch_kernel import BatchKernel, Slots
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
-from koordinator.scheduler.engine.plugin_forms import SomeRows
+from koordinator.scheduler.engine.plugin_forms import SomeRows, weighted_sum, zeros
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.row_amounts import chosen_of
 
@@ -24,12 +24,13 @@ _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 class Fill(NamedTuple):
-    """Nodes as they would be with the pod on them. Matrices have the shape (resources, rows)."""
+    """Nodes as they would be with the pod on them. Matrices have the shape (resources, rows), or (resources, rows,
+    kinds) for many kinds of pods."""
 
     requested: Any
     """Made for the caller, who may overwrite it."""
     allocatable: Any
-    """To be read only."""
+    """To be read only; the same for all kinds."""
     weights: NDArray[np.float64]
     """One integer for each resource."""
     total_weight: int
@@ -49,7 +50,7 @@ class Scorer(NamedTuple):
     """A strategy."""
 
     of_many: Callable[[Fill], Ints]
-    """Returns a score for each row."""
+    """Returns a score for each row, or for each row and kind."""
     of_one: Callable[[Sequence[Item], Amounts, Amounts], int | None] = lambda items, requested, allocatable: None
     """Returns the same for a single node in plain integers, from the requested and the allocatable amounts there; None
     where it has no rule of its own for them."""
@@ -112,20 +113,20 @@ class AllocationScorer:
     def score(self, allocation: Allocation, rows: SomeRows) -> Any:
         """The score of each of ``rows``."""
         if not isinstance(rows, int):
-            return self.score_many(allocation, allocation.added_to_rows, rows)
+            return self._of_many(self._fill(allocation, rows)) if allocation.columns else zeros(rows)
         numbers = self._columns.numbers[rows]
         taken = numbers.counted if allocation.with_defaults else numbers.requested
         found = self._of_one(allocation.items, taken, numbers.allocatable)
         return self.score(allocation, np.array((rows,), dtype=np.intp)).item() if found is None else found
 
-    def score_many(self, like: Allocation, added: Ints, rows: Rows) -> Ints:
-        """Scores for pods that add ``added`` (resources, kinds) to the resources that are scored for ``like``, with the
-        same weights; as if each row were there once for each kind."""
+    def score_kinds(self, like: Allocation, added: Ints, rows: Rows) -> Ints:
+        """Scores of shape (rows, kinds) for pods that add ``added`` (resources, kinds) to the resources that are scored
+        for ``like``, with the same weights."""
         if not like.columns:
-            return np.zeros(rows.shape[0] * added.shape[1], dtype=np.int64)
-        return self._of_many(self._fill(like, added, rows))
+            return np.zeros((rows.shape[0], added.shape[1]), dtype=np.int64)
+        return self._of_many(self._fill(like, rows, added))
 
-    def _fill(self, like: Allocation, added: Ints, rows: Rows) -> Fill:
+    def _fill(self, like: Allocation, rows: Rows, of_kinds: Ints | None = None) -> Fill:
         columns = self._columns
         amounts = columns.amounts(rows)
         allocatable: Any = amounts.allocatable(like.chosen) if columns.largest_amount < EXACT_BELOW else None
@@ -137,12 +138,11 @@ class AllocationScorer:
             taken = [at(columns.taken(column, with_defaults=defaulted), rows) for column in like.columns]
             requested = np.array(taken)
             allocatable = np.array([at(columns.allocatable[:, column], rows) for column in like.columns])
-        kinds = added.shape[1]
-        if kinds == 1:
-            requested += added
+        if of_kinds is None:
+            requested += like.added_to_rows
         else:
-            requested = (requested[:, :, np.newaxis] + added[:, np.newaxis, :]).reshape(len(like.columns), -1)
-            allocatable = allocatable.repeat(kinds, axis=1)
+            requested = requested[:, :, np.newaxis] + of_kinds[:, np.newaxis, :]
+            allocatable = allocatable[:, :, np.newaxis]
         return Fill(requested, allocatable, like.float_weights, like.total_weight, complete)
 
 
@@ -185,14 +185,20 @@ class BatchAllocation(BatchKernel):
         self._count += 1
 
     def evaluate(self, rows: Rows) -> Ints:
+        found = [
+            (kinds.members["slot"], self._scorer.score_kinds(kinds.like, kinds.members["added"], rows))
+            for kinds in self._by_columns.values()
+        ]
+        if len(found) == 1:
+            return found[0][1]
         scores = np.empty((rows.shape[0], self._count), dtype=np.int64)
-        for kinds in self._by_columns.values():
-            found = self._scorer.score_many(kinds.like, kinds.members["added"], rows)
-            scores[:, kinds.members["slot"]] = found.reshape(rows.shape[0], -1)
+        for slots, of_kinds in found:
+            scores[:, slots] = of_kinds
         return scores
 
 
 _Function = Callable[[Ints], Ints]
+Number = TypeVar("Number", bound=np.generic)
 
 _MAX_SHAPE_SCORE: Final = 10
 _MAX_UTILIZATION: Final = 100
@@ -257,7 +263,7 @@ def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Calla
         used, whole = fill.requested, fill.allocatable
         utilization = used * _MAX_UTILIZATION // np.maximum(whole, 1)
         scores = function(np.where(used > whole, _MAX_UTILIZATION, utilization).astype(np.intp))
-        counted = fill.weights.astype(np.int64)[:, np.newaxis] * ((whole > 0) & (scores > 0))
+        counted = _of_shape(fill.weights.astype(np.int64), scores) * ((whole > 0) & (scores > 0))
         total, weight = (scores * counted).sum(axis=0), counted.sum(axis=0)
         mean = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
         return np.where(weight > 0, mean, 0)
@@ -283,20 +289,24 @@ def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
     return points[-1][1]
 
 
+def _of_shape(weights: NDArray[Number], like: NDArray[Any]) -> NDArray[Number]:
+    """The weights along the first axis of an array like this."""
+    return weights.reshape(-1, *[1] * (like.ndim - 1))
+
+
 def _mean_share(parts: Any, fill: Fill) -> Ints:
     """The weighted mean of part × 100 / whole, over the resources that a node has. ``parts`` are overwritten."""
     if fill.complete:
         parts *= _HUNDRED
         parts /= fill.allocatable
         np.floor(parts, out=parts)
-        # Costs half of the operator for few rows.
-        total = fill.weights.dot(parts)
+        total = weighted_sum(fill.weights, parts)
         total /= fill.total_weight or 1
         mean: Ints = total.astype(np.int64)
         return mean
     present = fill.allocatable > 0
     percent = np.where(present, parts, 0) * MAX_NODE_SCORE // np.maximum(fill.allocatable, 1)
-    weights = fill.weights.astype(np.int64)
-    counted: Ints = weights @ present
-    sums: Ints = weights @ percent
+    weights = _of_shape(fill.weights.astype(np.int64), percent)
+    counted: Ints = (weights * present).sum(axis=0)
+    sums: Ints = (weights * percent).sum(axis=0)
     return sums // np.maximum(counted, 1)

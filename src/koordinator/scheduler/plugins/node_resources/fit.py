@@ -32,7 +32,8 @@ _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 
 
 class BatchFit(BatchKernel):
-    """Checks all kinds together, and determines what is missing for each kind by itself: mostly nothing is."""
+    """Compares all kinds together with what is free: mostly the largest requests fit, and so do all. What is missing
+    is determined for each kind by itself."""
 
     def __init__(self, columns: NodeColumns, code: Callable[[PodInfo, Any, int], int]) -> None:
         """``code`` returns the reason code of an infeasible row."""
@@ -41,6 +42,8 @@ class BatchFit(BatchKernel):
         self._kinds: list[tuple[PodInfo, Any]] = []
         self._wanted: Ints = np.zeros((0, 0), dtype=np.int64)
         """(resources, kinds), with spare capacity."""
+        self._largest: Ints = np.zeros((0, 1), dtype=np.int64)
+        """(resources, 1): of all kinds."""
 
     def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         self._kinds.append((pod, state))
@@ -51,16 +54,19 @@ class BatchFit(BatchKernel):
             self._wanted = larger
         for column, amount in state.pairs:
             self._wanted[column, slot] = amount
+        self._largest = self._wanted.max(axis=1, keepdims=True)
 
-    def evaluate(self, rows: Rows) -> Ints:
-        wanted = self._wanted[:, : len(self._kinds)]
+    def evaluate(self, rows: Rows) -> Ints | None:
+        free = self._columns.amounts(rows).free[: self._largest.shape[0]]
+        scarce = free < self._largest
+        if not np.count_nonzero(scarce):
+            return None
         codes = np.zeros((rows.shape[0], len(self._kinds)), dtype=np.int64)
-        free = self._columns.amounts(rows).free[: wanted.shape[0]]
+        wanted, few = self._wanted[:, : len(self._kinds)], np.flatnonzero(scarce.any(axis=0))
         # There are more kinds than rows, and numpy is quick along the last axis.
-        short = free[:, :, np.newaxis] < wanted[:, np.newaxis, :]
-        if np.count_nonzero(short):
-            for index, slot in np.argwhere(short.any(axis=0)).tolist():
-                codes[index, slot] = self._code(*self._kinds[slot], int(rows[index]))
+        short = (free[:, few, np.newaxis] < wanted[:, np.newaxis, :]).any(axis=0)
+        for index, slot in np.argwhere(short).tolist():
+            codes[few[index], slot] = self._code(*self._kinds[slot], rows.item(few[index]))
         return codes
 
 

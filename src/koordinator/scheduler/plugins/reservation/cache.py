@@ -148,9 +148,8 @@ class ReservationCache(EventHandler):
             self.on_opened(booking.reservation)
 
     def on_pod_resized(self, row: int, before: PodInfo, after: PodInfo) -> None:
-        uid = self._taken_from(after)
-        if uid is not None:
-            self._changed_users(uid)
+        if (held := self._view.allocations.of(NAME, after.uid)) is not None:
+            self._changed_users(held.uid)
         self.on_pod_assigned(row, after, False)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
@@ -226,11 +225,6 @@ class ReservationCache(EventHandler):
         """The pods that take from a Reservation, by uid, wherever they are."""
         found = ((each, self._view.pods_on.get(row, {}).get(each)) for each, row in self._users.of(uid).items())
         return {each: pod for each, pod in found if pod is not None}
-
-    def _taken_from(self, pod: PodInfo) -> str | None:
-        """The uid of the Reservation that the pod takes from; for a reserve pod that takes over pods, its own."""
-        allocation = self._view.allocations.of(NAME, pod.uid)
-        return allocation.uid if allocation is not None else None
 
     def _counted_on(self, row: int) -> list[Booking]:
         """See ``ClusterView.reservations_on``. A pod in operating mode runs beside its owner: both count."""
@@ -354,10 +348,10 @@ class ReservationCache(EventHandler):
 
     def _changed_user(self, pod: PodInfo) -> None:
         """Apply a change of a pod that may take from a Reservation."""
-        uid = self._taken_from(pod)
-        booking = self.bookings.get(uid) if uid is not None else None
-        if uid is not None and booking is not None and pod.uid in booking.users:
-            self.changed[uid] = None
+        held = self._view.allocations.of(NAME, pod.uid)
+        booking = self.bookings.get(held.uid) if held is not None else None
+        if booking is not None and pod.uid in booking.users:
+            self.changed[booking.uid] = None
             booking.users[pod.uid] = pod
 
     def _changed_users(self, uid: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from koordinator.api.resource_names import PODS
 from koordinator.scheduler.engine.framework import Reason
@@ -195,22 +195,29 @@ def _arranged(items: Iterable[str]) -> list[str]:
 T = TypeVar("T")
 
 
+class HasPoints(Protocol):
+    """A plugin that knows the profile's other plugins that take part."""
+
+    @property
+    def points(self) -> ReservationPoints: ...
+
+
 class Nominator:
     """Nominates Reservations, for the present, possibly simulated, state of the cluster. ``ignored``: the extended
     resources, and the groups of them (the part of a name before the slash), that Reservations are not checked for.
-    ``points`` returns the profile's other plugins that take part."""
+    ``plugin`` has the profile's other plugins that take part."""
 
     def __init__(
         self,
         cache: ReservationCache,
         view: ClusterView,
         ignored: tuple[frozenset[str], frozenset[str]],
-        points: Callable[[], ReservationPoints],
+        plugin: HasPoints,
     ) -> None:
         self._cache = cache
         self._view = view
         self._ignored = ignored
-        self._points = points
+        self._plugin = plugin
 
     def adjustments(self, pod: PodInfo, rows: Iterable[int]) -> dict[int, Adjustment]:
         """The adjustments of those of ``rows`` with Reservations for the pod: what it may take from is removed; what
@@ -221,7 +228,7 @@ class Nominator:
             booking = self._cache.bookings.get(uid)
             if booking is not None and booking.row in wanted:
                 found.setdefault(booking.row, []).append(booking)
-        points = self._points() if found else None
+        points = self._plugin.points if found else None
         return {
             row: Adjustment(
                 removed=tuple([self._view.pods_on[row][each.uid] for each in matched]),
@@ -232,7 +239,7 @@ class Nominator:
 
     def _as_filtered(self, pod: PodInfo, row: int, compute: Callable[[], T]) -> T:
         """The result of ``compute``, called while the row is as Filter plugins see it for the pod."""
-        if self._points().is_seen(row):
+        if self._plugin.points.is_seen(row):
             return compute()
         with self._view.simulate() as journal:
             for adjustment in self.adjustments(pod, (row,)).values():
@@ -250,7 +257,7 @@ class Nominator:
         is_named = requirements.affinity is not None and bool(requirements.affinity.name)
         found: list[Reason] = []
         # For pods that do not own these the row is unadjusted, and the result is not used.
-        points = self._points()
+        points = self._plugin.points
         for booking in matched:
             if requirements.affinity is None and not shares_a_resource(booking, request):
                 continue
@@ -309,7 +316,7 @@ class Nominator:
             fitting = [
                 each for each in suitable if shares_a_resource(each, pod.request.amounts) and outranks_a_user(each, pod)
             ]
-        points = self._points() if fitting else None
+        points = self._plugin.points if fitting else None
         if points:
             return self._as_filtered(pod, row, lambda: self._best(pod, row, fitting, points))
         return self._first(pod, fitting, [0] * len(fitting))
@@ -351,7 +358,7 @@ class Nominator:
         if requirements.affinity is None and not shares_a_resource(booking, pod.request.amounts):
             return "the pod requests nothing that the reservation holds"
         reasons = capacity.reasons(booking, self.checked(pod), detailed=True)
-        if points := self._points():
+        if points := self._plugin.points:
             refusal = self._as_filtered(pod, row, lambda: points.refusal(pod, booking, row))
             reasons = (*reasons, refusal) if refusal is not None else reasons
         if reasons:

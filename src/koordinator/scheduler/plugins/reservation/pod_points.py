@@ -122,12 +122,12 @@ class PodPoints(
         if args is not None:
             self._cache.index_selectors(args.reservation_selector_index)
         config = args.pre_allocation_config if args is not None else None
-        self._pre_allocator = PreAllocator(self._cache, view, config, lambda: self._points)
+        self._pre_allocator = PreAllocator(self._cache, view, config, self)
         ignored = (frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)) if args else _NONE
-        self._nominator = Nominator(self._cache, view, ignored, lambda: self._points)
+        self._nominator = Nominator(self._cache, view, ignored, self)
 
     @cached_property
-    def _points(self) -> ReservationPoints:
+    def points(self) -> ReservationPoints:
         """The other plugins of the profile that implement points about Reservations."""
         return ReservationPoints(self.handle.profile)
 
@@ -158,7 +158,7 @@ class PodPoints(
     def context_key(self, pod: PodInfo) -> Hashable:
         if not stands_for_a_reservation(pod.pod):
             match = self._cache.match(pod)
-            return (match, self._points.key(pod)) if match.uids and self._points else match
+            return (match, self.points.key(pod)) if match.uids and self.points else match
         booking = self._taking_over(pod) if is_required(pod.pod) else None
         return self._pre_allocator.nodes(booking) if booking is not None else None
 
@@ -276,12 +276,12 @@ class PodPoints(
 
     def nominated_reservation(self, pod: PodInfo, row: int, *, assumed: bool = False) -> Booking | None:
         match, requirements = self._cache.match(pod), requirements_of(pod)
-        if requirements.ignored or not self._points.is_seen(row):
+        if requirements.ignored or not self.points.is_seen(row):
             return None
         return self._nominator.nominated(pod, row, match, requirements, assumed=assumed)
 
     def nominated_pods(self, pod: PodInfo, row: int) -> tuple[PodInfo, ...]:
-        return self._selected(pod, row).pods if self._points.is_seen(row) else ()
+        return self._selected(pod, row).pods if self.points.is_seen(row) else ()
 
     def allocated_reservation(self, pod: PodInfo) -> Booking | None:
         held = self.view.allocations.of(self.name, pod.uid)

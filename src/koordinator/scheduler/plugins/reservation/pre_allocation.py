@@ -8,7 +8,7 @@ pkg/scheduler/plugins/reservation/plugin.go, filterWithPreAllocatablePods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -30,6 +30,7 @@ from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, is_required, mismatch, requirements_of
 from koordinator.scheduler.plugins.reservation.nomination import (
     BY_NODE,
+    HasPoints,
     by_node,
     insufficient,
     restricted_reasons,
@@ -193,13 +194,13 @@ class PreAllocator:
         cache: ReservationCache,
         view: ClusterView,
         config: PreAllocationConfig | None,
-        points: Callable[[], ReservationPoints],
+        plugin: HasPoints,
     ) -> None:
-        """``points`` returns the profile's other plugins that take part."""
+        """``plugin`` has the profile's other plugins that take part."""
         self._cache = cache
         self._view = view
         self._config = config
-        self._points = points
+        self._plugin = plugin
         self._offered: dict[str, dict[int, list[PodInfo]]] = {}
         """The candidates on each row, by uid of the Reservation: filters see the rows without them."""
 
@@ -247,7 +248,7 @@ class PreAllocator:
         return {row: self._without(booking, found, row) for row in rows if (found := offered[row])}
 
     def _without(self, booking: Booking, pods: Sequence[PodInfo], row: int) -> Adjustment:
-        points = self._points()
+        points = self._plugin.points
         changes = (points.pre_allocation(self._view, booking, pods, row),) if points else ()
         return Adjustment(removed=tuple(pods), changes=changes)
 
@@ -261,7 +262,7 @@ class PreAllocator:
 
     def selected(self, booking: Booking, request: Amounts, row: int) -> Selection:
         """The result of pre-allocation on a row, whether it is adjusted to be without the candidates or not."""
-        points = self._points()
+        points = self._plugin.points
         if points.is_seen(row):
             return self.offered(booking, request, row)
         candidates = self._on(row, booking, self._candidates(booking))
@@ -282,7 +283,7 @@ class PreAllocator:
         }
         prefer_none = self._config is not None and self._config.prefer_no_pre_allocated_pods
         attempt = PreAllocation(booking, request, free, candidates)
-        if (points := self._points()) and points.is_seen(row):
+        if (points := self._plugin.points) and points.is_seen(row):
             attempt = _with_others(attempt, points, row, in_order=is_cluster_mode(booking.reservation))
         return attempt.select(required=is_required(booking.pod), prefer_none=prefer_none)
 

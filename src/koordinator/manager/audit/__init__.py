@@ -1,0 +1,1 @@
+"""The audit: records of modifications by all programs, kept in a bounded store and queried by koord audit."""
