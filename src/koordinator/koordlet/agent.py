@@ -24,6 +24,7 @@ from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache.ring import make_metric_cache
+from koordinator.koordlet.observe.metric_cache.sinks import SinkFeed
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.server import PredictionServer
@@ -86,6 +87,7 @@ class Agent:
         )
         """What is known of the node and its pods."""
         self._cache = make_metric_cache(options, given.clock)
+        self._feeds = [SinkFeed(each, options.node_name, self._cache) for each in given.plugins.sinks]
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
@@ -175,6 +177,8 @@ class Agent:
         return CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
 
     def _close_files(self) -> None:
+        for feed in self._feeds:
+            feed.write()
         self._cache.close()
         if self._pages is not None:
             self._pages.close()
@@ -277,6 +281,7 @@ class Agent:
             loops.append(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if self._options.folders.samples is not None:
             loops.append(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
+        loops += [feed.loop for feed in self._feeds]
         monitor = self._detect_interference(observation)
         if monitor is not None:
             loops.append(monitor.loop)

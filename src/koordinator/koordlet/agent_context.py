@@ -44,7 +44,7 @@ class Dependencies:
     kernel_files: KernelFiles = field(default_factory=MachineFiles)
     """Where limits are written."""
     plugins: Plugins = field(default_factory=Plugins)
-    """Strategies and hooks of other packages."""
+    """Strategies, hooks and sinks of other packages."""
     set_verbosity: Callable[[int], None] = lambda _: None
     """Called when ``--v`` has changed."""
     before_scan: Callable[[], None] = lambda: None
