@@ -11,6 +11,7 @@ import pytest
 
 from koordinator.api.annotations import KOORDLET_CONFIGURATION
 from koordinator.api.kinds import CONFIG_MAPS, EVENTS, NODE_RESOURCE_TOPOLOGIES
+from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.configuration import (
     LIVE_FLAGS,
@@ -65,13 +66,27 @@ def test_what_was_there_before_the_start_holds_from_the_first_pass_on(node: Supp
     play(node, story)
 
 
-def test_an_interval_changes_and_nothing_else_does(node: SuppressedNode) -> None:
+class WatchedFiles(SimulatedFiles):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def write(self, path: str, content: str) -> None:
+        self.writes.append(path)
+        super().write(path, content)
+
+
+def test_an_interval_changes_and_nothing_is_written_anew(node: SuppressedNode) -> None:
+    node.kernel_files = kernel = WatchedFiles()
+
     async def story(_: NodeUnderTest) -> None:
         await node.pass_seconds(5)
         before = node.quota
+        assert kernel.writes
+        kernel.writes.clear()
         node.configure(cpu_suppress_interval_seconds="60")
-        await node.pass_seconds(1)
-        assert node.quota == before
+        await node.pass_seconds(2)
+        assert kernel.writes == []
         node.pod_cores = 1.0
         await node.pass_seconds(20)
         assert node.quota == before != node.wanted
