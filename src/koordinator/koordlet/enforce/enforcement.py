@@ -118,6 +118,13 @@ class Enforcement:
         for follow in (states.on_pods, states.on_node, states.on_node_slo, states.on_topology):
             follow(lambda _: self.enforcing.wake())
 
+    async def reconfigure(self) -> None:
+        """Go by the options of the context as they are now. What decides keeps what it knows, and the kernel what it
+        has."""
+        async with self._pass:
+            self.executor.reassert_every(self._context.options.enforcement.reassert_interval)
+            self.enforcing.replace(self._table.strategies())
+
     @property
     def suppression(self) -> SuppressionReport:
         """What the NodeMetric reports of CPU suppression."""
