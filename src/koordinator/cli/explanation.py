@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from koordinator.api.codec import DecodeError, convert
 from koordinator.api.explanations import (
     ApiState,
-    EventRecord,
     Explanation,
     GangExplanation,
     InterferenceExplanation,
@@ -26,6 +25,7 @@ from koordinator.api.explanations import (
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import NodeExplanation, OvercommitExplanation
+from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.spelling import meant
 from koordinator.cli.audit_source import last_of_pod, records_of_pod
@@ -38,7 +38,7 @@ from koordinator.cli.explain_failure import (
     left_out,
 )
 from koordinator.cli.explain_migration import migration_document
-from koordinator.cli.explain_node import suppression_of
+from koordinator.cli.explain_node import configuration_of, suppression_of
 from koordinator.cli.explain_object import ObjectReader, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import (
@@ -54,10 +54,9 @@ from koordinator.cli.explain_state import (
 from koordinator.cli.explain_target import LISTED, REBALANCE, Target, TargetKind
 from koordinator.cli.explain_workload import workload_state
 from koordinator.cli.session import Session
-from koordinator.cli.timeline import event_record, timeline_of
+from koordinator.cli.timeline import event_records, timeline_of
 
 E = TypeVar("E", bound=Explanation)
-_EVENTS_KEPT: Final = 20
 _OF_PLUGINS: Final[Mapping[TargetKind, tuple[type[Explanation], str]]] = {
     "quota": (QuotaExplanation, "ElasticQuota/quotas/{name}"),
     "reservation": (ReservationExplanation, "Reservation/reservations/{name}"),
@@ -256,17 +255,23 @@ class _Explainer:
             return _of_api(await self._node_of_api(name, self._readable, known_to_scheduler=None), error, "node")
         document = replace(document, overcommit=await self._overcommit(name))
         if self._readable is not None and self._sources.cluster_is_sure:
-            document = await self._with_suppression(document, self._readable)
+            document = await self._with_reports(document, self._readable)
         return Explained(document, kind="node")
 
-    async def _with_suppression(self, document: NodeExplanation, cluster: Cluster) -> NodeExplanation:
-        """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric."""
+    async def _with_reports(self, document: NodeExplanation, cluster: Cluster) -> NodeExplanation:
+        """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric, and by which
+        configuration, which it has written into the NodeResourceTopology."""
         try:
             async with read_from(self._session, cluster) as reader:
-                metric = await reader.node_metric(document.node)
+                document = replace(document, suppression=suppression_of(await reader.node_metric(document.node)))
         except ExplainError as error:
-            return _without(document, "what koordlet has reported of the node", error)
-        return replace(document, suppression=suppression_of(metric))
+            document = _without(document, "what koordlet has reported of the node", error)
+        try:
+            async with read_from(self._session, cluster) as reader:
+                found = configuration_of(await reader.node_topology(document.node))
+        except ExplainError as error:
+            return _without(document, "which configuration koordlet goes by", error)
+        return replace(document, koordlet_configuration=found)
 
     async def _overcommit(self, name: str) -> OvercommitExplanation:
         """What the node offers beyond its own resources, and why; an error says why that is not known."""
@@ -288,7 +293,7 @@ class _Explainer:
         if known_to_scheduler is False:
             facts.append("koord-scheduler does not know of it yet: ask again in a moment.")
         api = ApiState(state=state.kind, sentence=state.sentence, next=state.next or None, facts=facts)
-        return await self._with_suppression(NodeExplanation(node=name, api=api), cluster)
+        return await self._with_reports(NodeExplanation(node=name, api=api), cluster)
 
     # What is read from the API alone.
 
@@ -314,7 +319,7 @@ class _Explainer:
         victims = [
             {"pod": f"{pod.get('namespace', '')}/{pod.get('name', '')}", "qos": pod.get("qos", ""), **finding}
             for pod in pods
-            for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get("interference") or ()
+            for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get(INTERFERENCE) or ()
         ]
         reported = status.get("updateTime") or ""
         return InterferenceExplanation(interference=name, reported=reported, pods=len(pods), victims=victims)
@@ -339,7 +344,7 @@ class _Explainer:
             similar = () if facts is not None else await reader.similar_of(kind, name, namespace)
         if facts is None:
             raise NotFoundError(f"there is no {kind.name} {namespace}/{name} in {cluster.name}{_there_is(similar)}")
-        state = replace(workload_state(facts), events=_events(facts.events))
+        state = replace(workload_state(facts), events=event_records(facts.events))
         document = WorkloadExplanation(workload=f"{namespace}/{name}", kind=kind.name, api=state)
         return _with_left_out(document, reader.left_out)
 
@@ -391,9 +396,5 @@ def _api_of_pod(facts: PodFacts, state: State) -> ApiState:
         scheduler=scheduler_of(facts.pod),
         node=spec.get("nodeName") or None,
         message=None if spec.get("nodeName") else condition_message(facts.pod) or None,
-        events=_events(facts.events),
+        events=event_records(facts.events),
     )
-
-
-def _events(events: Sequence[Mapping[str, Any]]) -> list[EventRecord] | None:
-    return [event_record(each) for each in events[-_EVENTS_KEPT:]] or None

@@ -17,6 +17,7 @@ from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.explanations import AttemptRecord, EventRecord, Moment
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.modification import Modification
+from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.timestamps import format_micro_time
 from koordinator.cli.explain_state import scheduler_of
 from koordinator.model.label_selector import SelectorError, compile_selector
@@ -69,7 +70,15 @@ def timeline_of(
     return sorted((each for each in found if _parsed(each.time) is not None), key=lambda each: _order(each, scheduler))
 
 
-def event_record(event: Document) -> EventRecord:
+_EVENTS_KEPT: Final = 20
+
+
+def event_records(events: Sequence[Document]) -> list[EventRecord] | None:
+    """The last of them; None without any."""
+    return [_event_record(each) for each in events[-_EVENTS_KEPT:]] or None
+
+
+def _event_record(event: Document) -> EventRecord:
     """A core/v1 Event as it is shown."""
     series = event.get("series") or {}
     time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
@@ -185,7 +194,7 @@ def _reservation_of(pod: Document) -> str:
 def _told(events: Sequence[Document], silent: Collection[str]) -> Iterator[Moment]:
     """The events, but for what the attempts of the schedulers ``silent`` say already."""
     for event in events:
-        record = event_record(event)
+        record = _event_record(event)
         if record.from_ in silent and record.reason in _OF_ATTEMPTS:
             continue
         count = (event.get("series") or {}).get("count") or event.get("count") or 1
@@ -230,7 +239,7 @@ def _measured(pod: Document, metric: Document | None) -> Iterator[Moment]:
         if held := said.get("suppression"):
             what = f"holds it down: {held.get('cpus')} CPUs for all best-effort pods of the node"
             yield Moment(time=held.get("since") or "", program=_KOORDLET, what=what, why=held.get("why") or "")
-        for finding in said.get("interference") or ():
+        for finding in said.get(INTERFERENCE) or ():
             suspects = ", ".join(suspect.get("pod", "") for suspect in finding.get("suspects") or ())
             figures = f"{finding.get('indicator')} {finding.get('value')}, normally {finding.get('normal')}"
             why = f"{figures}; perhaps because of {suspects}" if suspects else figures
@@ -284,8 +293,10 @@ def moment_of_record(record: Modification, pod: str) -> Moment:
             what = f"evicts it{where} for {record.actor}"
         case modifications.MOVED if record.outcome == modifications.FAILED:
             what = f"has not moved it: {record.actor}"
-        case modifications.MOVED if is_object:
+        case modifications.MOVED if is_object and record.pods:
             what = f"has moved it: {record.target} is in its place{where}"
+        case modifications.MOVED if is_object:
+            what = f"has moved it to {record.target}" if record.target else "has moved it"
         case modifications.MOVED:
             what = f"has moved {about.namespace}/{about.name}, in whose place it is"
         case modifications.SUPPRESSED:
