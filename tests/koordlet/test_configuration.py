@@ -208,6 +208,24 @@ def test_every_flag_and_gate_that_may_change_is_taken() -> None:
     assert all(map(found.features.enabled, LIVE_GATES))
 
 
+@pytest.mark.parametrize("flag", sorted(set(LIVE_FLAGS) - {"feature-gates"}))
+def test_a_number_that_fits_no_time_is_refused(flag: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match="is not usable: a whole number"):
+        read({flag: "9" * 400})
+
+
+@pytest.mark.parametrize("data", [{"v": "x" * 900_000}, {f"key-{number}": "" for number in range(5000)}])
+def test_what_is_said_of_mistakes_is_short(data: Mapping[str, str]) -> None:
+    with pytest.raises(InvalidConfigurationError) as raised:
+        read(data)
+    assert len(str(raised.value).encode()) <= 1024
+
+
+def test_a_long_value_does_not_hide_the_other_mistakes() -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"data\.reconcile-interval-seconds: '1s'"):
+        read({"v": "x" * 900_000, "reconcile-interval-seconds": "1s"})
+
+
 def test_the_key_that_the_original_names_and_does_not_read_is_no_mistake() -> None:
     assert read({"qos-plugin-extra-configs": "{}"}).verbosity == 0
 

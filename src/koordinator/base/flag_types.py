@@ -71,8 +71,8 @@ class FlagGroup:
         maximum: int | None = None,
         short: str = "",
     ) -> Flag[int]:
-        """A whole number within bounds."""
-        parse = _bounded(int, "a whole number", minimum, maximum)
+        """A whole number within bounds, and of 64 bits at most, as in Go: a longer one fits no time."""
+        parse = _bounded(_whole_number, "a whole number", minimum, maximum)
         return self._add(Flag(name, default, help_text, parse, "int", str(default), short=short))
 
     def number(
@@ -153,6 +153,13 @@ class FlagGroup:
 def parse_switch(flag: str, text: str) -> bool:
     """Go's booleans."""
     return parse_bool(flag, text)
+
+
+def _whole_number(text: str) -> int:
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(text)
+    return value
 
 
 def _bounded(convert: Callable[[str], N], what: str, minimum: N | None, maximum: N | None) -> Callable[[str, str], N]:

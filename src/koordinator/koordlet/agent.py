@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -164,7 +165,7 @@ class Agent:
             connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
             try:
                 self._go_by(await self._configuration.first())
-                switch_off(self._context.options.features)
+                switch_off(self._context.options.features, options.features)
                 kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
                 layout = await KubeletFollower(options, kubelet, self.states, given.clock).layout()
                 info = NodeInfo(options.host, self.metrics, with_huge_pages=False)
@@ -184,13 +185,14 @@ class Agent:
         return CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
 
     def _close_files(self) -> None:
-        for feed in self._feeds:
-            feed.write()
-        self._cache.close()
-        if self._pages is not None:
-            self._pages.close()
-        if self.audit is not None:
-            self.audit.close()
+        with ExitStack() as closing:
+            if self.audit is not None:
+                closing.callback(self.audit.close)
+            if self._pages is not None:
+                closing.callback(self._pages.close)
+            closing.callback(self._cache.close)
+            for feed in self._feeds:
+                feed.write()
 
     def _add_routes(self, server: HealthServer) -> None:
         server.add_metrics("/internal-metrics", self.metrics.internal)

@@ -22,7 +22,7 @@ from koordinator.base.spelling import did_you_mean
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.options import Options, ReadOptions, WatchedConfiguration
-from koordinator.kube.event_series import reference_to
+from koordinator.kube.event_series import limit_note, reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 
@@ -48,12 +48,15 @@ LIVE_FLAGS: Final = (
 )
 _OF_THE_ORIGINAL: Final = "qos-plugin-extra-configs"
 """A key that the original names and does not read: a ConfigMap that has it is not refused."""
+_SHOWN: Final = 100
+"""Letters of a value that is not usable."""
 _PATIENCE: Final = 10.0
 """Seconds for which the start waits for the ConfigMap: a right that is missing must not keep a node unmeasured."""
 
 
 class InvalidConfigurationError(KoordinatorError):
-    """A ConfigMap that cannot be used; the message names each key, its value and what is allowed."""
+    """A ConfigMap that cannot be used; the message, of 1,024 bytes at most, names each key, its value and
+    what is allowed."""
 
 
 def read_configuration(read: ReadOptions, data: Mapping[str, str]) -> Options:
@@ -64,9 +67,12 @@ def read_configuration(read: ReadOptions, data: Mapping[str, str]) -> Options:
         try:
             _check(key, text, read, before)
         except ConfigurationError as error:
-            problems.append(f"data.{error.field.removeprefix('--')}: {error.value!r} is not usable: {error.allowed}")
+            value = repr(error.value)
+            shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+            problems.append(f"data.{error.field.removeprefix('--')}: {shown} is not usable: {error.allowed}")
     if problems:
-        raise InvalidConfigurationError("; ".join(problems))
+        # It goes into an annotation, too, and an object with a very long one is refused.
+        raise InvalidConfigurationError(limit_note("; ".join(problems)))
     return read(flags)
 
 
@@ -168,6 +174,6 @@ class Configuration:
         assert self._watched is not None
         self.options = read_configuration(self._watched.read, data)
         self._version, self._since, self._refused = version, self._clock.now(), ""
-        flags = " ".join(f"--{key}={text.strip()}" for key, text in data.items()) or "no flags"
-        logger.info("%s is in force with %s", self._name, flags)
+        flags = " ".join(f"--{key}={text.strip()}" for key, text in data.items() if key != _OF_THE_ORIGINAL)
+        logger.info("%s is in force with %s", self._name, flags or "no flags")
         self._changed.set()

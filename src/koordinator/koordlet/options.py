@@ -85,6 +85,10 @@ class AuditOptions:
     )
 
 
+_LONGEST: Final = 2**31 - 1
+"""Seconds: who writes more means never, and it would not fit a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnforcementOptions:
     """How often each strategy decides, in seconds (not above 0: never), and what may be done about it."""
@@ -93,26 +97,28 @@ class EnforcementOptions:
         "reconcile-interval-seconds",
         1,
         "How often CPU burst, memory, disks, caches and sysctls are reconciled, in seconds.",
+        maximum=_LONGEST,
     )
     cpu_suppress_interval: float = integer(
-        "cpu-suppress-interval-seconds", 1, "How often best-effort pods get a new budget, in seconds."
+        "cpu-suppress-interval-seconds", 1, "How often best-effort pods get a new budget, in seconds.", maximum=_LONGEST
     )
     cpu_evict_interval: float = integer(
-        "cpu-evict-interval-seconds", 1, "How often evictions for CPU are decided, in seconds."
+        "cpu-evict-interval-seconds", 1, "How often evictions for CPU are decided, in seconds.", maximum=_LONGEST
     )
     memory_evict_interval: float = integer(
-        "memory-evict-interval-seconds", 1, "How often evictions for memory are decided, in seconds."
+        "memory-evict-interval-seconds", 1, "How often evictions for memory are decided, in seconds.", maximum=_LONGEST
     )
     cpu_evict_cool_down: float = integer(
-        "cpu-evict-cool-time-seconds", 20, "The pause after an eviction for CPU, in seconds."
+        "cpu-evict-cool-time-seconds", 20, "The pause after an eviction for CPU, in seconds.", maximum=_LONGEST
     )
     memory_evict_cool_down: float = integer(
-        "memory-evict-cool-time-seconds", 4, "The pause after an eviction for memory, in seconds."
+        "memory-evict-cool-time-seconds", 4, "The pause after an eviction for memory, in seconds.", maximum=_LONGEST
     )
     reassert_interval: float = integer(
         "resource-force-update-seconds",
         60,
         "After how long a file is read again that was written already, in seconds.",
+        maximum=_LONGEST,
     )
     observe_only: bool = switch(
         "observe-only",

@@ -24,16 +24,18 @@ _PAUSE: Final = 1.0
 _NAMED: Final = 5
 _OPEN: Final = (Outcome.NOT_WRITTEN_YET, Outcome.REFUSED, Outcome.NOT_HELD)
 _AS_GIVEN: Final = (features.CGROUP_RECONCILE, features.BLOCK_IO_RECONCILE)
-"""Where these are off, koordlet has written nothing, and the values in the files are those of another program."""
+"""Where these are off, on the command line and in the ConfigMap, koordlet has written nothing, and the values in the
+files are those of another program."""
 
 
 class CleanupError(KoordinatorError):
     """Something of koordlet's is left."""
 
 
-def switch_off(gates: FeatureGates) -> None:
-    """All that is enforced, but for what is taken back by a policy."""
-    gates.set({name: False for name in features.ENFORCING if name not in _AS_GIVEN})
+def switch_off(gates: FeatureGates, of_command_line: FeatureGates) -> None:
+    """All that is enforced, but for what is taken back by a policy: that is on if either is."""
+    as_given = {name: gates.enabled(name) or of_command_line.enabled(name) for name in _AS_GIVEN}
+    gates.set({name: as_given.get(name, False) for name in features.ENFORCING})
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,12 @@ class DecisionReport:
         if decision.settings is not None:
             self._figures[owner] = decision.figures
 
+    def forget(self, owner: str) -> None:
+        """It decides no more."""
+        self._reasons.pop(owner, None)
+        self._problems.pop(owner, None)
+        self._figures.pop(owner, None)
+
     def say(self, owner: str, text: str) -> None:
         """A reason, once."""
         if self._reasons.get(owner) != text:

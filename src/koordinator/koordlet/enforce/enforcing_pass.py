@@ -84,6 +84,7 @@ class EnforcingPass:
         self._rows = [self._row(each, before.pop(each.name, None)) for each in strategies if each.interval > 0]
         for name in before:
             self._executor.submit(name, ())
+            self._report.forget(name)
             self._loops.forget(name)
         self.wake()
 
