@@ -48,6 +48,11 @@ RESERVED = (condition("ReservationCreated"), condition("ReservationScheduled"))
             "a PodDisruptionBudget that refuses has to allow it",
         ),
         (
+            job("Running", *RESERVED, condition("GangReady", "False", "WaitForGang", "waits until all can leave")),
+            "the gang of the pod moves whole or not at all: waits until all can leave",
+            "the jobs that have the same label descheduler.koordinator.sh/gang-migration get as far",
+        ),
+        (
             job("Running", *RESERVED, condition("Eviction", "True", "EvictComplete")),
             "the pod is evicted, and its replacement has not taken the Reservation yet",
             "the controller of the pod makes a replacement",

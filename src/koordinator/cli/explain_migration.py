@@ -11,16 +11,19 @@ from rich.table import Table
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api.explanations import MigrationExplanation, MigrationStep
+from koordinator.api.labels import GANG_MIGRATION
 from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
 
 Document = Mapping[str, Any]
 
+_GANG_JOBS: Final = f"the jobs that have the same label {GANG_MIGRATION} get as far"
 _AFTER: Final[Mapping[str, str]] = {
     jobs.TIMEOUT: "create another job, with a longer spec.ttl if the pod may still be moved",
     jobs.FORBIDDEN_MIGRATE_POD: "the log of koord-descheduler names the rule; the annotation "
     f"{annotation_keys.EVICTABLE} of the pod overrides most of them",
     jobs.UNSCHEDULABLE: "koord explain reservation NAME says which nodes were looked at",
     jobs.MISSING_POD: "nothing needs to be done: the pod is gone",
+    jobs.GANG_NOT_MOVED: "the message names the job whose pod could not be moved: explain that one",
     jobs.FAILED_CREATE_RESERVATION: "use spec.mode EvictDirectly for a pod that no controller would replace",
 }
 """By the reason of a job that has failed, what its author may do."""
@@ -90,6 +93,9 @@ def _underway(conditions: Sequence[Document], reservation: Document | None, pod:
             return "the pod is terminating", "its grace period ends"
         why = said[jobs.EVICTION].get("message") or "it is not gone yet"
         return f"the pod is being evicted: {why}", "a PodDisruptionBudget that refuses has to allow it"
+    if jobs.GANG_READY in said and jobs.GANG_READY not in done:
+        why = said[jobs.GANG_READY].get("message") or "the other members are not ready"
+        return f"the gang of the pod moves whole or not at all: {why}", f"{_GANG_JOBS}: koord explain migration NAME"
     if jobs.RESERVATION_SCHEDULED in done:
         return "another node has room reserved for it", "koord-descheduler evicts the pod"
     if reservation is not None:
