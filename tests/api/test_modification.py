@@ -36,6 +36,15 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert RECORD.cause == Cause(text="for memory")
 
 
+def test_a_program_writes_no_record_that_is_refused_for_its_length() -> None:
+    pods = [f"shop/{'w' * 250}-{number}" for number in range(MOST_PODS)]
+    for text in ("x" * 2000, "\x01" * 2000):
+        wordy = Modification(program="koordlet", action=EVICTED, cause=Cause(code=text, text=text), pods=pods)
+        kept = decode_record(event(complete(wordy, POD, "", NOW)))
+        assert kept.pods == pods[: len(kept.pods)]
+        assert kept.cause.text == text[: len(kept.cause.text)] != ""
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

@@ -238,3 +238,32 @@ def test_a_timed_iteration_past_its_deadline_is_an_error(seconds: float, errors:
     assert bench.sample("loop_errors_total") == errors
     assert bench.sample("loop_duration_seconds_sum") == seconds
     assert bench.heartbeat.seconds_since() == since
+
+
+def test_loops_are_replaced_while_they_run() -> None:
+    """One with another interval starts anew, one that is as before goes on, one that is gone is no fault."""
+    clock, metrics, times = ManualClock(), Metrics(), dict[str, list[float]]()
+    supervisor = LoopSupervisor(clock=clock, random=Random(1), metrics=metrics)
+
+    def loop(name: str, interval: float) -> Loop:
+        async def iterate() -> None:
+            times.setdefault(name, []).append(clock.monotonic())
+
+        return Loop(name, iterate, interval, deadline=5)
+
+    for each in (loop("same", 10), loop("faster", 10), loop("gone", 10)):
+        supervisor.add(each)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(supervisor.run())
+            await clock.advance(15)
+            supervisor.replace(["same", "faster", "gone"], [loop("same", 10), loop("faster", 4), loop("new", 10)])
+            await clock.advance(10)
+            running.cancel()
+
+    asyncio.run(run())
+    assert times == {"same": [0, 10, 20], "faster": [0, 10, 15, 19, 23], "gone": [0, 10], "new": [15, 25]}
+    assert supervisor.check(missed=1) == ""
+    name = "loop_last_success_timestamp_seconds"
+    assert metrics.registry.get_sample_value(name, {"loop": "gone"}) is None

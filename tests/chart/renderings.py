@@ -80,6 +80,14 @@ CASES: Final[dict[str, Document]] = {
         "scheduler": {"config": "# of {{ .Values.installation.namespace }}\nkind: KubeSchedulerConfiguration\n"},
         "koordlet": {"enabled": False},
     },
+    "unaudited": {
+        "crds": {"managed": False},
+        "manager": {"audit": {"maxMegabytes": 0}},
+        "scheduler": {"enabled": False},
+        "descheduler": {"enabled": False},
+        "deviceDaemon": {"enabled": False},
+        "koordlet": {"enabled": False},
+    },
 }
 
 DEFAULTS: Final[Document] = yaml.safe_load((CHART / "values.yaml").read_text())

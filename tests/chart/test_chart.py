@@ -256,6 +256,16 @@ def test_the_permissions_of_the_recommender_come_with_its_gate() -> None:
     assert found == {"defaults": False, "everything": True}
 
 
+def test_a_manager_without_audit_may_not_read_events() -> None:
+    def verbs(case: str) -> list[str]:
+        rules = objects(case)["ClusterRole", "koord-manager"]["rules"]
+        (found,) = [each["verbs"] for each in rules if each["resources"] == ["events"]]
+        return list(found)
+
+    assert verbs("unaudited") == ["create", "patch"]
+    assert verbs("defaults") == ["list", "watch", "create", "patch"]
+
+
 def test_the_service_account_has_its_annotations() -> None:
     account = objects("everything")["ServiceAccount", "koord-manager"]
     assert account["metadata"]["annotations"] == {"example.com/role": "manager"}

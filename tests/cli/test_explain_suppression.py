@@ -1,4 +1,4 @@
-"""``koord explain node`` on best-effort pods that koordlet holds down."""
+"""``koord explain node`` on what koordlet reports: best-effort pods that it holds down, and what it goes by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODE_METRICS, NODES
+from koordinator.api.annotations import KOORDLET_CONFIGURATION
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.cli.explain_failure import API_ALONE, EXPLAINED
 from koordinator.cli.explain_node import suppression_of
@@ -21,6 +22,11 @@ SAID = {
     "cpus": 3.2,
     "since": "2026-03-01T14:05:00Z",
     "why": "65 % of 8 CPUs, less 1.7 CPUs of other pods and 0.3 CPUs of the system",
+}
+CONFIGURATION = {
+    "resourceVersion": "8214",
+    "since": "2026-03-01T13:00:00Z",
+    "refused": "resourceVersion 9000: data.v: 'loud' is not usable: a whole number",
 }
 KNOWN_TO_SCHEDULER = {
     "node": "held",
@@ -52,13 +58,16 @@ STATUS = {
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExplainedCluster]:
     with explained_cluster(tmp_path_factory.mktemp("explained")) as found:
         for definition in custom_resource_definitions():
-            if definition["spec"]["names"]["kind"] == "NodeMetric":
+            if definition["spec"]["names"]["kind"] in ("NodeMetric", "NodeResourceTopology"):
                 found.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
         for name, status in (("held", STATUS), ("free", {**STATUS, "podsMetric": [pod("web", "1700m")]})):
             found.create(NODES, {"metadata": {"name": name}})
             found.create(NODE_METRICS, {"metadata": {"name": name}, "spec": {}})
             found.set_status(NODE_METRICS, name, status)
             found.documents[name] = {**KNOWN_TO_SCHEDULER, "node": name}
+        annotations = {KOORDLET_CONFIGURATION: json.dumps(CONFIGURATION)}
+        metadata = {"name": "held", "annotations": annotations}
+        found.create(NODE_RESOURCE_TOPOLOGIES, {"metadata": metadata, "topologyPolicies": [], "zones": []})
         yield found
 
 
@@ -86,10 +95,19 @@ def test_to_how_much_since_when_and_why(cluster: ExplainedCluster, capsys: Captu
     assert "policy cfsQuota; 3.15 CPUs used on average, reported at 2026-03-01T14:05:30Z" in out
 
 
+def test_which_configuration_is_in_force(cluster: ExplainedCluster, capsys: Captured) -> None:
+    _, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.port}")
+    assert "koordlet goes by its ConfigMap of resourceVersion 8214, since 2026-03-01T13:00:00Z\n" in out
+    assert "  a newer ConfigMap was refused: resourceVersion 9000: data.v: 'loud' is not usable" in out
+    _, out = explained(cluster, capsys, "free", f"--scheduler=http://127.0.0.1:{cluster.port}")
+    assert "ConfigMap" not in out
+
+
 def test_for_programs(cluster: ExplainedCluster, capsys: Captured) -> None:
     _, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.port}", "-o", "json")
     held = {"pods": ["jobs/a", "jobs/b"], "used": 3.15, "reported": "2026-03-01T14:05:30Z"}
-    assert json.loads(out)["suppression"] == SAID | held
+    document = json.loads(out)
+    assert (document["suppression"], document["koordletConfiguration"]) == (SAID | held, CONFIGURATION)
 
 
 def test_without_a_scheduler_too(cluster: ExplainedCluster, capsys: Captured) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from koordinator.api.audit_answer import KeptRecord
 from koordinator.api.explanations import AttemptRecord, Moment, ScoredNode
-from koordinator.api.modification import EVICTED, Cause, Modification, Subject
-from koordinator.cli.timeline import Traces, timeline_of
+from koordinator.api.modification import EVICTED, MOVED, Cause, Modification, Subject
+from koordinator.cli.timeline import Traces, moment_of_record, timeline_of
 
 UID = "uid-1"
 CREATED = "2026-01-01T00:00:00Z"
@@ -169,3 +171,17 @@ def test_records_of_an_earlier_pod_of_that_name_are_not_its_own() -> None:
     later = {**pod(), "metadata": {**pod()["metadata"], "creationTimestamp": at(40)}}
     traces = Traces(records=[record("x", "shop/web.1", 30)])
     assert lines(timeline_of(later, [], (), traces)) == ["API server: is created"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"target": "shop/new", "pods": ["shop/new"], "node": "n2"}, "has moved it: shop/new is in its place on n2"),
+        # Those of a job with the mode EvictDirectly, and of one whose replacement nobody waits for.
+        ({}, "has moved it"),
+        ({"target": "n2", "node": "n2"}, "has moved it to n2"),
+    ],
+)
+def test_a_move_names_the_successor_as_far_as_it_is_known(fields: dict[str, Any], what: str) -> None:
+    record = Modification(action=MOVED, object=Subject(kind="Pod", namespace="shop", name="web"), **fields)
+    assert moment_of_record(record, "shop/web").what == what

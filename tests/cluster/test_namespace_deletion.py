@@ -148,11 +148,14 @@ def test_a_pod_that_does_not_end_in_its_time_is_a_failure() -> None:
     _play(script)
 
 
-class _KeepsSecrets(NoWebhooks):
+class _Keeps(NoWebhooks):
     in_force = ("validatingwebhookconfigurations",)
 
+    def __init__(self, plural: str) -> None:
+        self._plural = plural
+
     async def validate(self, attributes: Attributes) -> None:
-        if attributes.operation == "DELETE" and attributes.target.resource.plural == "secrets":
+        if attributes.operation == "DELETE" and attributes.target.resource.plural == self._plural:
             raise ApiError(403, "Forbidden", "admission webhook denied the request")
 
 
@@ -164,4 +167,12 @@ def test_what_may_not_be_deleted_holds_up_nothing_else() -> None:
         failed = ("True", "ContentDeletionFailed", text)
         assert deletion.conditions() == FINE | {"NamespaceDeletionContentFailure": failed}
 
-    _play(script, _KeepsSecrets())
+    _play(script, _Keeps("secrets"))
+
+
+def test_what_pods_use_stays_while_pods_may_not_be_deleted() -> None:
+    async def script(deletion: _Deletion) -> None:
+        await deletion.begin(pods=pod("p"), configmaps=config_map("c"))
+        assert deletion.found("configmaps", "c") is not None
+
+    _play(script, _Keeps("pods"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,29 @@ def test_without_profiles_only_migration_jobs_are_looked_after() -> None:
     assert profile.document.name == "koord-descheduler"
     expected = {"deschedule": (), "balance": (), "evict": ("MigrationController",), "filter": ("MigrationController",)}
     assert profile.points == expected
+
+
+def test_the_article_s_configuration_means_what_it_says() -> None:
+    """That of the introductory article, whose pod and whose ConfigMap of the scheduler tests/e2e/article has."""
+    args = {
+        "lowThresholds": {"cpu": 20, "memory": 30},
+        "highThresholds": {"cpu": 50, "memory": 60},
+        "evictableNamespaces": {"exclude": ["kube-system", "koordinator-system"]},
+    }
+    configuration = resolved(
+        {
+            "name": "koord-descheduler",
+            "plugins": {"balance": {"enabled": [{"name": "LowNodeLoad"}]}},
+            "pluginConfig": [{"name": "LowNodeLoad", "args": args}],
+        },
+        deschedulingInterval="60s",
+    )
+    (profile,) = configuration.profiles
+    assert profile.points["balance"] == ("LowNodeLoad",)
+    assert configuration.document.descheduling_interval == timedelta(seconds=60)
+    arguments = profile.arguments["LowNodeLoad"]
+    assert (arguments.low_thresholds, arguments.high_thresholds) == (args["lowThresholds"], args["highThresholds"])
+    assert arguments.evictable_namespaces.exclude == ["kube-system", "koordinator-system"]
 
 
 @pytest.mark.parametrize(

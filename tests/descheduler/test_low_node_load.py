@@ -290,6 +290,21 @@ def test_pods_that_filters_refuse_stay() -> None:
     assert evicted(plan) == ["web-6"]
 
 
+@pytest.mark.parametrize(
+    ("args", "leaving"),
+    [
+        ({"evictableNamespaces": {"exclude": ["default"]}}, []),
+        ({"evictableNamespaces": {"include": ["default"]}}, ["web-0", "web-1", "web-2"]),
+        ({"podSelectors": [{"selector": {"matchLabels": {"app": "web"}}}]}, ["web-5", "web-6"]),
+    ],
+)
+def test_the_arguments_say_which_pods_may_leave(args: dict[str, Any], leaving: list[str]) -> None:
+    nodes, pods, metrics = hot_and_cool()
+    labelled = [make_pod(f"web-{number}", "hot", age=number, labels={"app": "web"}) for number in (5, 6)]
+    plan = make_plugin("LowNodeLoad", {**CPU, **args}).balance(make_snapshot(nodes, [*pods[:5], *labelled], metrics))
+    assert evicted(plan) == leaving
+
+
 def test_paused_does_nothing() -> None:
     plan = make_plugin("LowNodeLoad", {**CPU, "paused": True}).balance(make_snapshot(*hot_and_cool()))
     assert steps(plan) == [Remark("LowNodeLoad is paused and will do nothing.")]

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODES, PODS
 from koordinator.api.node import Node, NodeCondition
 from koordinator.api.node_explanation import OvercommitExplanation
 from koordinator.cli.explain_node import print_overcommit
@@ -26,6 +26,7 @@ from koordinator.kube.serving import HealthServer
 from koordinator.manager.node_policy.controller import NodeMetricController
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.node_resource.explanations import PATH, explain_handler
+from koordinator.model.overcommit.node_report import NODE_REPORTS
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 
 BATCH: Final = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
@@ -103,7 +104,7 @@ class AbnormalCluster:
             await self.made.clock.advance(1)
             now = self.made.clock.now()
             await self.made.until_known(
-                NODE_METRICS,
+                NODE_REPORTS,
                 lambda metric, now=now: (  # type: ignore[misc]
                     metric.metadata.name == SOUND
                     and metric.status.update_time is not None

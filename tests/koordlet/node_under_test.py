@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_SLOS, NODES
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
@@ -19,11 +19,19 @@ from koordinator.base.metrics import Metrics
 from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
+from koordinator.koordlet.command_line import parse_options
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.plugins import Plugins
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PredictionOptions
-from koordinator.koordlet.options import CollectorOptions, EnforcementOptions, Folders, KubeletOptions, Options
+from koordinator.koordlet.options import (
+    CollectorOptions,
+    EnforcementOptions,
+    Folders,
+    KubeletOptions,
+    Options,
+    WatchedConfiguration,
+)
 from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.errors import TransportError
 from koordinator.node.core_scheduling import Prctl
@@ -89,6 +97,8 @@ class NodeUnderTest:
         self.kubelet = KubeletOptions(sync_interval=10)
         self.kubelet_configuration: dict[str, Any] = {"cgroupDriver": "cgroupfs"}
         self.profiles = NOWHERE
+        self.follows_configuration = False
+        """Whether the agent follows its ConfigMap."""
         self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
 
@@ -160,6 +170,8 @@ class NodeUnderTest:
             cache_bytes=self.cache_bytes,
             cleanup=cleanup,
         )
+        if self.follows_configuration:
+            options = replace(options, configuration=self._watched(options))
         given = Dependencies(
             client=self.api.client(),
             connect_kubelet=self._connect,
@@ -173,6 +185,25 @@ class NodeUnderTest:
             open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
         )
         return Agent(options, given)
+
+    def _watched(self, options: Options) -> WatchedConfiguration:
+        gates = {**dict.fromkeys(self.gates, "true"), **dict.fromkeys(self.closed_gates, "false")}
+        own = [f"--feature-gates={','.join(f'{name}={value}' for name, value in gates.items())}"]
+
+        watched = parse_options(own, {"NODE_NAME": NODE}).configuration
+        assert watched is not None
+
+        def read(flags: Mapping[str, str]) -> Options:
+            found = watched.read(flags)
+            return replace(options, features=found.features, enforcement=found.enforcement, verbosity=found.verbosity)
+
+        return replace(watched, read=read)
+
+    def configure(self, **flags: str) -> None:
+        """The ConfigMap of koordlet has these flags from now on."""
+        metadata = {"name": "koordlet-config", "namespace": "koordinator-system"}
+        data = {name.replace("_", "-"): text for name, text in flags.items()}
+        self.api.put(CONFIG_MAPS, {"metadata": metadata, "data": data})
 
     async def _connect(self, node: Node) -> KubeletConnection:
         assert node.metadata.name == NODE

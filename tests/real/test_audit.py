@@ -52,8 +52,10 @@ def move_a_pod(plane: ControlPlane) -> str:
 
 
 def test_what_was_moved_is_known_for_longer_than_its_events(
-    real_programs: RealPrograms, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    real_programs: RealPrograms, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Workers of pytest-xdist have it, and tables are wrapped to it.
+    monkeypatch.delenv("COLUMNS", raising=False)
     with cluster_of_moving_pods(real_programs, tmp_path, our_scheduler=True) as plane:
         cluster = f"--kubeconfig={plane.kubeconfig}"
 

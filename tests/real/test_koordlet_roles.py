@@ -132,6 +132,32 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
     assert books.used() - books.granted() == set()
 
 
+def test_its_config_map_takes_effect_while_it_runs(books: Audited, tmp_path: Path) -> None:
+    """With the rights of config/rbac. A mistake is refused with an event; corrected, a pod is evicted."""
+    machine, request = FakeMachine(tmp_path / "machine"), books.plane.request
+    pod, log = give_it_work(books, machine), log_of(machine)
+    namespaced = f"{CORE}/namespaces/koordinator-system"
+
+    def refusals() -> list[str]:
+        events = request("GET", f"{namespaced}/events")[1]["items"]
+        return [each["message"] for each in events if each["reason"] == "InvalidConfiguration"]
+
+    with kubelet([pod]) as port, koordlet(OURS, NODE, machine, port, books.kubeconfig, ["--addr=0"]) as process:
+        until(lambda: request("GET", TOPOLOGY)[0] == 200, "NodeResourceTopology", log)
+        metadata = {"name": "koordlet-config"}
+        document = {"metadata": metadata, "data": {"feature-gates": "BEMemoryEvct=true"}}
+        assert request("POST", f"{namespaced}/configmaps", document)[0] == 201
+        until(refusals, "event", log)
+        assert ("create", "", "pods/eviction") not in books.used()
+        data = {"feature-gates": "BEMemoryEvict=true"}
+        assert request("PATCH", f"{namespaced}/configmaps/koordlet-config", {"data": data})[0] == 200
+        until(lambda: ("create", "", "pods/eviction") in books.used(), "eviction", log)
+        assert process.poll() is None
+    (refusal,) = refusals()
+    assert "'BEMemoryEvct' is not usable: did you mean BEMemoryEvict" in refusal
+    assert books.refused() == []
+
+
 def idle_rights(books: Audited) -> set[Right]:
     return books.idle() - OF_KUBELET
 

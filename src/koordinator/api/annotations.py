@@ -43,6 +43,8 @@ CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 POD_CPU_ALLOCS: Final = "node.koordinator.sh/pod-cpu-allocs"
 CPU_SHARED_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
 BE_CPU_SHARED_POOLS: Final = "node.koordinator.sh/be-cpu-shared-pools"
+KOORDLET_CONFIGURATION: Final = "node.koordinator.sh/koordlet-configuration"
+"""Which version of koordlet's ConfigMap is in force, and since when; ours."""
 KUBELET_CPU_MANAGER_POLICY: Final = "kubelet.koordinator.sh/cpu-manager-policy"
 
 # Scheduling of pods.

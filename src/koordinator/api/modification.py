@@ -27,6 +27,7 @@ LONGEST_RECORD: Final = 8 << 10
 MOST_PODS: Final = 30
 """Pods that a record names beside its object."""
 _LONGEST_TEXT: Final = 1024
+_LONGEST_CODE: Final = 128
 _CLUSTER_NAMESPACE: Final = "default"
 """Where Events about objects without a namespace are."""
 _AHEAD: Final = timedelta(minutes=10)
@@ -106,10 +107,18 @@ def event_metadata(record: Modification) -> tuple[dict[str, str], dict[str, str]
 
 
 def complete(record: Modification, regarding: ObjectReference, note: str, now: Time) -> Modification:
-    """The record of what happened now to ``regarding``; without a sentence of its own, ``note`` is its cause's."""
+    """The record of what happened now to ``regarding``; without a sentence of its own, ``note`` is its cause's. Of what
+    makes it longer than LONGEST_RECORD, its pods go first, then the end of the sentence."""
     about = Subject(kind=regarding.kind, namespace=regarding.namespace, name=regarding.name, uid=regarding.uid)
-    cause = msgspec.structs.replace(record.cause, text=(record.cause.text or note)[:_LONGEST_TEXT])
-    return msgspec.structs.replace(record, time=now, object=about, cause=cause, pods=record.pods[:MOST_PODS])
+    cause = Cause(record.cause.code[:_LONGEST_CODE], (record.cause.text or note)[:_LONGEST_TEXT])
+    whole = msgspec.structs.replace(record, time=now, object=about, cause=cause, pods=record.pods[:MOST_PODS])
+    while (excess := len(encode(whole).decode()) - LONGEST_RECORD) > 0 and (whole.pods or whole.cause.text):
+        if whole.pods:
+            whole = msgspec.structs.replace(whole, pods=whole.pods[:-1])
+        else:
+            shorter = msgspec.structs.replace(whole.cause, text=whole.cause.text[:-excess])
+            whole = msgspec.structs.replace(whole, cause=shorter)
+    return whole
 
 
 def decode_record(event: ObjectMeta) -> Modification:

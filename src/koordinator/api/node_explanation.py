@@ -116,6 +116,15 @@ class Suppression(ExplanationPart):
     used: float = 0.0
 
 
+class AgentConfiguration(ExplanationPart):
+    """Which version of its ConfigMap koordlet goes by; of none, if only one is there that it refused."""
+
+    resource_version: str = ""
+    since: str = ""
+    refused: str = ""
+    """Its resourceVersion and all mistakes in it."""
+
+
 class MeasuredResource(ExplanationPart):
     """The usage of a node against its thresholds, in percent; 0 is none."""
 
@@ -175,3 +184,5 @@ class NodeExplanation(Explanation, kw_only=True):
     rejected_by: list[RejectedPods] = []
     overcommit: OvercommitExplanation | None = None
     suppression: Suppression | None = None
+    koordlet_configuration: AgentConfiguration | None = None
+    """None where it goes by its command line, as all do without a ConfigMap."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -134,6 +134,10 @@ class LoopMetrics:
         """Create the heartbeat of the loop ``name``, whose iterations may take ``deadline`` seconds."""
         return Heartbeat(name, deadline, self._clock, self)
 
+    def forget(self, name: str) -> None:
+        """The loop has ended: that it succeeds no more is no fault."""
+        self.heartbeat.remove(name)
+
 
 @dataclass(frozen=True, slots=True)
 class Loop:
@@ -157,22 +161,46 @@ class LoopSupervisor:
         self._loops: dict[str, Loop] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._alive_at: dict[str, float] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
         self.metrics = LoopMetrics(clock, metrics or Metrics())
         """For heartbeats of loops that this supervisor does not run."""
 
     def add(self, loop: Loop) -> None:
-        """Add a loop before ``run``; ValueError if its name exists already."""
+        """Add a loop before ``run``, later ones by ``replace``; ValueError if its name exists already."""
         if loop.name in self._loops:
             raise ValueError(f"loop {loop.name!r} exists")
         self._loops[loop.name] = loop
         self._heartbeats[loop.name] = self.metrics.loop(loop.name, loop.deadline)
 
+    def replace(self, names: Iterable[str], loops: Iterable[Loop]) -> None:
+        """These loops instead of those with the names, also while they run. One that has the name, the interval and
+        the deadline of one before goes on undisturbed; the current iteration of any other is cancelled."""
+        wanted = {loop.name: loop for loop in loops}
+        for name in names:
+            before, loop = self._loops[name], wanted.get(name)
+            if loop is not None and (loop.interval, loop.deadline) == (before.interval, before.deadline):
+                del wanted[name]
+                continue
+            del self._loops[name], self._heartbeats[name]
+            self.metrics.forget(name)
+            self._alive_at.pop(name, None)
+            if (task := self._running.pop(name, None)) is not None:
+                task.cancel()
+        for loop in wanted.values():
+            self.add(loop)
+            if self._tasks is not None:
+                self._start(loop, self._tasks)
+
     async def run(self) -> None:
         """Run all loops until cancelled; then cancel and await the current iterations."""
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as self._tasks:
             for loop in self._loops.values():
-                self._alive_at[loop.name] = self._clock.monotonic() + loop.initial_delay
-                tasks.create_task(self._repeat(loop), name=f"loop {loop.name}")
+                self._start(loop, self._tasks)
+
+    def _start(self, loop: Loop, tasks: asyncio.TaskGroup) -> None:
+        self._alive_at[loop.name] = self._clock.monotonic() + loop.initial_delay
+        self._running[loop.name] = tasks.create_task(self._repeat(loop), name=f"loop {loop.name}")
 
     def check(self, missed: float = 5.0) -> str:
         """Health check: return the loops without a success for ``missed`` times as long as an iteration may take, as

@@ -36,7 +36,7 @@ from koordinator.cli.explain_failure import (
 from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_interference import print_interference
 from koordinator.cli.explain_migration import print_migration
-from koordinator.cli.explain_node import print_node, print_suppression
+from koordinator.cli.explain_node import print_configuration, print_node, print_suppression
 from koordinator.cli.explain_pod import print_pod, print_timeline
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
@@ -315,6 +315,8 @@ def _text(result: Explained, cluster: Cluster | None, terminal: Terminal) -> str
         print_timeline(document, console)
     if isinstance(document, NodeExplanation) and document.suppression is not None:
         print_suppression(document.suppression, console)
+    if isinstance(document, NodeExplanation) and document.koordlet_configuration is not None:
+        print_configuration(document.koordlet_configuration, console)
     lines = [terminal.readable(line) for line in _queried(document, result.kind, cluster)]
     if lines:
         console.print()

@@ -8,10 +8,12 @@ from typing import Any, Final, Literal
 from rich.console import Console
 from rich.table import Table
 
-from koordinator.api.codec import convert
+from koordinator.api.annotations import KOORDLET_CONFIGURATION
+from koordinator.api.codec import convert, decode_or
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import (
     Adaptation,
+    AgentConfiguration,
     Amount,
     NodeExplanation,
     OvercommitExplanation,
@@ -289,3 +291,23 @@ def print_suppression(document: Suppression, console: Console) -> None:
 
 def _cpus(cores: float) -> str:
     return f"{cores:g} CPU{'' if cores == 1 else 's'}"
+
+
+# The ConfigMap of koordlet, as it has written it into the NodeResourceTopology.
+
+
+def configuration_of(topology: Mapping[str, Any] | None) -> AgentConfiguration | None:
+    """None where koordlet goes by its command line, as far as is known."""
+    text = ((topology or {}).get("metadata", {}).get("annotations") or {}).get(KOORDLET_CONFIGURATION)
+    found = decode_or(text, AgentConfiguration, None)
+    return found if found is not None and found.since else None
+
+
+def print_configuration(document: AgentConfiguration, console: Console) -> None:
+    """Write which is in force, and what is wrong with a newer one."""
+    console.print()
+    version = document.resource_version
+    what = f"its ConfigMap of resourceVersion {version}" if version else "its command line"
+    print_text(console, escape(f"koordlet goes by {what}, since {document.since}"))
+    if document.refused:
+        print_text(console, escape(f"a newer ConfigMap was refused: {document.refused}"), indent=2)

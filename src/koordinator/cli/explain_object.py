@@ -15,6 +15,7 @@ from koordinator.api.kinds import (
     EVENTS,
     NAMESPACES,
     NODE_METRICS,
+    NODE_RESOURCE_TOPOLOGIES,
     NODES,
     POD_MIGRATION_JOBS,
     PODS,
@@ -84,6 +85,10 @@ class ObjectReader:
     async def node_metric(self, name: str) -> Mapping[str, Any] | None:
         """The last report of a node; None if there is none of that name."""
         return await self._get(NODE_METRICS, name)
+
+    async def node_topology(self, name: str) -> Mapping[str, Any] | None:
+        """What koordlet says of itself and the CPUs of a node; None if it has not."""
+        return await self._get(NODE_RESOURCE_TOPOLOGIES, name)
 
     async def migration(self, name: str) -> Migration | None:
         """A PodMigrationJob with its Reservation and its pod; None if there is no job of that name."""

@@ -38,7 +38,7 @@ from koordinator.cli.explain_failure import (
     left_out,
 )
 from koordinator.cli.explain_migration import migration_document
-from koordinator.cli.explain_node import suppression_of
+from koordinator.cli.explain_node import configuration_of, suppression_of
 from koordinator.cli.explain_object import ObjectReader, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import (
@@ -256,17 +256,23 @@ class _Explainer:
             return _of_api(await self._node_of_api(name, self._readable, known_to_scheduler=None), error, "node")
         document = replace(document, overcommit=await self._overcommit(name))
         if self._readable is not None and self._sources.cluster_is_sure:
-            document = await self._with_suppression(document, self._readable)
+            document = await self._with_reports(document, self._readable)
         return Explained(document, kind="node")
 
-    async def _with_suppression(self, document: NodeExplanation, cluster: Cluster) -> NodeExplanation:
-        """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric."""
+    async def _with_reports(self, document: NodeExplanation, cluster: Cluster) -> NodeExplanation:
+        """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric, and by which
+        configuration, which it has written into the NodeResourceTopology."""
         try:
             async with read_from(self._session, cluster) as reader:
-                metric = await reader.node_metric(document.node)
+                document = replace(document, suppression=suppression_of(await reader.node_metric(document.node)))
         except ExplainError as error:
-            return _without(document, "what koordlet has reported of the node", error)
-        return replace(document, suppression=suppression_of(metric))
+            document = _without(document, "what koordlet has reported of the node", error)
+        try:
+            async with read_from(self._session, cluster) as reader:
+                found = configuration_of(await reader.node_topology(document.node))
+        except ExplainError as error:
+            return _without(document, "which configuration koordlet goes by", error)
+        return replace(document, koordlet_configuration=found)
 
     async def _overcommit(self, name: str) -> OvercommitExplanation:
         """What the node offers beyond its own resources, and why; an error says why that is not known."""
@@ -288,7 +294,7 @@ class _Explainer:
         if known_to_scheduler is False:
             facts.append("koord-scheduler does not know of it yet: ask again in a moment.")
         api = ApiState(state=state.kind, sentence=state.sentence, next=state.next or None, facts=facts)
-        return await self._with_suppression(NodeExplanation(node=name, api=api), cluster)
+        return await self._with_reports(NodeExplanation(node=name, api=api), cluster)
 
     # What is read from the API alone.
 

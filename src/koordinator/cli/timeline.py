@@ -284,8 +284,10 @@ def moment_of_record(record: Modification, pod: str) -> Moment:
             what = f"evicts it{where} for {record.actor}"
         case modifications.MOVED if record.outcome == modifications.FAILED:
             what = f"has not moved it: {record.actor}"
-        case modifications.MOVED if is_object:
+        case modifications.MOVED if is_object and record.pods:
             what = f"has moved it: {record.target} is in its place{where}"
+        case modifications.MOVED if is_object:
+            what = f"has moved it to {record.target}" if record.target else "has moved it"
         case modifications.MOVED:
             what = f"has moved {about.namespace}/{about.name}, in whose place it is"
         case modifications.SUPPRESSED:

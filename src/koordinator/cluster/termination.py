@@ -105,7 +105,7 @@ class Termination:
         del kinds[pods.prefix]
         left = Remainder()
         await self._empty(pods, namespace, left)
-        has_pods = bool(left.counts)
+        has_pods = not left.is_empty
         if not has_pods:
             for kind in kinds.values():
                 await self._empty(kind, namespace, left)

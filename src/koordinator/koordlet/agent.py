@@ -14,15 +14,17 @@ from koordinator.base.deadline import within
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.served_connections import ProgramConnections
-from koordinator.koordlet import features
+from koordinator.koordlet import configuration, features
 from koordinator.koordlet.agent_context import AgentContext, Dependencies
 from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.configuration import Configuration
 from koordinator.koordlet.enforce.cleanup import SECONDS, Cleanup, CleanupError, switch_off, take_back
 from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache.ring import make_metric_cache
+from koordinator.koordlet.observe.metric_cache.sinks import SinkFeed
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.server import PredictionServer
@@ -69,6 +71,7 @@ _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
 _AUDIT_SECONDS: Final = 5.0
 _CACHE_SECONDS: Final = 5.0
+_FLUSH_SECONDS: Final = 3.0
 
 
 class Agent:
@@ -85,6 +88,7 @@ class Agent:
         )
         """What is known of the node and its pods."""
         self._cache = make_metric_cache(options, given.clock)
+        self._feeds = [SinkFeed(each, options.node_name, self._cache) for each in given.plugins.sinks]
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
@@ -108,6 +112,9 @@ class Agent:
         self._context = AgentContext(
             options, given, self.states, table, self._cache, self.metrics, self._events, self.audit, self._connections
         )
+        recorder = self._events.recorder(configuration.COMPONENT)
+        self._configuration = Configuration(options, self.states.informers, recorder, given.clock)
+        self._configuration.export(self.metrics)
         export_resources(self.metrics, self.states)
         export_usage(self.metrics, table)
         export_features(self.metrics, options.host)
@@ -127,17 +134,22 @@ class Agent:
         lifecycle.background("states informer", self.states.run)
         lifecycle.background("events", self._events.run)
         lifecycle.work("measure and report", self._measure_and_report)
+        lifecycle.at_end(self._write_last_events)
         try:
             await lifecycle.run(stop)
         finally:
             self._close_files()
+
+    async def _write_last_events(self) -> None:
+        if self._enforcement is not None:
+            self._enforcement.finish()
+        await self._events.flush(_FLUSH_SECONDS)
 
     async def clean_up(self) -> int:
         """Instead of ``run``: take back what koordlet enforces; how many values are now as kubelet has them.
 
         CleanupError if some are not, or if the API server or the kubelet does not respond in time.
         """
-        switch_off(self._options.features)
         try:
             return (await within(self._given.clock, SECONDS, self._take_back())).check()
         except TimeoutError:
@@ -151,6 +163,8 @@ class Agent:
             informer = tasks.create_task(self.states.run(), name="states informer")
             connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
             try:
+                self._go_by(await self._configuration.first())
+                switch_off(self._context.options.features)
                 kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
                 layout = await KubeletFollower(options, kubelet, self.states, given.clock).layout()
                 info = NodeInfo(options.host, self.metrics, with_huge_pages=False)
@@ -170,6 +184,8 @@ class Agent:
         return CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
 
     def _close_files(self) -> None:
+        for feed in self._feeds:
+            feed.write()
         self._cache.close()
         if self._pages is not None:
             self._pages.close()
@@ -197,6 +213,7 @@ class Agent:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
             follower = KubeletFollower(options, kubelet, self.states, given.clock)
             layout = await follower.layout()
+            self._go_by(await self._configuration.first())
             logger.info(
                 "cgroup version %d, driver %s, pods in %s", layout.version.value, layout.driver, layout.kubepods
             )
@@ -205,8 +222,10 @@ class Agent:
             export_listing(self.metrics, listing)
             sync_pods = partial(self.states.sync_pods, kubelet, listing)
             enforcement = self._add_loops(kubelet, sync_pods, layout, meter, nvml)
+            reconfigure = partial(self._reconfigure, enforcement)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(self._configuration.follow(reconfigure), name="configuration")
                 tasks.create_task(follower.follow(layout), name="kubelet's configuration")
                 tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
                 follow_changes = self._loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
@@ -225,6 +244,17 @@ class Agent:
             if nvml is not None:
                 nvml.close()
             await connection.close()
+
+    def _go_by(self, options: Options) -> None:
+        if options.verbosity != self._context.options.verbosity:
+            self._given.set_verbosity(options.verbosity)
+        self._context.options = options
+
+    async def _reconfigure(self, enforcement: Enforcement, options: Options) -> None:
+        before = [loop.name for loop in enforcement.loops()]
+        self._go_by(options)
+        await enforcement.reconfigure()
+        self._loops.replace(before, enforcement.loops())
 
     async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
@@ -258,6 +288,7 @@ class Agent:
             loops.append(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if self._options.folders.samples is not None:
             loops.append(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
+        loops += [feed.loop for feed in self._feeds]
         monitor = self._detect_interference(observation)
         if monitor is not None:
             loops.append(monitor.loop)
@@ -265,7 +296,7 @@ class Agent:
         enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
         loops += enforcement.loops()
         if self._options.topology_interval > 0:
-            loops.append(TopologyReporter(self._context, observation.info).loop)
+            loops.append(TopologyReporter(self._context, observation.info, self._configuration.report).loop)
             if self._options.features.enabled(features.ACCELERATORS):
                 loops.append(DeviceReporter(self._context, nvml).loop)
         prediction = PredictionServer(self._context)

@@ -44,16 +44,19 @@ class Dependencies:
     kernel_files: KernelFiles = field(default_factory=MachineFiles)
     """Where limits are written."""
     plugins: Plugins = field(default_factory=Plugins)
-    """Strategies and hooks of other packages."""
+    """Strategies, hooks and sinks of other packages."""
+    set_verbosity: Callable[[int], None] = lambda _: None
+    """Called when ``--v`` has changed."""
     before_scan: Callable[[], None] = lambda: None
     """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AgentContext:
     """Made by the agent, once, for all its parts."""
 
     options: Options
+    """Those in force: the agent replaces them when its ConfigMap changes. Who keeps them keeps those of the start."""
     given: Dependencies
     states: StatesInformer
     table: UsageTable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from koordinator.koordlet import options
 from koordinator.koordlet.enforce.hooks.options import HOOKS, HookFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION
-from koordinator.koordlet.options import Folders, Options
+from koordinator.koordlet.options import Folders, Options, ReadOptions, WatchedConfiguration
 from koordinator.node.host import Host
 
 _DESCRIPTION: Final = """\
@@ -66,7 +67,6 @@ _RETENTION: Final = "the retention of samples follows the windows of the NodeMet
 _UNUSED: Final[Mapping[str, str]] = {
     **KLOG_FLAGS,
     **dict.fromkeys(_CADVISOR, "there is no cAdvisor in koordlet"),
-    **dict.fromkeys(("configmap-name", "configmap-namespace"), "koordlet reads no ConfigMap"),
     "report-interval": "the NodeMetric says how often to report",
     "metric-gc-interval-seconds": "old samples are dropped for newer ones",
     "metric-expire-seconds": _RETENTION,
@@ -143,6 +143,13 @@ class _Flags:
             "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path.",
             allowed=(_MEMORY, _SQLITE),
         )
+        cluster = groups[options.CLUSTER]
+        self.configuration_name = cluster.string(
+            "configmap-name",
+            "koordlet-config",
+            "The ConfigMap with flags that take effect while koordlet runs; empty: none.",
+        )
+        self.configuration_namespace = cluster.string("configmap-namespace", "koordinator-system", "Where it is.")
         serving = groups[options.SERVING]
         self.addr = serving.listen_address(
             "addr", _ADDRESS, "Where /metrics is served: HOST:PORT, :PORT for every address, 0 for nowhere."
@@ -155,6 +162,10 @@ class _Flags:
         self.gates = self.set.group("Feature").feature_gates(self.features)
         self.unused = UnusedFlags(self.set, _UNUSED, _SWITCHES)
 
+    def configuration(self, given: FlagValues, read: ReadOptions) -> WatchedConfiguration | None:
+        name = given[self.configuration_name]
+        return WatchedConfiguration(name, given[self.configuration_namespace], read) if name else None
+
     def folders(self, given: FlagValues) -> Folders:
         keeps_samples = given[self.cache_backend] == _SQLITE
         paths = {field: Path(given[flag]) for field, flag in self.own.items() if field != "samples" or keeps_samples}
@@ -166,9 +177,21 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
 
     ConfigurationError if NODE_NAME is not set, or if flags exclude each other.
     """
-    machine = Host() if environment.get("agent_mode") == "hostMode" else Host.in_pod()
-    flags = _Flags(machine)
-    given = flags.set.parse_or_exit(arguments)
+    flags = _Flags(_machine(environment))
+    return _options(flags, flags.set.parse_or_exit(arguments), arguments, environment)
+
+
+def _machine(environment: Mapping[str, str]) -> Host:
+    return Host() if environment.get("agent_mode") == "hostMode" else Host.in_pod()
+
+
+def _with_flags(arguments: Sequence[str], environment: Mapping[str, str], more: Mapping[str, str]) -> Options:
+    flags = _Flags(_machine(environment))
+    given = flags.set.parse([*arguments, *(f"--{name}={text}" for name, text in more.items())])
+    return _options(flags, given, arguments, environment)
+
+
+def _options(flags: _Flags, given: FlagValues, arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     node_name = environment.get("NODE_NAME", "")
     if not node_name:
         raise ConfigurationError("NODE_NAME", "", "set it to the name of this machine's Node")
@@ -183,13 +206,14 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     found = flags.options.read(
         given,
         node_name=node_name,
-        host=replace(machine, **{field: given[flag].rstrip("/") for field, flag in flags.host.items()}),
+        host=replace(_machine(environment), **{field: given[flag].rstrip("/") for field, flag in flags.host.items()}),
         listen=given[flags.addr],
         folders=flags.folders(given),
         profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
         nice=given[flags.nice],
         features=flags.features,
         remarks=remarks,
+        configuration=flags.configuration(given, partial(_with_flags, arguments, environment)),
     )
     if found.cleanup and found.enforcement.observe_only:
         raise ConfigurationError("--cleanup", True, "it writes, which --observe-only excludes")

@@ -62,6 +62,7 @@ async def _run(options: Options, process: Process) -> None:
             kernel_files=MachineFiles() if options.cleanup else WriterThread(MachineFiles(), process.clock),
             prctl=kernel_prctl,
             traffic_control=netlink_traffic_control.KERNEL,
+            set_verbosity=logs.configure,
             # What is taken back is taken back of everybody.
             plugins=Plugins() if options.cleanup else installed_plugins(),
         )

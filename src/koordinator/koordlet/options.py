@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -143,6 +144,15 @@ class Folders:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedConfiguration:
+    """The ConfigMap whose flags take effect while koordlet runs."""
+
+    name: str
+    namespace: str
+    read: ReadOptions = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the command line and the environment say. Intervals are in seconds."""
 
@@ -211,5 +221,11 @@ class Options:
     verbosity: int = integer("v", 0, "How much is logged, from 0 up.", under=SERVING)
     nice: int = 0
     features: FeatureGates = field(default_factory=make_features)
+    configuration: WatchedConfiguration | None = None
+    """None: none is followed."""
     remarks: tuple[str, ...] = ()
     """What of the command line will not have the expected effect, in sentences."""
+
+
+ReadOptions = Callable[[Mapping[str, str]], Options]
+"""Returns the options of the command line with these flags, by name, at its end. Raises ConfigurationError."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import PODS
+from koordinator.api.kinds import NODES, PODS
 from koordinator.base.clock import ManualClock
 from koordinator.cluster.nodes.fleet import Fleet
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
+from koordinator.kube.interface import PatchType
 from tests.cluster.nodes.bound_pods import pod_document
 from tests.cluster.nodes.fleets import play
 from tests.in_memory_api import Document, InMemoryApi
@@ -136,6 +138,35 @@ def test_a_pod_that_still_waits_writes_nothing_again() -> None:
 
     _played(_wish("p", "5"), note, _leave("small"), note, p="1", other="4", small="0")
     assert versions[0] == versions[1]
+
+
+def test_a_pod_whose_end_fell_due_while_it_waited_ends() -> None:
+    """Its node is stopped then, and another pod leaves meanwhile."""
+
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        waits = _pod("p", "1", restartPolicy="Never")
+        waits["spec"]["containers"][0]["command"] = ["sleep", "20"]
+        for document in (waits, _pod("other", "4"), _pod("small", "0")):
+            api.put(PODS, document)
+        await clock.advance(10)
+        _changed(
+            api, "p", containers=[{**waits["spec"]["containers"][0], **_sized("5")[0], "command": ["sleep", "20"]}]
+        )
+        await clock.advance(2)
+        await _annotated(api, "nodeStopped")
+        await clock.advance(20)
+        api.remove(PODS, "small", "default")
+        await clock.advance(0.5)
+        await _annotated(api, None)
+        await clock.advance(10)
+
+    status = play(script).document(PODS, "p", "default")["status"]
+    assert status["phase"] == "Succeeded", status
+
+
+async def _annotated(api: InMemoryApi, fault: str | None) -> None:
+    annotations = {FAULT_ANNOTATION: fault}
+    await api.client().patch(NODES, NODE, {"metadata": {"annotations": annotations}}, PatchType.MERGE)
 
 
 def test_a_container_that_goes_on_keeps_its_start() -> None:

@@ -204,6 +204,8 @@ def test_a_pod_is_evicted_directly() -> None:
     assert bench.at == ("Succeeded", "Complete", "")
     assert bench.cluster.status()["message"] == 'Pod "default/web-a" has been evicted'
     assert bench.cluster.evicted == [bench.pod["metadata"]["uid"]]
+    moved = bench.cluster.records[-1]
+    assert (moved.action, moved.node, moved.target, moved.pods) == (MOVED, "", "", [])
 
 
 def test_the_successor_of_a_pod_is_not_evicted() -> None:

@@ -15,38 +15,58 @@ from typing import Any
 import pytest
 
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.installed import ListEntryPoints
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.enforce.hooks.contexts import HookError
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.enforce.plugins import HOOKS, STRATEGIES, Guard, Plugins, installed_plugins
+from koordinator.koordlet.enforce.plugins import HOOKS, SINKS, STRATEGIES, Guard, Plugins, installed_plugins
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
+from koordinator.koordlet.observe.metric_cache import kinds
+from koordinator.koordlet.observe.metric_cache.sinks import Round, Sink
 from koordinator.node.kernel_files import CPU_SHARES, Target
 from tests.koordlet.enforce.hooks.hook_fixtures import running
 from tests.koordlet.enforce.hooks.hooked_node import HookedNode
-from tests.koordlet.suppressed_node import JOB_FOLDERS, SuppressedNode
+from tests.koordlet.node_under_test import GIB
+from tests.koordlet.suppressed_node import JOB, JOB_FOLDERS, SuppressedNode
 
-EXAMPLE = Path(__file__).parents[3] / "docs/examples/koordlet-plugin"
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 NAME = "example.com/ours"
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the example is installed, without a network, and imported from."""
+    """Where the examples are installed, without a network, and imported from."""
     target = tmp_path_factory.mktemp("packages")
     offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--quiet")
-    subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", target, EXAMPLE], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            *offline,
+            "--target",
+            target,
+            *(EXAMPLES / name for name in ("koordlet-plugin", "koordlet-sink")),
+        ],
+        check=True,
+    )
     sys.path.insert(0, str(target))
     yield target
     sys.path.remove(str(target))
-    sys.modules.pop("careful_batch", None)
+    for name in ("careful_batch", "line_files"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
 def example(packages: Path) -> Plugins:
-    (info,) = packages.glob("*.dist-info")
-    entries = Distribution.at(info).entry_points
-    return installed_plugins(lambda: entries.select(group=STRATEGIES), lambda: entries.select(group=HOOKS))
+    return examples(packages)
+
+
+def examples(packages: Path) -> Plugins:
+    installed = [Distribution.at(info).entry_points for info in packages.glob("*.dist-info")]
+    return installed_plugins(lambda group: lambda: [entry for each in installed for entry in each.select(group=group)])
 
 
 def play(node: SuppressedNode, seconds: int) -> str:
@@ -73,8 +93,37 @@ def test_the_example_acts_on_the_files_of_pods(example: Plugins, tmp_path: Path)
     assert (pod / "cpu.idle").read_text().strip() == "1"
     # Half of the memory of the node is in use.
     assert (pod / "memory.high").read_text().strip() == "max"
-    assert text.count("koordlet_plugin_working{") == 2
+    assert text.count("koordlet_plugin_working{") == 3
     assert 'package="careful-batch 0.1.0"' in text
+
+
+def test_the_example_of_a_sink_has_every_sample_of_the_node(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "samples.line"
+    monkeypatch.setenv("KOORDLET_SAMPLE_FILE", str(file))
+    node = SuppressedNode(tmp_path / "machine")
+    node.plugins = examples(packages)
+    play(node, 14)
+    lines = file.read_text().splitlines()
+    # In the order of time, up to the end: not only what the last interval has written.
+    of_node = [line for line in lines if line.startswith("node_memory_usage,node=node-1 ")]
+    seconds = [int(line.split()[-1]) // 10**9 for line in of_node]
+    assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))
+    assert len(seconds) >= 12
+    assert f"node_memory_usage,node=node-1 value={8 * GIB} 1767225602100000000" in of_node
+    assert any(line.startswith(f"pod_memory_usage,node=node-1,pod_uid={JOB} value=") for line in lines)
+
+
+def test_a_sink_that_cannot_write_loses_samples_and_goes_on(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KOORDLET_SAMPLE_FILE", str(tmp_path / "file" / "samples.line"))
+    (sink,) = examples(packages).sinks
+    for _ in range(2):
+        sink.write("n", [Round(1, {kinds.NODE_CPU_USAGE.series(): 1.0})])
+    assert caplog.text.count("samples are lost") == 1
 
 
 def test_a_bad_annotation_is_the_pods_fault_and_not_the_plugins(example: Plugins) -> None:
@@ -117,6 +166,10 @@ def strategy_in_order() -> Strategy:
 def nothing() -> None: ...
 
 
+def sink_that_waits_too_long() -> Sink:
+    return Sink(NAME, 301.0, raises)
+
+
 @pytest.mark.parametrize(
     ("group", "value", "problem"),
     [
@@ -126,12 +179,14 @@ def nothing() -> None: ...
         (HOOKS, f"{__name__}:hook_without_functions", "has no function"),
         (STRATEGIES, f"{__name__}:nothing", "gives None"),
         (STRATEGIES, f"{__name__}:strategy_that_never_runs", "has interval = 0.0"),
+        (SINKS, f"{__name__}:nothing", "gives None"),
+        (SINKS, f"{__name__}:sink_that_waits_too_long", "has interval = 301.0"),
     ],
 )
 def test_one_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, group: str, value: str, problem: str) -> None:
     found = [entry(tmp_path, group, value)]
     with pytest.raises(ConfigurationError) as raised:
-        installed_plugins(lambda: found if group == STRATEGIES else [], lambda: found if group == HOOKS else [])
+        installed_plugins(only(group, found))
     expected = f"entry point {group}: '{NAME}' is not usable: entry point {NAME} = {value} of ours 1.0 {problem}"
     assert str(raised.value).startswith(expected)
 
@@ -139,7 +194,7 @@ def test_one_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, group: st
 def test_a_name_that_a_built_in_may_have_is_refused(tmp_path: Path) -> None:
     found = entry(tmp_path, HOOKS, f"{__name__}:hook_named_as_a_built_in", "GroupIdentity")
     with pytest.raises(ConfigurationError, match="expected is one with a domain of yours, as"):
-        installed_plugins(list, lambda: [found])
+        installed_plugins(only(HOOKS, [found]))
 
 
 def hook_named_as_a_built_in() -> Hook:
@@ -148,10 +203,12 @@ def hook_named_as_a_built_in() -> Hook:
 
 def test_a_strategy_and_a_hook_of_one_name_would_undo_each_other(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    strategies = [entry(tmp_path, STRATEGIES, f"{__name__}:strategy_in_order")]
-    hooks = [entry(tmp_path / "other", HOOKS, f"{__name__}:hook_in_order")]
+    found = {
+        STRATEGIES: [entry(tmp_path, STRATEGIES, f"{__name__}:strategy_in_order")],
+        HOOKS: [entry(tmp_path / "other", HOOKS, f"{__name__}:hook_in_order")],
+    }
     with pytest.raises(ConfigurationError, match=r"is also a name of ours 1\.0"):
-        installed_plugins(lambda: strategies, lambda: hooks)
+        installed_plugins(lambda group: lambda: found.get(group, []))
 
 
 def raises(*_: Any) -> Any:
@@ -232,4 +289,16 @@ def take() -> Any:
 def loaded(folder: Path, group: str, plugin: Any) -> Plugins:
     made.append(plugin)
     found = [entry(folder, group, f"{__name__}:take")]
-    return installed_plugins(lambda: found if group == STRATEGIES else [], lambda: found if group == HOOKS else [])
+    return installed_plugins(only(group, found))
+
+
+def test_a_sink_that_fails_is_off_and_everything_else_goes_on(tmp_path: Path) -> None:
+    node = SuppressedNode(tmp_path / "machine")
+    node.plugins = loaded(tmp_path, SINKS, Sink(NAME, 2.0, raises))
+    text = play(node, 10)
+    assert f'koordlet_plugin_working{{node="node-1",package="ours 1.0",plugin="{NAME}"}} 0.0' in text
+    assert node.quota == node.wanted
+
+
+def only(group: str, found: list[EntryPoint]) -> Callable[[str], ListEntryPoints]:
+    return lambda asked: lambda: found if asked == group else []

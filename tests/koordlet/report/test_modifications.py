@@ -86,3 +86,16 @@ def test_an_agent_records_that_it_holds_pods_down(tmp_path: Path) -> None:
     assert (record.program, record.action, record.actor) == ("koordlet", SUPPRESSED, "BECPUSuppress")
     assert record.pods == ["jobs/job"]
     assert record.cause.code == "cfsQuota"
+
+
+def test_an_agent_that_stops_writes_what_it_has_not_summarised_yet(tmp_path: Path) -> None:
+    async def run() -> list[Modification]:
+        node = SuppressedNode(tmp_path)
+        async with node.running():
+            await node.pass_seconds(60)
+        return records_of(node)
+
+    first, last = [each for each in asyncio.run(run()) if each.action == SUPPRESSED]
+    assert first.time is not None
+    assert last.since is not None
+    assert last.since > first.time

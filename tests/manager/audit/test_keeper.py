@@ -108,6 +108,23 @@ def test_what_a_program_records_is_found_and_other_events_are_not() -> None:
     asyncio.run(scenario())
 
 
+def test_a_long_list_is_stored_without_a_pause() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.carry(complete(RECORD, POD, "", bench.clock.now()), "first")
+        async with bench.leading():
+            first = convert(bench.api.document(EVENTS_V1, "first", "default"), Object)
+            for page in range(3):
+                metadata = (replace(first.metadata, uid=f"{page}-{number}") for number in range(500))
+                bench.keeper.replace_page([replace(first, metadata=each) for each in metadata], ())
+                await bench.clock.advance(0)
+            answer = await bench.keeper.find(Query(limit=2000))
+            assert answer is not None
+            assert len(answer.records) == 1501
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "changes", [{"action": "invented"}, {"actor": "x" * LONGEST_RECORD}, {"time": timedelta(hours=1)}]
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -105,12 +106,52 @@ def test_a_full_store_drops_the_oldest_of_the_namespace_that_has_most(store: Aud
     assert (drop.namespace, drop.records) == ("shop", 3001 - len(kept))
 
 
+def test_large_records_do_not_push_out_small_ones_of_another_namespace(store: AuditStore) -> None:
+    store.add([received(number, namespace="bank") for number in range(400)], NOW)
+    store.add([received(number, cause=Cause(text="x" * 7000)) for number in range(150)], NOW)
+    assert [drop.namespace for drop in store.find(Query(), NOW).coverage.drops] == ["shop"]
+
+
 def test_a_time_in_which_nobody_listened_for_longer_than_events_last_is_a_gap(store: AuditStore) -> None:
     for minutes in (0, 30, 80, 200, 210):
         store.add([], NOW + minutes * MINUTE)
     coverage = store.find(Query(), NOW + 210 * MINUTE).coverage
     assert coverage.since == NOW
     assert [(gap.since, gap.until) for gap in coverage.gaps] == [(NOW + 80 * MINUTE, NOW + 140 * MINUTE)]
+
+
+def test_a_clock_that_was_ahead_hides_no_gap(store: AuditStore) -> None:
+    store.add([], NOW)
+    store.add([], NOW + 2 * DAY)
+    store.add([], NOW + 60 * MINUTE)
+    store.add([], NOW + 180 * MINUTE)
+    coverage = store.find(Query(), NOW + 180 * MINUTE).coverage
+    assert [(gap.since, gap.until) for gap in coverage.gaps] == [(NOW + 60 * MINUTE, NOW + 120 * MINUTE)]
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """No file may become larger than those in the folder are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(path.stat().st_size for path in folder.iterdir()), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_keeps_new_records_when_old_ones_have_aged(tmp_path: Path) -> None:
+    store = AuditStore(str(tmp_path), 1 << 30, DAY)
+    store.open()
+    text = Cause(text="x" * 900)
+    store.add([received(number, at=NOW, cause=text) for number in range(200)], NOW)
+    later = [received(number, at=NOW + 2 * DAY, cause=text) for number in range(200, 300)]
+    with full_disk(tmp_path):
+        with pytest.raises(AuditStoreError):
+            store.add([received(number, at=NOW, cause=text) for number in range(200, 300)], NOW)
+        store.open()
+        assert store.add(later, NOW + 2 * DAY) == 100
+    store.close()
 
 
 def test_a_directory_keeps_records_over_a_restart_for_its_owner_alone(tmp_path: Path) -> None:
@@ -143,7 +184,21 @@ def _of_a_later_version() -> bytes:
 @pytest.mark.parametrize("content", [b"no database" * 100, _of_a_later_version()])
 def test_a_file_that_cannot_be_read_is_set_aside(content: bytes, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(content)
+    assert_it_is_set_aside(tmp_path)
+
+
+def test_a_file_that_is_damaged_inside_is_set_aside(tmp_path: Path) -> None:
     store = AuditStore(str(tmp_path), 1 << 20, DAY)
+    store.open()
+    store.add([received(number, cause=Cause(text="x" * 900)) for number in range(100)], NOW)
+    store.close()
+    content = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(content[:4096] + bytes(3 * 4096) + content[4 * 4096 :])
+    assert_it_is_set_aside(tmp_path)
+
+
+def assert_it_is_set_aside(folder: Path) -> None:
+    store = AuditStore(str(folder), 1 << 20, DAY)
     assert "set aside as audit.sqlite.unreadable" in store.open()
     assert store.add([received(1)], NOW) == 1
     store.close()

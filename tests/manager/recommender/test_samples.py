@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 
 from koordinator.api.codec import convert
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.timestamps import format_time
+from koordinator.base.clock import ManualClock
+from koordinator.base.yielding import CooperativeYielding
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import ListPage
 from koordinator.manager.recommender.options import AUTO, METRICS_API, NODE_METRIC
-from koordinator.manager.recommender.samples import MetricsApi, PodMetrics, Reading, Readings, Samples
+from koordinator.manager.recommender.samples import (
+    MetricsApi,
+    NodeMetricReports,
+    PodMetrics,
+    Reading,
+    Readings,
+    Samples,
+)
+from tests.in_memory_api import InMemoryApi
 from tests.manager.recommender.pods import START, container, pod, reading
 
 
@@ -87,6 +101,38 @@ SOME = {("default", "p"): Reading(START, {}, {})}
 def test_auto_takes_the_first_source_that_has_readings(first: Readings | KubeError) -> None:
     samples = Samples(AUTO, (Fixed(METRICS_API, first), Fixed(NODE_METRIC, SOME)))
     assert asyncio.run(samples.read(["default"])) == (NODE_METRIC, SOME)
+
+
+def test_a_pod_of_which_a_report_lacks_a_reading_has_none() -> None:
+    """Nothing told is not a usage of zero."""
+    usages = {
+        "whole": {"cpu": "2", "memory": "1Ki"},
+        "half": {"cpu": "2"},
+        "none": {},
+        "idle": {"cpu": "0", "memory": "0"},
+    }
+    pods = [{"name": name, "namespace": "default", "podUsage": {"resources": usage}} for name, usage in usages.items()]
+
+    async def read() -> Readings:
+        clock = ManualClock(start=START)
+        async with InMemoryApi(clock).running() as api:
+            status = {"updateTime": format_time(START), "podsMetric": pods}
+            api.put(NODE_METRICS, {"metadata": {"name": "n"}, "spec": {}, "status": status})
+            informers = InformerSet(api.client(), clock=clock, random=Random(1))
+            source = NodeMetricReports(informers, clock, CooperativeYielding(clock))
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(informers.run())
+                await clock.advance(1)
+                found = await source.read(["default"])
+                running.cancel()
+            return found
+
+    found = asyncio.run(read())
+    containers = pod().containers
+    assert {name: dict(each.cpu(containers)) for (_, name), each in found.items()} == {
+        "whole": {"main": 2.0},
+        "idle": {"main": 0.0},
+    }
 
 
 def test_a_source_that_is_chosen_is_the_only_one() -> None:

@@ -40,6 +40,11 @@ _ACCOUNT_ANNOTATIONS: Final = """\
     {{- toYaml . | nindent 4 }}
   {{- end }}
 """
+_READ_EVENTS: Final = "    resources: [events]\n    verbs: [list, watch, create, patch]\n"
+"""Of koord-manager alone, for the audit."""
+_READ_EVENTS_IF_AUDITED: Final = _READ_EVENTS.replace(
+    "list, watch, ", "{{ if $values.manager.audit.maxMegabytes }}list, watch, {{ end }}"
+)
 _RBAC: Final = {
     "koord-descheduler": "$values.descheduler.enabled",
     "koord-explain": "or $values.scheduler.enabled $values.manager.enabled $values.descheduler.enabled",
@@ -137,7 +142,8 @@ def _literally(text: str) -> str:
 
 
 def _rbac(name: str, condition: str) -> str:
-    return _when(condition, _template(f"rbac/{name}.yaml").replace(_ACCOUNT, _ACCOUNT + _ACCOUNT_ANNOTATIONS))
+    text = _template(f"rbac/{name}.yaml").replace(_ACCOUNT, _ACCOUNT + _ACCOUNT_ANNOTATIONS)
+    return _when(condition, text.replace(_READ_EVENTS, _READ_EVENTS_IF_AUDITED))
 
 
 def _webhooks() -> str:

@@ -323,6 +323,9 @@ class PodRuntime:
         try:
             if patch is not None:
                 await self._patch(pod, patch)
+            else:
+                # A write would plan what is next; it may have fallen due meanwhile.
+                self._plan(pod, times)
         except KubeError:
             # The retry looks for room again.
             times.has_room = True

@@ -118,6 +118,13 @@ class Enforcement:
         for follow in (states.on_pods, states.on_node, states.on_node_slo, states.on_topology):
             follow(lambda _: self.enforcing.wake())
 
+    async def reconfigure(self) -> None:
+        """Go by the options of the context as they are now. What decides keeps what it knows, and the kernel what it
+        has."""
+        async with self._pass:
+            self.executor.reassert_every(self._context.options.enforcement.reassert_interval)
+            self.enforcing.replace(self._table.strategies())
+
     @property
     def suppression(self) -> SuppressionReport:
         """What the NodeMetric reports of CPU suppression."""
@@ -151,6 +158,11 @@ class Enforcement:
             for _ in steps():
                 # Runtimes that start containers come first.
                 await asyncio.sleep(0)
+
+    def finish(self) -> None:
+        """Record what has been modified since the last summary, when nothing more is enforced."""
+        if not self._context.options.enforcement.observe_only:
+            self._modifications.observe(at_end=True)
 
     async def _record_modifications(self) -> None:
         self._modifications.observe()

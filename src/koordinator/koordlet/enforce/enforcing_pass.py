@@ -66,14 +66,32 @@ class EnforcingPass:
         self._hooks = hooks
         self._report = report
         self._clock = clock
-        self._rows = [
-            (each, _Row(each.name, each.interval, loops.loop(each.name))) for each in strategies if each.interval > 0
-        ]
+        self._loops = loops
+        self._rows = [self._row(each) for each in strategies if each.interval > 0]
         self._hooks_row = _Row(HOOKS, hook_interval or inf, loops.loop(HOOKS))
         self._last_hooks = -inf
         self.is_woken = asyncio.Event()
-        self.interval = min([_LONGEST_INTERVAL, self._hooks_row.interval, *(row.interval for _, row in self._rows)])
+
+    @property
+    def interval(self) -> float:
         """Seconds."""
+        return min([_LONGEST_INTERVAL, self._hooks_row.interval, *(row.interval for _, row in self._rows)])
+
+    def replace(self, strategies: Sequence[Strategy]) -> None:
+        """These strategies from now on, not while a pass is under way. Who is not among them any more desires nothing,
+        as after a restart."""
+        before = {row.name: row for _, row in self._rows}
+        self._rows = [self._row(each, before.pop(each.name, None)) for each in strategies if each.interval > 0]
+        for name in before:
+            self._executor.submit(name, ())
+            self._loops.forget(name)
+        self.wake()
+
+    def _row(self, strategy: Strategy, before: _Row | None = None) -> tuple[Strategy, _Row]:
+        if before is None:
+            return strategy, _Row(strategy.name, strategy.interval, self._loops.loop(strategy.name))
+        before.interval, before.due = strategy.interval, -inf
+        return strategy, before
 
     def steps(self) -> Iterator[None]:
         """What is due now, in steps between which others may have their turn."""

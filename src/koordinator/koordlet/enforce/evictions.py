@@ -173,7 +173,7 @@ class Evictions:
         self, context: AgentContext, sources: SnapshotSources, evictor: Evictor, say: Callable[[str, str], None]
     ) -> None:
         """``say`` is called with the name of the evictions and what is wrong with their settings."""
-        self._options = context.options
+        self._context = context
         self._clock = context.given.clock
         self._sources = sources
         self._evictor = evictor
@@ -183,18 +183,22 @@ class Evictions:
 
     def loops(self) -> list[Loop]:
         """Of what a gate enables, and has an interval."""
-        given, loops = self._options.enforcement, list[Loop]()
-        for resource, of_resource, interval, cool_down in (
-            ("CPU", eviction.CPU_FEATURES, given.cpu_evict_interval, given.cpu_evict_cool_down),
-            ("memory", eviction.MEMORY_FEATURES, given.memory_evict_interval, given.memory_evict_cool_down),
+        given, loops = self._context.options.enforcement, list[Loop]()
+        for resource, of_resource, interval in (
+            ("CPU", eviction.CPU_FEATURES, given.cpu_evict_interval),
+            ("memory", eviction.MEMORY_FEATURES, given.memory_evict_interval),
         ):
-            enabled = [feature for feature in of_resource if self._options.features.enabled(feature)]
-            if enabled and interval > 0:
-                evict = partial(self._evict, resource, enabled, cool_down)
+            if self._enabled(of_resource) and interval > 0:
+                evict = partial(self._evict, resource, of_resource)
                 loops.append(Loop(f"evictions for {resource}", evict, interval, _DEADLINE))
         return loops
 
-    async def _evict(self, resource: str, enabled: Sequence[eviction.Feature], cool_down: float) -> None:
+    def _enabled(self, of_resource: Sequence[eviction.Feature]) -> list[eviction.Feature]:
+        return [feature for feature in of_resource if self._context.options.features.enabled(feature)]
+
+    async def _evict(self, resource: str, of_resource: Sequence[eviction.Feature]) -> None:
+        given, enabled = self._context.options.enforcement, self._enabled(of_resource)
+        cool_down = given.cpu_evict_cool_down if resource == "CPU" else given.memory_evict_cool_down
         if self._clock.monotonic() - self._last[resource] < cool_down:
             return
         await self._sources.usage.table.is_whole.wait()

@@ -1,6 +1,6 @@
-"""Strategies and hooks of other packages: found by their entry points, and switched off when they fail.
+"""Strategies, hooks and sinks of other packages: found by their entry points, and switched off when they fail.
 
-A package that adds a strategy or a hook to koordlet declares it in its pyproject.toml:
+A package that adds one to koordlet declares it in its pyproject.toml:
 
     [project.entry-points."koordinator.koordlet.strategies"]
     "example.com/tight-memory" = "tight_memory:strategy"
@@ -8,13 +8,16 @@ A package that adds a strategy or a hook to koordlet declares it in its pyprojec
     [project.entry-points."koordinator.koordlet.hooks"]
     "example.com/idle-pods" = "idle_pods:hook"
 
+    [project.entry-points."koordinator.koordlet.sinks"]
+    "example.com/line-files" = "line_files:sink"
+
 Installing the package beside koordlet enables them. Each is called without arguments at the start, and gives a
-``Strategy`` or a ``Hook``; one that cannot be used fails the start, with one line that names its distribution. What it
-returns later is treated as that of the built-in ones: the executor merges it with theirs, and a file without a value of
-anybody's stays as it is.
+``Strategy``, a ``Hook`` or a ``Sink``; one that cannot be used fails the start, with one line that names its
+distribution. What a strategy or a hook returns later is treated as that of the built-in ones: the executor merges it
+with theirs, and a file without a value of anybody's stays as it is.
 
 A function of a package may raise anything, and may take as long as it likes. Both happen on a thread of its own, and
-only once: then the strategy or hook is named in the log and in a metric, and is off until koordlet starts again.
+only once: then the strategy, hook or sink is named in the log and in a metric, and is off until koordlet starts again.
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.installed import ListEntryPoints, make_all, refuse
+from koordinator.base.installed import ListEntryPoints, listing, make_all, refuse
 from koordinator.base.side_thread import SideThread, UnfinishedCallError
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.enforce.hooks.contexts import Change, HookError
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
+from koordinator.koordlet.observe.metric_cache.sinks import LONGEST_INTERVAL, Sink
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -39,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 STRATEGIES: Final = "koordinator.koordlet.strategies"
 HOOKS: Final = "koordinator.koordlet.hooks"
+SINKS: Final = "koordinator.koordlet.sinks"
 SECONDS: Final = 1.0
 """For so long koordlet waits for one call."""
 _STRATEGY: Final = (
@@ -47,6 +52,9 @@ _STRATEGY: Final = (
 _HOOK: Final = (
     "expected is a function without arguments that returns a koordinator.koordlet.enforce.hooks.registry.Hook"
 )
+_SINK: Final = (
+    "expected is a function without arguments that returns a koordinator.koordlet.observe.metric_cache.sinks.Sink"
+)
 _OF_SETTINGS: Final = ("node", "of_pod", "of_pods")
 _FUNCTIONS: Final = ("pod", "container", "qos_folder", "host_application", "task_group", *_OF_SETTINGS)
 
@@ -54,7 +62,7 @@ T = TypeVar("T")
 
 
 class Guard:
-    """Calls the functions of one strategy or hook."""
+    """Calls the functions of one strategy, hook or sink."""
 
     def __init__(self, name: str, package: str, seconds: float = SECONDS) -> None:
         self.name = name
@@ -91,24 +99,29 @@ class Plugins:
 
     strategies: Sequence[Strategy] = ()
     hooks: Sequence[Hook] = ()
+    sinks: Sequence[Sink] = ()
     guards: Sequence[Guard] = ()
 
 
-def installed_plugins(strategies: ListEntryPoints | None = None, hooks: ListEntryPoints | None = None) -> Plugins:
-    """Those of this environment. ConfigurationError for one that cannot be used."""
+def installed_plugins(entry_points: Callable[[str], ListEntryPoints] = listing) -> Plugins:
+    """Those of the entry points of each group. ConfigurationError for one that cannot be used."""
     guards: dict[str, Guard] = {}
 
     def guard(name: str, package: str) -> Guard:
         if name in guards:
             where, what = f"entry points of {package}", f"is also a name of {guards[name].package}"
-            raise ConfigurationError(where, name, f"{what}; expected is a name of its own for each strategy and hook")
+            raise ConfigurationError(
+                where, name, f"{what}; expected is a name of its own for each strategy, hook and sink"
+            )
         return guards.setdefault(name, Guard(name, package))
 
-    found_strategies = make_all(STRATEGIES, _check_strategy, _STRATEGY, strategies)
-    found_hooks = make_all(HOOKS, _check_hook, _HOOK, hooks)
+    found_strategies = make_all(STRATEGIES, _check_strategy, _STRATEGY, entry_points(STRATEGIES))
+    found_hooks = make_all(HOOKS, _check_hook, _HOOK, entry_points(HOOKS))
+    found_sinks = make_all(SINKS, _check_sink, _SINK, entry_points(SINKS))
     return Plugins(
         tuple(_guarded_strategy(each, guard(name, package)) for name, (each, package) in found_strategies.items()),
         tuple(_guarded_hook(each, guard(name, package)) for name, (each, package) in found_hooks.items()),
+        tuple(_guarded_sink(each, guard(name, package)) for name, (each, package) in found_sinks.items()),
         tuple(guards.values()),
     )
 
@@ -131,6 +144,16 @@ def _check_hook(entry: EntryPoint, made: object) -> Hook:
     return made
 
 
+def _check_sink(entry: EntryPoint, made: object) -> Sink:
+    if not isinstance(made, Sink):
+        refuse(entry, f"entry point {SINKS}", f"gives {made!r}", _SINK)
+    _check_name(entry, SINKS, made.name)
+    if not 0 < made.interval <= LONGEST_INTERVAL:
+        expected = f"expected are seconds above 0, {LONGEST_INTERVAL:g} at most"
+        refuse(entry, f"entry point {SINKS}", f"has interval = {made.interval!r}", expected)
+    return made
+
+
 def _check_name(entry: EntryPoint, group: str, name: str) -> None:
     if name != entry.name:
         refuse(entry, f"entry point {group}", f"has name = {name!r}", f"expected is name = {entry.name!r}")
@@ -149,6 +172,10 @@ def _guarded_strategy(strategy: Strategy, guard: Guard) -> Strategy:
 
     # What is off settings nothing any more, rather than the same for ever.
     return replace(strategy, decide=lambda snapshot: guard.call(decide, snapshot) or Decision((), guard.problem))
+
+
+def _guarded_sink(sink: Sink, guard: Guard) -> Sink:
+    return replace(sink, write=lambda node, rounds: guard.call(sink.write, node, rounds))
 
 
 def _guarded_hook(hook: Hook, guard: Guard) -> Hook:

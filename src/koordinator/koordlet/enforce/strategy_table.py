@@ -27,6 +27,7 @@ from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot,
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.recent_usage import RecentUsage
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.report.suppression import SuppressionReport
 from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.kernel_files import Target
@@ -47,7 +48,7 @@ class StrategyTable:
         interference: InterferenceMonitor | None = None,
     ) -> None:
         """``interference`` is what looks for it, where it is looked for."""
-        self._options = context.options
+        self._context = context
         self._given = context.given
         self._sources = sources
         self._claims = claims
@@ -59,6 +60,10 @@ class StrategyTable:
         """Pods whose block I/O is limited, as ``block_io.decide`` has it."""
         self.suppression = SuppressionReport(sources.executor, context.given.clock)
         """Of CPU suppress, for the NodeMetric."""
+
+    @property
+    def _options(self) -> Options:
+        return self._context.options
 
     def strategies(self) -> list[Strategy]:
         """In the order in which they decide."""

@@ -67,15 +67,16 @@ class StatesInformer:
     ) -> None:
         self._clock = clock
         self._name = node_name
-        self._informers = InformerSet(client, clock=clock, random=random, metrics=metrics)
+        self.informers = InformerSet(client, clock=clock, random=random, metrics=metrics)
+        """Of everything that the agent follows; more are added before ``run``."""
         own = f"metadata.name={node_name}"
-        self._nodes = self._informers.informer(NODES, field_selector=own)
+        self._nodes = self.informers.informer(NODES, field_selector=own)
         # Agents start before koord-manager has installed anything: a kind that is not there yet has no object yet.
-        self._metrics = self._informers.informer(NODE_METRICS, field_selector=own, absent_is_empty=True)
-        self._slos = self._informers.informer(NODE_SLOS, field_selector=own, absent_is_empty=True)
-        self._topologies = self._informers.informer(NODE_RESOURCE_TOPOLOGIES, field_selector=own, absent_is_empty=True)
+        self._metrics = self.informers.informer(NODE_METRICS, field_selector=own, absent_is_empty=True)
+        self._slos = self.informers.informer(NODE_SLOS, field_selector=own, absent_is_empty=True)
+        self._topologies = self.informers.informer(NODE_RESOURCE_TOPOLOGIES, field_selector=own, absent_is_empty=True)
         self._devices = (
-            self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
+            self.informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
         )
         self._pods = _Known[Sequence[NodePod]](())
         self._node = _Known[Node | None](None)
@@ -162,7 +163,7 @@ class StatesInformer:
         reminder = Reminder(self._clock, after=_LONG)
         while (node := self.node) is None:
             if reminder.is_due():
-                missing = "; ".join(self._informers.not_synced) or "not found"
+                missing = "; ".join(self.informers.not_synced) or "not found"
                 logger.warning("waiting for node %s: %s", self._name, missing)
             await self._clock.sleep(_POLL)
         return node
@@ -184,7 +185,7 @@ class StatesInformer:
 
     async def run(self) -> None:
         """Follow the Node and the objects of its name until cancelled."""
-        await self._informers.run()
+        await self.informers.run()
 
     def _new_node(self, node: Node, initial: bool = False) -> None:
         self._node.tell(node)

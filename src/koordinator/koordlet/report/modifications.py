@@ -74,12 +74,13 @@ class Summary:
             least, most = episode.ranges.get(name, (value, value))
             episode.ranges[name] = min(least, value), max(most, value)
 
-    def record_if_due(self) -> None:
+    def record_if_due(self, *, at_end: bool = False) -> None:
+        """``at_end``: whatever has happened since the last record."""
         episode, now = self._episode, self._clock.monotonic()
         if episode is None:
             return
         quiet, is_over = now - self._recorded_at, now - self._seen_at >= _OVER
-        if episode.is_new or quiet >= _LONGEST or (is_over and quiet >= _SHORTEST):
+        if at_end or episode.is_new or quiet >= _LONGEST or (is_over and quiet >= _SHORTEST):
             self._record(self._modification(episode))
             self._recorded_at, self._episode = now, None
 
@@ -100,7 +101,7 @@ class Summary:
 
 
 class ModificationReport:
-    """Call ``observe`` every PERIOD, and ``on_applied`` with what the executor has written."""
+    """Call ``observe`` every PERIOD and at the end, and ``on_applied`` with what the executor has written."""
 
     def __init__(
         self,
@@ -128,11 +129,11 @@ class ModificationReport:
             if isinstance(setting.value, int):
                 self._quotas.append((setting.target.folder, setting.value, setting.winner.reason))
 
-    def observe(self) -> None:
+    def observe(self, *, at_end: bool = False) -> None:
         self._observe_suppression()
         self._observe_quotas()
-        self._suppressed.record_if_due()
-        self._resized.record_if_due()
+        for summary in (self._suppressed, self._resized):
+            summary.record_if_due(at_end=at_end)
 
     def _observe_suppression(self) -> None:
         held = self._suppression.held()

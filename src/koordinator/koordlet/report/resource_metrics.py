@@ -54,14 +54,14 @@ def export_listing(metrics: AgentMetrics, listing: PodListing) -> None:
 
 
 def export_plugins(metrics: AgentMetrics, plugins: Plugins) -> None:
-    """Which strategies and hooks of other packages work, and which are switched off because they have failed."""
+    """Which strategies, hooks and sinks of other packages work, and which are switched off because they have failed."""
 
     def rows() -> Rows:
         return [((guard.name, guard.package), float(not guard.problem)) for guard in plugins.guards]
 
     metrics.latest(
         "plugin_working",
-        "1 for each strategy and hook of another package that works, 0 for one that has failed and is switched off",
+        "1 for each strategy, hook and sink of another package that works, 0 for one that has failed and is off",
         ("plugin", "package"),
         rows,
     )

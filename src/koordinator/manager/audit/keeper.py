@@ -62,6 +62,8 @@ class AuditKeeper:
         self._storing: list[ReceivedRecord] = []
         """They stay here until the store has them."""
         self._is_wanted = asyncio.Event()
+        self._has_batch = asyncio.Event()
+        """As many wait as one write of the store takes."""
         self._is_running = False
         self._lost = 0
         self._refused: set[str] = set()
@@ -146,6 +148,8 @@ class AuditKeeper:
             self._waiting.popleft()
             self._lost += 1
             self._lost_count.inc()
+        if len(self._waiting) >= _BATCH:
+            self._has_batch.set()
         self._is_wanted.set()
 
     def _refuse(self, uid: str, why: str) -> None:
@@ -163,7 +167,17 @@ class AuditKeeper:
                 await within(self._clock, _LISTEN_SECONDS, self._is_wanted.wait())
             self._is_wanted.clear()
             await self._store_waiting()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Not while a whole batch waits: a list may bring more in a second than there is room for."""
+        if self._problem:
             await self._clock.sleep(_STORE_SECONDS)
+            return
+        if len(self._waiting) < _BATCH:
+            self._has_batch.clear()
+        with suppress(TimeoutError):
+            await within(self._clock, _STORE_SECONDS, self._has_batch.wait())
 
     async def _store_waiting(self) -> None:
         while self._waiting and len(self._storing) < _BATCH:

@@ -25,8 +25,8 @@ class AuditOptions:
     megabytes: int = integer(
         "audit-max-megabytes",
         64,
-        "The space that they take; when it is full, the namespace with the most records loses its oldest. 0: keep "
-        "none, and watch no Events.",
+        "The space that they take; when it is full, the namespace whose records take most space loses its oldest. "
+        "The disk needs twice as much. 0: keep none, and watch no Events.",
         minimum=0,
     )
     max_age: timedelta = duration("audit-max-age", timedelta(days=7), "Older records are deleted.")

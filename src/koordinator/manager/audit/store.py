@@ -1,8 +1,8 @@
 """The store of the audit: one SQLite file, or the same in memory, of a limited size and age.
 
-One process at a time has the file open: the leader. When the space is used up, the namespace with the most records
-loses its oldest ones, so that whoever can write Events in one namespace cannot push out the records of the others.
-What was deleted for this reason is remembered, as are the times at which nobody listened.
+One process at a time has the file open: the leader. When the space is used up, the namespace whose records take most
+space loses its oldest ones, so that whoever can write Events in one namespace cannot push out the records of the
+others. What was deleted for this reason is remembered, as are the times at which nobody listened.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _FULL: Final = 0.9
 """The share of the space that is used after records were deleted."""
 _DELETED_AT_ONCE: Final = 4
 """A quarter of the records of one namespace."""
+_AGED_AT_ONCE: Final = (100, 10, 1)
+"""How many aged records a transaction deletes; fewer where the disk is too full for the journal of more."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SCHEMA: Final = """
@@ -53,6 +55,10 @@ CREATE TABLE IF NOT EXISTS drops (namespace TEXT PRIMARY KEY, records INTEGER NO
 
 class AuditStoreError(KoordinatorError):
     """Nothing can be kept or read; the text says why."""
+
+
+class DiskFullError(AuditStoreError):
+    """The store remains open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +104,6 @@ class AuditStore:
     def is_in_memory(self) -> bool:
         return self._path is None
 
-    @property
-    def is_open(self) -> bool:
-        return self._database is not None
-
     def open(self) -> str:
         """Returns what is wrong with what was found, if that was set aside; else an empty text."""
         if self._database is not None:
@@ -119,13 +121,12 @@ class AuditStore:
     def add(self, received: Iterable[ReceivedRecord], now: datetime, *, listens: bool = True) -> int:
         """Keep records, each once; with ``listens``, none has been missed until ``now``. Returns how many are new."""
         oldest = now - self._max_age
+        # First, and for good: they make room on a full disk, where the rest fails.
+        self._delete_aged(_micros(oldest))
         with self._transaction() as database:
             added = sum(_add(database, each) for each in received if _time(each.record) >= oldest)
             if listens:
                 _listen(database, now)
-            database.execute("DELETE FROM records WHERE at < ?", (_micros(oldest),))
-            for table in ("terms", "drops"):
-                database.execute(f"DELETE FROM {table} WHERE until < ?", (_micros(oldest),))  # noqa: S608 - constants
         if self.used_bytes() > self._size:
             self._make_room()
         return added
@@ -166,15 +167,35 @@ class AuditStore:
         except sqlite3.DatabaseError as error:
             aside = self._path.with_name(f"{FILE}.unreadable")
             self._path.replace(aside)
+            # A journal that it leaves is no concern: SQLite deletes one that lies beside an empty file.
             again = self._open()
             return again or f"{self._path} cannot be read ({error}): it is set aside as {aside.name}, and begun anew"
         return ""
+
+    def _delete_aged(self, oldest: int) -> None:
+        sizes = iter(_AGED_AT_ONCE)
+        size = deleted = next(sizes)
+        while deleted == size:
+            try:
+                with self._transaction() as database:
+                    deleted = database.execute(
+                        "DELETE FROM records WHERE number IN "
+                        "(SELECT number FROM records WHERE at < ? ORDER BY at LIMIT ?)",
+                        (oldest, size),
+                    ).rowcount
+            except DiskFullError:
+                size = deleted = next(sizes, 0)
+                if not size:
+                    raise
+        with self._transaction() as database:
+            for table in ("terms", "drops"):
+                database.execute(f"DELETE FROM {table} WHERE until < ?", (oldest,))  # noqa: S608 - constants
 
     def _make_room(self) -> None:
         while self.used_bytes() > self._size * _FULL:
             with self._transaction() as database:
                 found = database.execute(
-                    "SELECT namespace, count(*) FROM records GROUP BY namespace ORDER BY 2 DESC LIMIT 1"
+                    "SELECT namespace, count(*) FROM records GROUP BY namespace ORDER BY sum(length(body)) DESC LIMIT 1"
                 ).fetchone()
                 if found is None:
                     return
@@ -217,8 +238,12 @@ class AuditStore:
             with database:
                 yield database
         except sqlite3.Error as error:
+            problem = f"{self._where}: {error}"
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                # The file is as it was, and need not be checked again every second.
+                raise DiskFullError(problem) from error
             self.close()
-            raise AuditStoreError(f"{self._where}: {error}") from error
+            raise AuditStoreError(problem) from error
 
     @property
     def _where(self) -> str:
@@ -230,14 +255,18 @@ def _connect(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False)
     with ExitStack() as on_error:
         on_error.callback(database.close)
-        # The lock is held for as long as it is open: no other replica writes to a volume that they share.
+        # The lock is held for as long as it is open: no other replica writes to a volume that they share. The journal
+        # keeps its space, so that records can be deleted when the disk is full.
         database.executescript(
-            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=TRUNCATE; PRAGMA synchronous=NORMAL; "
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=PERSIST; PRAGMA synchronous=NORMAL; "
             "PRAGMA foreign_keys=ON;"
         )
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
             raise sqlite3.DatabaseError(f"it is of version {version}, and {_VERSION} is known")
+        (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
         database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={_VERSION}; COMMIT;")
         on_error.pop_all()
     return database
@@ -274,9 +303,12 @@ def _add(database: sqlite3.Connection, received: ReceivedRecord) -> int:
 
 def _listen(database: sqlite3.Connection, now: datetime) -> None:
     """Extend the term in which records are received, or begin one if Events may have been missed since the last."""
+    # A clock that was ahead may have written what is not yet.
+    database.execute("DELETE FROM terms WHERE since > ?", (_micros(now),))
+    database.execute("UPDATE terms SET until = ? WHERE until > ?", (_micros(now), _micros(now)))
     last = database.execute("SELECT rowid, until FROM terms ORDER BY since DESC LIMIT 1").fetchone()
     if last is not None and _moment(last[1]) >= now - _EVENTS_LAST:
-        database.execute("UPDATE terms SET until = max(until, ?) WHERE rowid = ?", (_micros(now), last[0]))
+        database.execute("UPDATE terms SET until = ? WHERE rowid = ?", (_micros(now), last[0]))
     else:
         database.execute("INSERT INTO terms VALUES (?, ?)", (_micros(now), _micros(now)))
 

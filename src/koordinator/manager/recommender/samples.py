@@ -137,7 +137,7 @@ class NodeMetricReports:
             if facts.update_time is None or facts.update_time < oldest:
                 continue
             for key, usage in facts.pods.items():
-                if key[0] in wanted:
+                if key[0] in wanted and key not in facts.half_told:
                     total = {CPU: Quantity.from_milli(usage.cpu), MEMORY: Quantity.from_value(usage.memory)}
                     found[key] = Reading(facts.update_time, {}, total)
         return found

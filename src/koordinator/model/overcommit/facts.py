@@ -214,6 +214,8 @@ class MetricFacts(Struct, frozen=True):
     """Namespace and name -> usage."""
     high_pods: tuple[tuple[str, str], ...] = ()
     """The pods that have no low class in the report itself."""
+    half_told: frozenset[tuple[str, str]] = frozenset()
+    """The pods of which the report lacks CPU or memory: zero among ``pods``."""
     prod_reclaimable: Amounts = NOTHING
     has_negative: bool = False
     """Whether some reading is below zero."""
@@ -230,7 +232,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
     node, system = info.node_usage.resources, info.system_usage.resources
     hosts = [(host.priority, host.usage.resources.amounts) for host in status.host_application_metric]
     percentiles = [each.resources.amounts for window in info.aggregated_node_usages for each in window.usage.values()]
-    pods, high_pods, found = _pod_usages(status.pods_metric)
+    pods, high_pods, half_told, found = _pod_usages(status.pods_metric)
     reclaimable = status.prod_reclaimable_metric
     others = node.amounts, system.amounts, *[usage for _, usage in hosts]
     # If the percentiles of all windows are equal as well, nothing has been measured.
@@ -248,6 +250,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
         pods=pods,
         high_pods=high_pods,
         prod_reclaimable=NOTHING if reclaimable is None else reclaimable.resource.resources.amounts,
+        half_told=half_told,
         suffering=found,
         has_negative=has_negative,
         fingerprint=fingerprint,
@@ -269,22 +272,25 @@ def _above(hosts: Iterable[tuple[str, Amounts]], tier: PriorityClass) -> Amounts
 
 def _pod_usages(
     reported: Iterable[ReportedPod],
-) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """The usage of each pod, the pods of no low class, and how pods suffer: one pass, since nothing else of a report
-    has so many parts."""
+) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], frozenset[tuple[str, str]], tuple[str, ...]]:
+    """The usage of each pod, the pods of no low class, those that lack a reading, and how pods suffer: one pass, since
+    nothing else of a report has so many parts."""
     usages: dict[tuple[str, str], Amounts] = {}
     high: dict[tuple[str, str], None] = {}
+    half_told: frozenset[tuple[str, str]] = frozenset()
     found: tuple[str, ...] = ()
     for each in reported:
         key = intern(each.namespace), each.name
-        usages[key] = each.pod_usage.resources.amounts
+        usages[key] = usage = each.pod_usage.resources.amounts
+        if 0 in usage and not each.pod_usage.resources.is_complete:
+            half_told |= {key}
         if each.priority in _LOW_NAMES:
             high.pop(key, None)
         else:
             high[key] = None
         if each.extensions is not None:
             found += suffering(f"{each.namespace}/{each.name}", each.extensions)
-    return usages, tuple(high), found
+    return usages, tuple(high), half_told, found
 
 
 class CPUBasicInfo(WireStruct):

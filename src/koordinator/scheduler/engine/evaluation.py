@@ -73,9 +73,9 @@ class Evaluation(ClassState):
         self.incoming = pod
         """The pod of the class that was evaluated last."""
         self.pod = plan.pod or pod
-        transforming = [each.name for each in profile.filter_transformers if each.transforms(self.pod)]
-        transforming += [each.name for each in profile.score_transformers if each.transforms(self.pod)]
-        self._overlays = RowOverlays(profile, self.pod) if transforming else None
+        transforms = any(each.transforms(self.pod) for each in profile.filter_transformers)
+        transforms = transforms or any(each.transforms(self.pod) for each in profile.score_transformers)
+        self._overlays = RowOverlays(profile, self.pod) if transforms else None
         self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[CachedResults, ...]] = {}
         """By bit mask of aspects: the cached results that read any of them."""

@@ -211,3 +211,6 @@ def test_who_is_told_of_applied_profiles_hears_nothing_of_dry_runs_and_of_those_
     handler.handle(replace(request, dry_run=True))
     handler.handle(request)
     assert told == [(["always"], "shop")]
+    cluster = SmallCluster(profile("never", probability="1%", labels={"c": "d"}))
+    PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 50, on_applied=note).handle(request)
+    assert len(told) == 1

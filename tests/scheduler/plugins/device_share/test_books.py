@@ -171,3 +171,17 @@ def test_an_allocation_that_is_told_twice_counts_once() -> None:
     for _ in range(2):
         machines.plugin.on_released(0, pod, held)
     assert machines.plugin.nodes[0].used == {}
+
+
+def test_what_a_deleted_pod_had_closed_is_open_again() -> None:
+    """Also where nodes that are alike are evaluated once: of so many."""
+    names = [f"node-{number}" for number in range(40)]
+    machines = Machines(*[device(gpu(0), node=name) for name in names])
+    # It has no devices that would be counted.
+    machines.state.remove_node("a")
+    for name in names:
+        machines.bound(make_device_pod(f"on-{name}", gpu=100), name, devices="{")
+    closed = "40 node(s) had gpu devices held by a pod"
+    assert closed in machines.message(make_device_pod("p", gpu_core=10, gpu_memory_ratio=10))
+    machines.state.remove_pod("uid-on-node-7")
+    assert machines.place(make_device_pod("q", gpu_core=20, gpu_memory_ratio=20)).node_name == "node-7"

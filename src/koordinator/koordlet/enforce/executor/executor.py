@@ -78,6 +78,10 @@ class Executor:
         self._marks = Marks(files, codec)
         self._records = TargetRecords(codec, self._marks.forget)
 
+    def reassert_every(self, seconds: float) -> None:
+        """Instead of ``reassert_seconds``, from the next look at each file on."""
+        self._reassert = seconds
+
     def set_inner_folders(self, inner: Mapping[str, str]) -> None:
         """Containers whose limits the runtime keeps a second time, in a folder below theirs: both get what is desired
         for the first. It holds for what is submitted from now on."""

@@ -29,6 +29,7 @@ from koordinator.koordlet.enforce.hooks.rules import CPUPools, Rules, cpus_of
 from koordinator.koordlet.enforce.hooks.starting import StartingHooks
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources
 from koordinator.koordlet.enforce.strategies.snapshot import STATIC, pod_reference, system_cpus
+from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.koordlet.report.node_topology.description import NodeTopology
 from koordinator.node.cgroup_layout import CgroupVersion
@@ -54,7 +55,6 @@ class RuntimeHooks:
 
     def __init__(self, context: AgentContext, sources: SnapshotSources) -> None:
         self._context = context
-        self._options = context.options
         self._sources = sources
         self._nri: NRIPlugin | None = None
         self._has_no_groups = False
@@ -89,6 +89,10 @@ class RuntimeHooks:
         )
         self._server = HookServer(context, self._starting)
         self._export()
+
+    @property
+    def _options(self) -> Options:
+        return self._context.options
 
     def rules(self) -> Rules:
         options, sources = self._options, self._sources

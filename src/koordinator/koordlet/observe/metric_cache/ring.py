@@ -11,7 +11,7 @@ import logging
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -78,6 +78,7 @@ class RingMetricCache:
         """``retentions`` by group; ``budget_bytes`` is what the samples of all groups may take together."""
         self._groups = {name: _Group(name, retention.rows) for name, retention in retentions.items()}
         self._budget = budget_bytes
+        self._followers: list[Callable[[int, Mapping[Series, float]], None]] = []
         self.rejected_samples = 0
         """Samples that were dropped because their series do not fit the budget even at the coarsest resolution."""
 
@@ -103,6 +104,12 @@ class RingMetricCache:
                 group.add(series, samples[series])
             else:
                 self.rejected_samples += 1
+        for follow in self._followers:
+            follow(at, samples)
+
+    def on_append(self, callback: Callable[[int, Mapping[Series, float]], None]) -> None:
+        """Call back with each round that is appended. The samples are the callback's to keep, not to change."""
+        self._followers.append(callback)
 
     def select(self, kind: MetricKind, start: int, end: int, **labels: str) -> Samples:
         """The samples of one series whose time (ms) is in the window, both ends included. ValueError unless the labels

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
+from koordinator.api.annotations import KOORDLET_CONFIGURATION
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from koordinator.base.loops import Loop
 from koordinator.base.said_once import SaidOnce
@@ -38,13 +40,17 @@ class TopologyReporter:
     kept for the agent only; where the kubelet's configuration is not queried, what kubelet does with CPUs counts for
     nothing."""
 
-    def __init__(self, context: AgentContext, info: NodeInfo) -> None:
+    def __init__(
+        self, context: AgentContext, info: NodeInfo, configuration: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
+        """``configuration`` says what of the agent's ConfigMap is in force; nothing without one."""
         self._options = options = context.options
         self._writes = options.features.enabled(features.NODE_TOPOLOGY_REPORT)
         self._clock = context.given.clock
         self._object = NodeObject(context.given.client, NODE_RESOURCE_TOPOLOGIES)
         self._states = context.states
         self._info = info
+        self._configuration = configuration
         self._basic: tuple[CPUTopology, CPUBasicInfo] | None = None
         self._said = SaidOnce(logger)
 
@@ -87,6 +93,9 @@ class TopologyReporter:
         topology = describe(facts)
         if self._states.has_synced_pods:
             self._states.set_topology(topology)
+        said = self._configuration()
+        if said or (present is not None and KOORDLET_CONFIGURATION in present.metadata.annotations):
+            topology = replace(topology, annotations={**topology.annotations, KOORDLET_CONFIGURATION: said})
         if is_new:
             await self._object.create(new_topology(node, topology))
         elif present is not None and self._writes:

@@ -179,7 +179,7 @@ class PodMutatingHandler:
             return pod, warnings
         drawn = self._engine.drawn(matches)
         pod = self._engine.apply(drawn, pod)
-        if not is_dry_run:
+        if drawn and not is_dry_run:
             self._on_applied([profile.source for profile in drawn], namespace)
         if self._settings.translate_resources and not any(profile.keeps_resources for profile in matches.profiles):
             warnings += translate_resources(pod)

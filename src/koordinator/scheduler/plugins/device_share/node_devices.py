@@ -175,7 +175,6 @@ class NodeDevices(NodeAllocations[DeviceAllocations]):
 
     def subjects(self, pod: PodInfo) -> Collection[str]:
         """The types of devices that the pod requests: of others it holds none, whatever its record says."""
-        self._likeness = None
         return requested_types(pod)
 
     def missing(self, pod: PodInfo, allocation: DeviceAllocations) -> Sequence[tuple[str, str]]:
@@ -188,6 +187,11 @@ class NodeDevices(NodeAllocations[DeviceAllocations]):
         ]
         types = self.subjects(pod) if gone else ()
         return [(each, _missing(each, minor, self.total.get(each, _NOTHING))) for each, minor in gone if each in types]
+
+    def release(self, uid: str) -> None:
+        # What the pod has closed is part of the likeness, too.
+        self._likeness = None
+        super().release(uid)
 
     def count(self, allocation: DeviceAllocations, sign: int) -> None:
         self._likeness = None

@@ -167,7 +167,9 @@ class Matcher:
             return NO_MATCHES
         labels = self._labels_of(pod, preferences)
         self._refresh(labels)
-        return labels.terms.union(self._nominated(pod, labels)) if nominated else labels.terms
+        coming = self._nominated(pod, labels) if nominated else ()
+        # The set as it is where it can be: another one would have to be hashed anew.
+        return labels.terms.union(coming) if coming else labels.terms
 
     def repels(self, term: Term, pod: PodInfo) -> bool:
         """Whether the term of an existing or deleted pod is a required anti-affinity that matches ``pod``."""

@@ -231,9 +231,9 @@ class NUMAFilter(
         self, pod: PodInfo, requirements: PodRequirements, row: int, node: NodeState
     ) -> Sequence[Reason]:
         """The reason if the node has too few CPUs to bind the pod to."""
-        choice = self._choice(pod, requirements, row)
-        if choice.restored.matched:
-            found = choice.from_any(None, ignoring=ignores_reservations(pod.pod))
+        seen = self.seen(row)
+        if seen is not None and seen.matched:
+            found = self._choice(pod, requirements, row).from_any(None, ignoring=ignores_reservations(pod.pod))
             return () if isinstance(found, PodAllocation) else found
         required = requirements.required or node.rules.bind
         return (_NOT_ENOUGH,) if node.free_cpus(required) < requirements.cpu // MILLI else ()

@@ -135,16 +135,29 @@ class HardSpread:
 
     def refresh(self) -> None:
         """Apply the changes of the columns since the last call."""
-        columns = self._columns
-        if self._version == columns.version:
+        if self._version == self._columns.version:
             return
-        changes = columns.changes_since(self._version, _FEW_CHANGES) if self._limits else None
-        rows = [row for row, aspects in changes.items() if aspects & _READ] if changes is not None else []
-        if changes is None or self._spread.is_much(len(rows)):
+        if not self._limits:
             self._build()
-        elif rows:
-            self._apply_delta(rows, [row for row in rows if changes[row] & _OF_NODE])
-        self._version = columns.version
+        else:
+            rows, of_node = self._touched()
+            if self._spread.is_much(len(rows)):
+                self._build()
+            elif rows:
+                self._apply_delta(rows, of_node)
+        self._version = self._columns.version
+
+    def _touched(self) -> tuple[list[int], list[int]]:
+        """The rows of which an aspect in READS has changed, and those of them whose node has changed."""
+        columns, version = self._columns, self._version
+        changed = columns.changes_since(version, _FEW_CHANGES)
+        if changed is not None:
+            rows = [row for row, aspects in changed.items() if aspects & _READ]
+            return rows, [row for row in rows if changed[row] & _OF_NODE]
+        # Most of many changes are of aspects that do not matter here, such as loads.
+        of_node = columns.versions(Aspect.NODE) > version
+        every = np.logical_or.reduce([of_node, *(columns.versions(aspect) > version for aspect in READS)])
+        return every.nonzero()[0].tolist(), of_node.nonzero()[0].tolist()
 
     def _apply_delta(self, rows: list[int], of_node: list[int]) -> None:
         """Update the counts and codes after changes on ``rows``."""

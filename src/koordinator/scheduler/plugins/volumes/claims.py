@@ -236,10 +236,8 @@ def mode_not_set(storage_class: StorageClass) -> str:
     return f'VolumeBindingMode not set for StorageClass "{storage_class.metadata.name}"'
 
 
-def key_of(index: VolumeIndex, claims: PodClaims | str) -> Hashable:
+def key_of(index: VolumeIndex, claims: PodClaims) -> Hashable:
     """Equal for claims that every node is evaluated by in the same way, now. Raises PluginError."""
-    if isinstance(claims, str):
-        return claims
     bound = tuple([bound_key(volume) if volume is not None else None for volume in claims.bound])
     return bound, tuple([_unbound_key(index, claim, alone=len(claims.unbound) == 1) for claim in claims.unbound])
 

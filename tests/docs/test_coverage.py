@@ -1,0 +1,102 @@
+"""docs/coverage.md names tests that are there and commands that work, and says what docs/coverage.toml says."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from functools import cache
+from io import StringIO
+
+import pytest
+
+from koordinator.cli.main import make_parser
+from tests.docs.coverage_page import PAGE, ROOT, Claim, coverage, page
+from tests.docs.pages import pages
+
+CLAIMS = coverage().claim
+PARSER = make_parser()
+
+
+def test_the_page_is_as_the_data_are() -> None:
+    difference = difflib.unified_diff(PAGE.read_text().splitlines(), page(coverage()).splitlines(), lineterm="")
+    assert not (lines := list(difference)), "python -m tests.docs.coverage_page writes it anew:\n" + "\n".join(lines)
+
+
+def test_every_test_is_there() -> None:
+    """By parsing the files: to collect them would import most of the project."""
+    named = {test for claim in CLAIMS for test in claim.tests}
+    absent = {test for test in named if test not in node_ids(test.partition("::")[0])}
+    assert not absent
+
+
+@cache
+def node_ids(path: str) -> frozenset[str]:
+    """The node ids of a file, without parameters; none where there is no such file. Slow ones are left out: neither
+    `make test` nor `make test-real` runs them."""
+    text = (ROOT / path).read_text() if (ROOT / path).is_file() else ""
+    is_slow = re.search(r"^pytestmark = .*\bmark\.slow", text, re.MULTILINE)
+    return frozenset() if is_slow else frozenset(_node_ids(ast.parse(text), path))
+
+
+def _node_ids(node: ast.AST, prefix: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) if name.startswith("test_"):
+                if not any("mark.slow" in ast.unparse(decorator) for decorator in child.decorator_list):
+                    yield f"{prefix}::{name}"
+            case ast.ClassDef(name) if name.startswith("Test"):
+                yield from _node_ids(child, f"{prefix}::{name}")
+
+
+def test_every_command_is_taken() -> None:
+    assert [command for command in commands() if not is_taken(command)] == []
+
+
+def test_a_command_that_is_none_is_found() -> None:
+    assert is_taken("koord top nodes")
+    assert not is_taken("koord top nodes --no-such-flag")
+    assert not is_taken("kord top nodes")
+
+
+def test_a_page_has_every_command() -> None:
+    """The commands of blocks are run by test_commands.py."""
+    others = " ".join(each.text for each in pages() if ROOT / each.name != PAGE)
+    assert [command for command in commands() if command not in others] == []
+
+
+def commands() -> list[str]:
+    return list(dict.fromkeys(claim.command for claim in CLAIMS if claim.command))
+
+
+def is_taken(command: str) -> bool:
+    program, *words = shlex.split(command)
+    try:
+        with redirect_stderr(StringIO()):
+            PARSER.parse_args(words)
+    except SystemExit:
+        return False
+    return program == "koord"
+
+
+@pytest.mark.parametrize("number", [document.number for document in coverage().document])
+def test_every_document_has_claims(number: str) -> None:
+    assert [claim for claim in CLAIMS if number in claim.documents]
+
+
+def test_every_claim_is_shown_or_says_what_is_missing() -> None:
+    assert [claim.claim for claim in CLAIMS if not is_whole(claim)] == []
+
+
+def is_whole(claim: Claim) -> bool:
+    """One that works is shown by a test that needs nothing but Python, so that each ``make test`` shows it."""
+    numbers = {document.number for document in coverage().document}
+    shown = claim.since is not None and any(not test.startswith("tests/real/") for test in claim.tests)
+    return set(claim.documents) <= numbers and bool(claim.documents) and shown != bool(claim.missing)
+
+
+def test_a_claim_stands_there_once() -> None:
+    assert len({claim.claim for claim in CLAIMS}) == len(CLAIMS)
