@@ -66,6 +66,17 @@ def test_it_says_who_is_next_who_lends_and_why_others_wait() -> None:
     assert "idle" not in text
 
 
+def test_a_max_that_only_says_no_limit_is_no_number() -> None:
+    default = {"name": "cpu", "max": "9223372036854775807m", "runtime": "9223372036854775807m", "why": "its max"}
+    of_tree = {"name": "memory", "max": "4611686018427387", "runtime": "4Pi"}
+    text = shown(resources=[default, of_tree, {"name": "gpu", "max": "unlimited"}])
+    assert "cpu: no limit is its max" in text
+    assert text.count("no limit") == 5
+    assert "4Pi" in text
+    assert "7807" not in text
+    assert "46116" not in text
+
+
 def test_without_a_pod_that_fits_it_says_so() -> None:
     assert "vision  admits none of the pods that wait" in shown(next="")
     assert "vision  no pod waits" in shown(next="", pods={"assigned": 1, "waiting": 0}, waiting=[])

@@ -38,7 +38,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExplainedClust
         found.create(PODS, {"metadata": {"name": "old"}, "spec": {**SPEC, "nodeName": "node-1"}}, "default")
         said = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: no. preemption: no."}
         found.set_status(PODS, "web", {"conditions": [said]}, "default")
-        quota = {"metadata": {"name": LONG}, "spec": {"min": {"cpu": "4"}, "max": {"cpu": "8"}}}
+        quota = {
+            "metadata": {"name": LONG},
+            "spec": {"min": {"cpu": "4"}, "max": {"cpu": "8", "memory": "1844674407370955161"}},
+        }
         found.create(ELASTIC_QUOTAS, quota, "default")
         reserved = {"template": {"spec": SPEC}, "owners": [{"object": {"name": "web"}}]}
         found.create(RESERVATIONS, {"metadata": {"name": "release"}, "spec": reserved})
@@ -58,7 +61,7 @@ def test_a_long_name_is_whole_where_no_terminal_is(
     monkeypatch.delenv("COLUMNS", raising=False)
     assert main(["get", "quotas", *cluster.arguments]) == 0
     (row,) = (line for line in capsys.readouterr().out.splitlines() if LONG in line)
-    assert row.split(maxsplit=1)[1].split("  ") == ["4 cpu", "8 cpu"]
+    assert row.split(maxsplit=1)[1].split("  ") == ["4 cpu", "8 cpu, no limit memory"]
 
 
 @pytest.mark.parametrize("word", ["reservations", "reservation"])

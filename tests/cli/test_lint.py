@@ -35,8 +35,7 @@ data:
     }}
 """
 QUOTA = "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: ElasticQuota\nmetadata: {name: vision}\nspec:\n"
-
-
+PROFILE = "apiVersion: config.koordinator.sh/v1alpha1\nkind: ClusterColocationProfile\nmetadata: {name: a}\nspec:\n"
 SCHEDULER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 DESCHEDULER = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
 
@@ -62,6 +61,19 @@ def configuration(key: str, text: str) -> str:
             "there is no quota 'visoin', the pod would be of the default quota; did you mean vision?",
         ),
         (QUOTA + "  mx: {cpu: '8'}\n", 5, "no such field, it would be dropped; did you mean max?"),
+        (QUOTA + "  min: {cpu: '9'}\n  max: {cpu: '8'}\n", 4, "quota vision min 9 > max 8"),
+        (
+            QUOTA.replace("vision}", "vision, annotations: {quota.scheduling.koordinator.sh/namespaces: team-a}}"),
+            3,
+            "quota.scheduling.koordinator.sh/namespaces is ignored: 'team-a' is not a JSON list",
+        ),
+        (PROFILE + "  probability: half\n", 5, "a whole number from 0 to 100"),
+        (PROFILE + "  selector: {matchLabels: {app: a b}}\n", 5, "must be a label value"),
+        (
+            "kind: ConfigMap\nmetadata: {name: pod-enhanced-validator-config}\ndata:\n  rules: '{}'\n",
+            4,
+            "'{}' is not usable: must be a JSON array",
+        ),
         (configuration("colocation-cfg", '"enable": true'), 4, "did you mean colocation-config?"),
         (configuration("colocation-config", '"enabled": true'), 6, "no such field; did you mean enable?"),
         (configuration("cpu-burst-config", '"clusterStrategy": {"polcy": "auto"}'), 6, "did you mean policy?"),

@@ -62,6 +62,31 @@ def test_failed_check_withholds_its_reason() -> None:
     assert send("/readyz", failing)[:2] == (500, expected)
 
 
+def test_a_failing_check_is_logged_once_until_it_has_passed(caplog: pytest.LogCaptureFixture) -> None:
+    failures = ["late for 5s", "late for 6s", "excluded meanwhile", "", "late for 7s"]
+
+    async def scenario() -> None:
+        server = HealthServer(Metrics())
+        server.health.add("loops", lambda: failures.pop(0), "readyz")
+        await server.start()
+        try:
+            async with aiohttp.ClientSession() as session:
+                for query in ("", "", "?exclude=loops", "", "", ""):
+                    async with session.get(f"http://127.0.0.1:{server.bound_port}/readyz{query}") as response:
+                        await response.read()
+        finally:
+            await server.stop()
+
+    with caplog.at_level("INFO", logger="koordinator.kube.serving"):
+        asyncio.run(scenario())
+    said = [each.getMessage() for each in caplog.records if "loops" in each.getMessage()]
+    assert said == [
+        "readyz check failed: loops: late for 5s",
+        "readyz check passes again: loops",
+        "readyz check failed: loops: late for 7s",
+    ]
+
+
 def test_check_belongs_to_its_paths() -> None:
     assert send("/livez", failing)[0] == 200
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.adaptive_slo import AdaptiveSLOState, AdaptiveSLOStrategy, read_state
 from koordinator.api.annotations import ADAPTIVE_SLO
-from koordinator.api.codec import encode
+from koordinator.api.codec import DecodeError, encode
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
 from koordinator.model.slo_adaptation import AdaptiveSLO, Evidence, suffering
 
@@ -176,7 +176,13 @@ def test_what_best_effort_pods_do_to_a_pod_counts() -> None:
     )
 
 
-@pytest.mark.parametrize("document", [{}, {"Object": 1}, {"Object": {"interference": "much"}}, {"Object": {"a": 1}}])
+@pytest.mark.parametrize("document", [{"Object": 1}, {"Object": {"interference": "much"}}])
+def test_extensions_that_cannot_be_read_are_an_error(document: dict[str, Any]) -> None:
+    with pytest.raises(DecodeError):
+        suffering("default/web", document)
+
+
+@pytest.mark.parametrize("document", [{}, {"Object": None}, {"Object": {"a": 1}}])
 def test_extensions_that_say_something_else_are_no_evidence(document: dict[str, Any]) -> None:
     assert suffering("default/web", document) == ()
 

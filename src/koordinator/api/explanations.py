@@ -9,6 +9,8 @@ those that are None: these are said only where there is something to say.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from koordinator.api.meta import FreeForm, WireStruct
@@ -174,8 +176,11 @@ class PodExplanation(Explanation, kw_only=True):
 # A quota.
 
 
+UNLIMITED: Final = "unlimited"
+
+
 class QuotaResource(ExplanationPart):
-    """The amounts of a quota in the wire's form; ``unlimited`` where there is no bound."""
+    """The amounts of a quota in the wire's form; ``UNLIMITED`` where there is no bound."""
 
     name: str = ""
     min: str = ""

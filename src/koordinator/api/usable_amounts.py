@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from koordinator.api.quantity import Quantity
+from koordinator.api.quantity import Quantity, QuantityError
 
 MOST: Final = 2**56
 """The largest amount that counts, in milli-CPU or whole units. A hundred times this, and the sum over the pods of a
@@ -18,6 +18,10 @@ node, stay within 64 bits, so that no absurd amount in an object can overflow a 
 
 _FAR_FROM_THE_BOUND: Final = MOST * 10**6
 """In units of 10**-9: what is less is within the bounds of milli-CPU and of whole units."""
+
+NO_LIMIT: Final = (2**63 - 1) // 2000
+"""What koord-manager, as the original, writes as the max of a quota that is the root of a tree; of memory it is less
+than what counts."""
 
 
 def are_plain(amounts: Mapping[str, Quantity]) -> bool:
@@ -32,6 +36,16 @@ def are_plain(amounts: Mapping[str, Quantity]) -> bool:
 def unusable(amounts: Mapping[str, Quantity], field: str) -> list[str]:
     """A sentence for each amount that is out of bounds; ``field`` is the path of ``amounts``."""
     return [f"{field}.{name}: {why}" for name, amount in amounts.items() if (why := _why_not(name, amount))]
+
+
+def limit_text(resource: str, amount: str) -> str:
+    """A limit, or what is left of one, as a person reads it: an amount that no cluster has is written for none."""
+    try:
+        quantity = Quantity.parse(amount)
+    except QuantityError:
+        return amount
+    counted = quantity.milli if resource == "cpu" else quantity.value
+    return "no limit" if counted > MOST or quantity.value == NO_LIMIT else amount
 
 
 def is_below_zero(amounts: Mapping[str, Quantity]) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import msgspec
 
 from koordinator.base.errors import ConfigurationError
 
@@ -76,6 +80,43 @@ def make_all(
             refuse(entry, f"entry point {group}", what, expected, error)
         found[entry.name] = entry, check(entry, made)
     return {name: (found[name][1], origin(found[name][0])) for name in sorted(found)}
+
+
+class OfferedClasses:
+    """The classes that the packages of this environment offer in a group, by name. A package runs its code when it is
+    imported, which is when its class is loaded."""
+
+    def __init__(self, group: str, list_entry_points: ListEntryPoints | None, expected: str) -> None:
+        """``list_entry_points`` is called once, when a name is first looked up; ``expected`` is said of what cannot be
+        imported."""
+        self._list = list_entry_points or listing(group)
+        self._expected = expected
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
+        for entry in self._list():
+            found.setdefault(entry.name, []).append(entry)
+        return found
+
+    def load(self, name: str, where: str) -> tuple[EntryPoint, Any]:
+        """The entry point and what it names, not checked. Raises KeyError for a name that no package offers, and
+        ConfigurationError where several do, or its package cannot be imported."""
+        entry, *others = self.by_name[name]
+        if others:
+            rivals = ", ".join(origin(other) for other in others)
+            refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
+        try:
+            return entry, entry.load()
+        except Exception as error:
+            refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", self._expected, error)
+
+
+def check_arguments_type(entry: EntryPoint, where: str, found: object) -> None:
+    """Of a plugin, whose arguments the configuration file has: raises ConfigurationError unless they can be decoded."""
+    is_record = isinstance(found, type) and (issubclass(found, msgspec.Struct) or dataclasses.is_dataclass(found))
+    if found is not None and not is_record:
+        refuse(entry, where, f"has args_type = {found!r}", "expected is a msgspec.Struct, a dataclass, or None")
 
 
 def refuse(entry: EntryPoint, where: str, what: str, expected: str, cause: Exception | None = None) -> NoReturn:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from koordinator.api.explanations import QuotaExplanation, QuotaPods
+from koordinator.api.explanations import UNLIMITED, QuotaExplanation, QuotaPods
+from koordinator.api.usable_amounts import limit_text
 from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
 
 
@@ -36,14 +37,18 @@ def _result(document: QuotaExplanation) -> str:
 def _print_resources(document: QuotaExplanation, console: Console) -> None:
     table = Table("resource", "min", "max", "request", "used", "runtime", "free")
     for each in document.resources:
-        cells = (each.name, each.min, each.max, each.request, each.used, each.runtime, each.free)
-        table.add_row(*map(escape, cells))
+        amounts = (each.min, each.max, each.request, each.used, each.runtime, each.free)
+        table.add_row(escape(each.name), *(escape(_amount(each.name, amount)) for amount in amounts))
     print_table(console, "", table)
     print_list(
         console,
         "Where runtime, what it may use at present, comes from:",
-        [f"{each.name}: {each.runtime} is {each.why}" for each in document.resources],
+        [f"{each.name}: {_amount(each.name, each.runtime)} is {each.why}" for each in document.resources],
     )
+
+
+def _amount(resource: str, amount: str) -> str:
+    return "no limit" if amount == UNLIMITED else limit_text(resource, amount)
 
 
 def _print_siblings(document: QuotaExplanation, console: Console) -> None:

@@ -12,6 +12,7 @@ from koordinator.api.explanations import ApiState
 from koordinator.api.pod import FINISHED_PHASES
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
+from koordinator.api.usable_amounts import limit_text
 
 KOORD_SCHEDULER: Final = "koord-scheduler"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -151,7 +152,7 @@ def object_state(kind: str, found: Mapping[str, Any]) -> ApiState:
     for title, part, name in _DECLARED.get(kind, ()):
         value = {"spec": spec, "status": status}[part].get(name)
         if isinstance(value, Mapping):
-            value = ", ".join(f"{resource} {amount}" for resource, amount in sorted(value.items()))
+            value = ", ".join(f"{each} {limit_text(each, str(amount))}" for each, amount in sorted(value.items()))
         if value not in (None, ""):
             facts.append(f"{title}: {value}")
     sentence = f"{kind} {found['metadata']['name']} is there" + (f", and is {phase}" if phase else "")

@@ -26,6 +26,7 @@ from koordinator.api.explanations import (
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import NodeExplanation, OvercommitExplanation
+from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.spelling import meant
 from koordinator.cli.audit_source import last_of_pod, records_of_pod
@@ -320,7 +321,7 @@ class _Explainer:
         victims = [
             {"pod": f"{pod.get('namespace', '')}/{pod.get('name', '')}", "qos": pod.get("qos", ""), **finding}
             for pod in pods
-            for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get("interference") or ()
+            for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get(INTERFERENCE) or ()
         ]
         reported = status.get("updateTime") or ""
         return InterferenceExplanation(interference=name, reported=reported, pods=len(pods), victims=victims)

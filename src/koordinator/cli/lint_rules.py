@@ -9,12 +9,21 @@ from typing import Any, Final
 
 from koordinator.api import labels as label_keys
 from koordinator.api.codec import DecodeError, convert
+from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.elastic_quota import ElasticQuota
+from koordinator.api.kubernetes_types.table import named
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.pod import Pod
 from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.spelling import did_you_mean
 from koordinator.base.strict_yaml import load_document
+from koordinator.manager.options import PodEnhancedValidatorOptions
+from koordinator.manager.webhook.colocation_profile.compiled import compile_profile
+from koordinator.manager.webhook.elastic_quota.changes import check_itself
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.validating import unreadable_annotations
+from koordinator.manager.webhook.pod.enhanced_rules import parse_enhanced_rules
 from koordinator.manager.webhook.pod.rules import ColocationRules, DeviceResourceRules, PodReview, ReservedAnnotations
 from koordinator.model.slo_configuration.admission_check import check_config_map
 from koordinator.model.slo_configuration.configuration_keys import ALL_KEYS
@@ -32,6 +41,7 @@ from koordinator.model.typing_mistakes import (
 _SCHEDULER: Final = "KubeSchedulerConfiguration"
 _DESCHEDULER: Final = "DeschedulerConfiguration"
 _IN_CONFIG_MAPS: Final = {"koord-scheduler-config": _SCHEDULER, "koord-descheduler-config": _DESCHEDULER}
+_POD_RULES_IN: Final = PodEnhancedValidatorOptions().config_name
 _POD_RULES: Final = (ColocationRules(), DeviceResourceRules(), ReservedAnnotations())
 
 
@@ -48,6 +58,11 @@ def findings(document: Document, quotas: Collection[str] | None) -> Iterator[Mis
     yield from mistakes_of(document, quotas)
     for path, pod in pods_of(document):
         yield from _refused(pod, path)
+    match kind:
+        case "ElasticQuota":
+            yield from _of_quota(document)
+        case "ClusterColocationProfile":
+            yield from _of_profile(document)
 
 
 def quota_named(document: Document) -> str:
@@ -60,6 +75,11 @@ def _of_programs(document: Document) -> Iterator[Mistake]:
     kind = document.get("kind")
     if kind in _IN_CONFIG_MAPS.values():
         yield from _unusable(document, str(kind))
+    if kind == "ConfigMap" and member(document, "metadata").get("name") == _POD_RULES_IN:
+        try:
+            parse_enhanced_rules(member(document, "data"))
+        except ConfigurationError as error:
+            yield Mistake(error.field, f"{error.value!r} is not usable: {error.allowed}")
     for key, text in member(document, "data").items() if kind == "ConfigMap" else ():
         if key in _IN_CONFIG_MAPS and isinstance(text, str):
             at = f"data[{key}]"
@@ -106,6 +126,27 @@ def _with_priority(pod: Document) -> dict[str, Any]:
         return dict(pod)
     labels = {label_keys.PRIORITY_CLASS: named, **member(metadata, "labels")}
     return {**pod, "metadata": {**metadata, "labels": labels}}
+
+
+def _of_quota(document: Document) -> Iterator[Mistake]:
+    """Of the quota by itself; its parent and its children may be elsewhere."""
+    try:
+        quota = convert(document, ElasticQuota)
+        check_itself(quota)
+    except (DecodeError, QuotaRefused) as error:
+        yield Mistake("spec", f"koord-manager would refuse it: {error}")
+    else:
+        yield from (Mistake("metadata.annotations", text) for text in unreadable_annotations(quota))
+
+
+def _of_profile(document: Document) -> Iterator[Mistake]:
+    try:
+        profile = convert(document, ClusterColocationProfile)
+    except DecodeError as error:
+        yield Mistake("spec", str(error))
+        return
+    for problem in compile_profile(profile, named("io.k8s.api.core.v1.Pod")).problems:
+        yield Mistake(problem.path, f"{problem.message}; the profile would not be applied")
 
 
 def _of_configuration(data: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -14,6 +14,7 @@ from koordinator.api.labels import QOS_CLASS, QUOTA_PARENT
 from koordinator.api.pod import FINISHED_PHASES
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
+from koordinator.api.usable_amounts import limit_text
 from koordinator.cli.explain_state import condition_message, node_state, scheduler_of
 from koordinator.scheduler.explain.explainer import amount_text
 
@@ -71,7 +72,7 @@ def _created(document: Document, now: datetime) -> str:
 
 
 def _amounts(resources: Mapping[str, Any] | None) -> str:
-    return ", ".join(f"{amount} {name}" for name, amount in (resources or {}).items())
+    return ", ".join(f"{limit_text(name, str(amount))} {name}" for name, amount in (resources or {}).items())
 
 
 def _readable(resource: str, text: Any) -> str:

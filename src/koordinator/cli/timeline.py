@@ -17,6 +17,7 @@ from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.explanations import AttemptRecord, EventRecord, Moment
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.modification import Modification
+from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.timestamps import format_micro_time
 from koordinator.cli.explain_state import scheduler_of
 from koordinator.model.label_selector import SelectorError, compile_selector
@@ -230,7 +231,7 @@ def _measured(pod: Document, metric: Document | None) -> Iterator[Moment]:
         if held := said.get("suppression"):
             what = f"holds it down: {held.get('cpus')} CPUs for all best-effort pods of the node"
             yield Moment(time=held.get("since") or "", program=_KOORDLET, what=what, why=held.get("why") or "")
-        for finding in said.get("interference") or ():
+        for finding in said.get(INTERFERENCE) or ():
             suspects = ", ".join(suspect.get("pod", "") for suspect in finding.get("suspects") or ())
             figures = f"{finding.get('indicator')} {finding.get('value')}, normally {finding.get('normal')}"
             why = f"{figures}; perhaps because of {suspects}" if suspects else figures

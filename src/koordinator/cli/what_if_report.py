@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from koordinator.api.usable_amounts import limit_text
 from koordinator.cli.explain_terminal import drawable, escape, print_list, print_table, print_text
 from koordinator.scheduler.explain.explainer import amount_text
 
@@ -282,8 +283,9 @@ def _print_quotas(quotas: Sequence[Document], console: Console) -> None:
 
 
 def _quota(entry: Document, key: str) -> str:
-    before, after = ((entry[when] or {}).get(key, "–") for when in ("before", "after"))
-    return str(after) if before == after else f"{before} → {after}"
+    amounts = ((entry[when] or {}).get(key, "–") for when in ("before", "after"))
+    before, after = (limit_text(entry["resource"], amount) for amount in amounts)
+    return after if before == after else f"{before} → {after}"
 
 
 def _short(resource: str) -> str:

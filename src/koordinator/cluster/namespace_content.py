@@ -15,6 +15,9 @@ from koordinator.api.pod import FINISHED_PHASES
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Resource
 
+Wanted = Mapping[str, tuple[str, str, str]]
+"""Conditions: type -> status, reason and message."""
+
 _FAILED: Final = "NamespaceDeletionContentFailure"
 _CONTENT: Final = "NamespaceContentRemaining"
 _FINALIZERS: Final = "NamespaceFinalizersRemaining"
@@ -82,13 +85,16 @@ def conditions(remainder: Remainder, *, counts_content: bool) -> dict[str, tuple
     return found
 
 
-def updated(namespace: Document, wanted: Mapping[str, tuple[str, str, str]], now: datetime) -> list[Document] | None:
-    """Its conditions with those that are wanted; None where all are there. The others stay."""
-    known = {each["type"]: each for each in (namespace.get("status") or {}).get("conditions") or ()}
+def set_conditions(obj: Document, wanted: Wanted, now: datetime) -> bool:
+    """Give an object the conditions that are wanted, beside its others; False where it has all of them. Its status is
+    replaced, not changed."""
+    status = obj.get("status") or {}
+    known = {each["type"]: each for each in status.get("conditions") or ()}
     result = dict(known)
-    for kind, (status, reason, message) in wanted.items():
+    for kind, (state, reason, message) in wanted.items():
         had = known.get(kind, {})
-        since = had["lastTransitionTime"] if had.get("status") == status else format_time(now)
-        says = {"type": kind, "status": status, "reason": reason, "message": message}
+        since = (had.get("status") == state and had.get("lastTransitionTime")) or format_time(now)
+        says = {"type": kind, "status": state, "reason": reason, "message": message}
         result[kind] = {**says, "lastTransitionTime": since}
-    return None if result == known else list(result.values())
+    obj["status"] = {**status, "conditions": list(result.values())}
+    return result != known

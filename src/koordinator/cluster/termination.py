@@ -12,17 +12,19 @@ from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.namespace_content import (
     Remainder,
+    Wanted,
     conditions,
     longest_grace,
     seconds_since_deletion,
-    updated,
+    set_conditions,
 )
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import StorageError, Stored, WriteFailed
+from koordinator.cluster.strategy.custom_resource_definition import DELETION_COMPLETED, DELETION_IN_PROGRESS
 from koordinator.cluster.verbs.delete import BACKGROUND_POLICY, delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import CONTROLLER_MANAGER, DeleteOptions, ListOptions, WriteOptions
-from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode
+from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode, is_definition
 from koordinator.cluster.verbs.update import modify, retry, store
 
 _LOG = logging.getLogger(__name__)
@@ -92,10 +94,12 @@ class Termination:
             return True
         spec = obj["spec"]
         stored = self._environment.registry.stored[spec["group"], spec["names"]["plural"]]
-        if stored is None or await self._emptied(Target(stored)):
-            await self._release(resource, obj["metadata"]["name"])
-            return True
-        return False
+        name = obj["metadata"]["name"]
+        await self._report(Target(resource, None, name, "status"), obj, DELETION_IN_PROGRESS)
+        if stored is not None and not await self._emptied(Target(stored)):
+            return False
+        await self._release(resource, name)
+        return True
 
     async def _finish_namespace(self, resource: Resource, namespace: Document) -> bool:
         """Pods go first: what they use must be there as long as they are."""
@@ -130,21 +134,21 @@ class Termination:
         since = seconds_since_deletion(namespace, self._environment.clock.now())
         left.add(kind, name, objects.metadata(), may_wait=since < grace)
 
-    async def _report(self, target: Target, namespace: Document, wanted: Mapping[str, tuple[str, str, str]]) -> None:
+    async def _report(self, target: Target, obj: Document, wanted: Wanted) -> None:
         now = self._environment.clock.now()
-        if updated(namespace, wanted, now) is None:
+        if not set_conditions(dict(obj), wanted, now):
             return
 
         def change(old: Document) -> Document:
-            status = old.get("status") or {}
-            found = updated(old, wanted, now)
-            return {**copied(old), "status": status if found is None else {**status, "conditions": found}}
+            new: Document = copied(old)
+            set_conditions(new, wanted, now)
+            return new
 
         try:
             await modify(self._environment, target, change, WriteOptions(user_agent=CONTROLLER_MANAGER))
         except (ApiError, WriteFailed) as error:
             # It is only said what happens. On a full disk, what frees space goes on.
-            _LOG.debug("conditions of namespace %s: %s", target.name, error)
+            _LOG.debug("conditions of %s %s: %s", target.resource.kind, target.name, error)
 
     async def _emptied(self, target: Target) -> bool:
         storage = self._environment.storage
@@ -160,6 +164,9 @@ class Termination:
             held = obj["spec"] if resource.plural == "namespaces" else obj["metadata"]
             own = ("kubernetes", CUSTOM_RESOURCE_CLEANUP)
             held["finalizers"] = [finalizer for finalizer in held.get("finalizers") or [] if finalizer not in own]
+            if is_definition(resource) and held["finalizers"]:
+                # One that goes is shown as it was.
+                set_conditions(obj, DELETION_COMPLETED, self._environment.clock.now())
             return await store(self._environment, target, stored, obj, dry_run=False)
 
         await retry(self._environment, target, release)

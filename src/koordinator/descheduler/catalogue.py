@@ -9,16 +9,12 @@ A package that offers a plugin declares it in its pyproject.toml:
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Mapping
-from functools import cached_property
 from importlib.metadata import EntryPoint
 from typing import Final
 
-import msgspec
-
-from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
+from koordinator.base.installed import ListEntryPoints, OfferedClasses, check_arguments_type, origin, refuse
 from koordinator.descheduler.framework import BalancePlugin, DeschedulePlugin, EvictPlugin, FilterPlugin, Plugin
 
 GROUP: Final = "koordinator.descheduler.plugins"
@@ -29,6 +25,7 @@ POINTS: Final[Mapping[str, type[Plugin]]] = {
     "filter": FilterPlugin,
 }
 """Extension point -> what a plugin of that point is."""
+_EXPECTED: Final = f"expected is a class that derives from {Plugin.__module__}.{Plugin.__name__}"
 
 
 class Catalogue:
@@ -40,51 +37,29 @@ class Catalogue:
         list_entry_points: ListEntryPoints | None = None,
     ) -> None:
         self._built_in = built_in
-        self._list = list_entry_points or listing(GROUP)
+        self._offered = OfferedClasses(GROUP, list_entry_points, _EXPECTED)
         self.third_party: dict[str, str] = {}
         """The distributions of those that were loaded, by the name of the plugin."""
-
-    @cached_property
-    def _offered(self) -> Mapping[str, list[EntryPoint]]:
-        found: dict[str, list[EntryPoint]] = {}
-        for entry in self._list():
-            found.setdefault(entry.name, []).append(entry)
-        return found
 
     def find(self, name: str, where: str) -> type[Plugin] | None:
         """None when no package offers that name. Raises ConfigurationError for a plugin that cannot be used."""
         if name in self._built_in:
             return self._built_in[name]
-        entries = self._offered.get(name)
-        if not entries:
+        if name not in self._offered.by_name:
             return None
-        entry, *others = entries
-        if others:
-            rivals = ", ".join(origin(other) for other in others)
-            refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
-        plugin = _load(entry, where)
+        entry, plugin = self._offered.load(name, where)
+        _check(entry, plugin, where)
         self.third_party[name] = origin(entry)
-        return plugin
+        found: type[Plugin] = plugin
+        return found
 
 
-def _load(entry: EntryPoint, where: str) -> type[Plugin]:
-    expected = f"expected is a class that derives from {Plugin.__module__}.{Plugin.__name__}"
-    try:
-        plugin = entry.load()
-    except Exception as error:
-        refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", expected, error)
+def _check(entry: EntryPoint, plugin: object, where: str) -> None:
     if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-        refuse(entry, where, f"is {plugin!r}", expected)
+        refuse(entry, where, f"is {plugin!r}", _EXPECTED)
     if plugin.name != entry.name:
         refuse(entry, where, f"is a class with name = {plugin.name!r}", f"expected is name = {entry.name!r}")
     if inspect.isabstract(plugin) or not any(issubclass(plugin, point) for point in POINTS.values()):
         names = ", ".join(point.__name__ for point in POINTS.values())
         refuse(entry, where, "takes part at no extension point", f"expected is a class such as {names}")
-    if plugin.args_type is not None and not _is_record(plugin.args_type):
-        allowed = "expected is a msgspec.Struct, a dataclass, or None"
-        refuse(entry, where, f"has args_type = {plugin.args_type!r}", allowed)
-    return plugin
-
-
-def _is_record(value: object) -> bool:
-    return isinstance(value, type) and (issubclass(value, msgspec.Struct) or dataclasses.is_dataclass(value))
+    check_arguments_type(entry, where, plugin.args_type)

@@ -1,7 +1,8 @@
 """The HTTP server of a program: health, readiness and metrics, plus the routes that the program adds.
 
 Health responses are exactly upstream's, because probes and people read them: ``ok``, a line per check with
-``?verbose``, failed checks without their reason (the endpoint is public; the reason is logged).
+``?verbose``, failed checks without their reason: the endpoint is public. The reason is logged when a
+check begins to fail; probes may ask several times a second.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.said_once import SaidOnce
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.accepted_connections import listen
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
@@ -43,6 +45,7 @@ class HealthServer:
     ) -> None:
         self.health = health or HealthChecks()
         self._health_metrics = HealthMetrics()
+        self._failing: dict[tuple[str, str], SaidOnce] = {}
         self._host = host
         self._port = port
         self._field = field
@@ -109,25 +112,34 @@ class HealthServer:
 
         return handle
 
+    def _said(self, path: str, name: str) -> SaidOnce:
+        """Of one check: a request that excludes it tells nothing about it."""
+        if (path, name) not in self._failing:
+            self._failing[path, name] = SaidOnce(logger, over=lambda _: f"{path} check passes again: {name}")
+        return self._failing[path, name]
+
     async def _serve_health(self, path: str, request: Request) -> Response:
         excluded = set(request.query.getall("exclude", []))
         lines: list[str] = []
-        failed: list[str] = []
+        has_failed = False
         for name in list(self.health.checks[path]):
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
                 continue
             failure = await self.health.failure(path, name)
             self._health_metrics.checked(name, path, healthy=not failure)
-            if failure:
-                failed.append(f"{name}: {failure}")
+            said = self._said(path, name)
+            with said.round():
+                if failure:
+                    has_failed = True
+                    # The text may have a time in it, which differs at each request.
+                    said.say(f"{path} check failed: {name}: {failure}", about=name, level=logging.INFO)
             lines.append(f"[-]{name} failed: reason withheld" if failure else f"[+]{name} ok")
         unknown = sorted(excluded - set(self.health.checks[path]))
         if unknown:
             names = ",".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
-        if failed:
-            logger.info("%s check failed: %s", path, "; ".join(failed))
+        if has_failed:
             return Response(status=500, text="\n".join([*lines, f"{path} check failed\n"]), headers=_TEXT)
         if "verbose" in request.query:
             return Response(text="\n".join([*lines, f"{path} check passed\n"]), headers=_TEXT)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from koordinator.api.adaptive_slo import AdaptiveSLOState, AdaptiveSLOStrategy
-from koordinator.api.codec import DecodeError, convert
+from koordinator.api.codec import convert
 from koordinator.api.cpu_burst import CPUBurstStrategy
 from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm, WireStruct
 from koordinator.api.nodemetric import INTERFERENCE
@@ -186,19 +186,15 @@ class _Interference(WireStruct):
 def suffering(pod: str, extensions: FreeForm) -> tuple[str, ...]:
     """How an online pod suffers from best-effort pods, as its node's agent reports it.
 
-    What another online pod does to it cannot be taken back here. A report that cannot be decoded says nothing.
+    What another online pod does to it cannot be taken back here. Raises DecodeError.
     """
-    members = extensions.get(EXTENSIONS_MEMBER)
-    found = members.get(INTERFERENCE) if isinstance(members, dict) else None
+    members = extensions.get(EXTENSIONS_MEMBER) or {}
+    found = members.get(INTERFERENCE) if isinstance(members, dict) else members
     if not found:
-        return ()
-    try:
-        findings = convert(found, list[_Interference])
-    except DecodeError:
         return ()
     return tuple(
         f"{each.indicator} of pod {pod} is {each.value:g}, above {each.limit:g}"
         + (f", with {each.suspects[0].pod} as the suspect" if each.suspects else "")
-        for each in findings
+        for each in convert(found, list[_Interference])
         if not each.suspects or each.suspects[0].qos == QoSClass.BE.value
     )

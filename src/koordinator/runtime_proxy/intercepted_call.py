@@ -43,6 +43,14 @@ class CallHandler(Protocol):
         ...
 
 
+class Interceptor(Protocol):
+    """Decides which calls are intercepted."""
+
+    def handler(self, path: str) -> CallHandler | None:
+        """Who handles one call of a method; None for calls that pass."""
+        ...
+
+
 class CallStream(Protocol):
     """The stream of a call, as its relay lets the call use it."""
 

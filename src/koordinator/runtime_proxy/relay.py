@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError
@@ -24,7 +24,7 @@ from koordinator.base.served_connections import Reason, ServedConnection
 from koordinator.node import grpc_messages, http2
 from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.flow_control import RuntimeWindows
-from koordinator.runtime_proxy.intercepted_call import LONGEST_MESSAGE, CallHandler, InterceptedCall
+from koordinator.runtime_proxy.intercepted_call import LONGEST_MESSAGE, InterceptedCall, Interceptor
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +35,6 @@ _MOST_UNREAD: Final = 1 << 20
 the responses of the relay itself to the client's frames can get there."""
 _TOO_MUCH: Final = "koord-runtime-proxy: the requests in hand are too large together; try again"
 _TOO_LONG: Final = f"koord-runtime-proxy: received message larger than max ({LONGEST_MESSAGE} bytes)"
-
-
-class Interceptor(Protocol):
-    """Decides which calls are intercepted."""
-
-    def handler(self, path: str) -> CallHandler | None:
-        """Who handles one call of a method; None for calls that pass."""
-        ...
 
 
 class Relay:
@@ -123,10 +115,8 @@ class Relay:
             self._client.write(b"".join(call.held))
         self._client.close()
         self._runtime.close()
-        for call in self._calls.values():
-            call.abandoned()
-            self._give_back(call)
-        self._calls.clear()
+        for stream in list(self._calls):
+            self._abandon(stream)
         self._open.clear()
 
     # What intercepted calls use (``CallStream``).
@@ -138,10 +128,8 @@ class Relay:
             self._give_credit(all_of_it=True)
 
     def reject(self, stream: int, code: int, text: str) -> None:
-        call = self._calls.pop(stream, None)
-        if call is None:
+        if self._end_call(stream) is None:
             return
-        self._give_back(call)
         block = http2.literal_headers(
             (
                 (b":status", b"200"),
@@ -158,9 +146,7 @@ class Relay:
             del self._rejected[next(iter(self._rejected))]
 
     def release(self, stream: int) -> None:
-        call = self._calls.pop(stream, None)
-        if call is not None:
-            self._give_back(call)
+        if (call := self._end_call(stream)) is not None:
             self._client.write(b"".join(call.held))
             self._forget(stream)
 
@@ -267,11 +253,8 @@ class Relay:
         return _DROP
 
     def _reset_by_client(self, stream: int) -> bytes | None:
-        call = self._calls.pop(stream, None)
+        self._abandon(stream)
         self._forget(stream)
-        if call is not None:
-            call.abandoned()
-            self._give_back(call)
         return _DROP if stream in self._rejected or stream > self._last_stream else None
 
     def _client_settings(self, data: bytes, frame: http2.Frame) -> bytes:
@@ -309,10 +292,7 @@ class Relay:
     def _not_processed(self, last: int) -> None:
         """The runtime leaves, and ignores the streams after the last; the client makes their calls again elsewhere."""
         for stream in [stream for stream in self._open if stream > last]:
-            call = self._calls.pop(stream, None)
-            if call is not None:
-                call.abandoned()
-                self._give_back(call)
+            self._abandon(stream)
             self._forget(stream)
 
     def _on_response_data(
@@ -322,9 +302,7 @@ class Relay:
         if not call.is_forwarded:
             # The runtime does not need the request for its response: it may not know the method.
             if is_end:
-                self._calls.pop(frame.stream)
-                call.abandoned()
-                self._give_back(call)
+                self._abandon(frame.stream)
                 self._forget(frame.stream)
             return None
         if frame.kind == http2.DATA:
@@ -402,10 +380,17 @@ class Relay:
         if self._draining and self.is_idle:
             self._on_end()
 
-    def _give_back(self, call: InterceptedCall) -> None:
-        self._served.lift(call.limit)
-        self._budget.give_back(call.buffered)
-        call.buffered = 0
+    def _abandon(self, stream: int) -> None:
+        if (call := self._end_call(stream)) is not None:
+            call.abandoned()
+
+    def _end_call(self, stream: int) -> InterceptedCall | None:
+        """Take the call of the stream out, if it has one: its time limit and its part of the budget end with it."""
+        call = self._calls.pop(stream, None)
+        if call is not None:
+            self._served.lift(call.limit)
+            self._budget.give_back(call.buffered)
+        return call
 
     def _break(self, error: Exception) -> None:
         logger.warning("a connection is closed: %s", error)

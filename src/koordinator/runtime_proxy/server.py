@@ -26,7 +26,8 @@ from koordinator.base.served_connections import (
 )
 from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.errors import ListenError
-from koordinator.runtime_proxy.relay import Interceptor, Relay
+from koordinator.runtime_proxy.intercepted_call import Interceptor
+from koordinator.runtime_proxy.relay import Relay
 
 logger = logging.getLogger(__name__)
 

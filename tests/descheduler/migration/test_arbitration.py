@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,7 +16,8 @@ from koordinator.api.document import Document, copied
 from koordinator.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
-from koordinator.descheduler.migration.arbitration import WaitingJob, in_order
+from koordinator.base.yielding import CooperativeYielding
+from koordinator.descheduler.migration.arbitration import WaitingJob, filter_job, in_order
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from tests.descheduler.migration import scene
 from tests.descheduler.migration.simulated_cluster import SimulatedCluster
@@ -277,3 +278,51 @@ def test_a_batch_job_that_is_migrating_already_comes_first() -> None:
     waiting = [_job(name, 1) for name in ("a1", "b1")]
     pods = {"a1": _pod("1", owner="a", priority=1), "b1": _pod("2", owner="b", priority=2)}
     assert _ordered(waiting, pods, {"a": 1, "b": 3}) == ["b1", "a1"]
+
+
+def _longest_stretch(bench: Bench) -> tuple[int, int]:
+    """Of one round, in which every checkpoint yields: how many functions are called, and how many jobs looked at,
+    between two turns of the event loop at most."""
+    arbitrator = bench.plugin.arbitrator
+    arbitrator._yielding = CooperativeYielding(bench.cluster.clock, 0.0)
+    calls = looked_at = 0
+    most = [0, 0]
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls, looked_at
+        calls += event in ("call", "c_call")
+        looked_at += event == "call" and frame.f_code is filter_job.__code__
+
+    async def turns() -> None:
+        nonlocal calls, looked_at
+        while True:
+            most[:] = max(most[0], calls), max(most[1], looked_at)
+            calls = looked_at = 0
+            await asyncio.sleep(0)
+
+    async def round_() -> None:
+        others = asyncio.create_task(turns())
+        await asyncio.sleep(0)
+        sys.setprofile(count)
+        try:
+            await arbitrator.arbitrate()
+            await asyncio.sleep(0)
+        finally:
+            sys.setprofile(None)
+            others.cancel()
+
+    asyncio.run(round_())
+    return most[0], most[1]
+
+
+@pytest.mark.parametrize("round_", ["first", "second"])
+def test_others_have_their_turn_within_a_round(round_: str) -> None:
+    """What is not interrupted at 2,000 jobs, 20,000 calls, is a few milliseconds."""
+    jobs = 200
+    bench = Bench(jobs, maxMigratingPerNode=1)
+    bench.cluster.deliver()
+    if round_ == "second":
+        bench.arbitrate()
+    calls, looked_at = _longest_stretch(bench)
+    assert looked_at == 1
+    assert calls < 1000 + 12 * jobs

@@ -85,6 +85,28 @@ def test_readings_that_are_no_quantities(value: Any, caplog: pytest.LogCaptureFi
     run(bench, story)
 
 
+def test_interference_that_cannot_be_read_is_named_once_and_the_rest_of_the_report_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = with_neighbour()
+    place = "podsMetric", 0, "extensions"
+
+    async def story() -> None:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(2):
+                await bench.clock.advance(60)
+                bench.cluster.put(NODE_METRICS, metric(bench, place, {"Object": {"interference": "much"}}))
+                await bench.until_idle()
+        (problem,) = problems(bench)
+        assert problem.startswith(f"NodeMetric: the interference of pod default/{BAD} cannot be read: Expected `array`")
+        assert len([each for each in caplog.records if "interference of pod" in each.getMessage()]) == 1
+        assert bench.offered(BAD) != 25_000
+        await corrected(bench)
+        assert problems(bench) == ()
+
+    run(bench, story)
+
+
 def condition(bench: ManagerBench) -> tuple[str, str]:
     conditions = (bench.cluster.found(NODES, BAD) or {})["status"]["conditions"]
     return next(

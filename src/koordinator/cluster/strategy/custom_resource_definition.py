@@ -268,6 +268,18 @@ _ACCEPTED: Final = (
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
 
+DELETION_PENDING: Final = {
+    "Terminating": (
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    )
+}
+DELETION_IN_PROGRESS: Final = {
+    "Terminating": ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+}
+DELETION_COMPLETED: Final = {"Terminating": ("False", "InstanceDeletionCompleted", "removed all instances")}
+
 
 @defaults_of(f"{_PREFIX}CustomResourceDefinitionSpec")
 def _definition(spec: Document) -> None:

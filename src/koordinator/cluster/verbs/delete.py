@@ -15,7 +15,7 @@ from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.environment import Attributes, Environment, review, timestamp
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.read import ObjectList, list_objects
-from koordinator.cluster.verbs.target import Target, blocks_removal, claim, encode, is_namespace
+from koordinator.cluster.verbs.target import Target, blocks_removal, claim, encode, is_definition, is_namespace
 from koordinator.cluster.verbs.update import retry
 
 
@@ -53,7 +53,7 @@ async def delete(
         requested = replace(options, grace_period_seconds=grace) if target.resource.graceful_deletion else options
         context = environment.context(request.warnings)
         await _admit(environment, Attributes("DELETE", about, None, old, context, request, requested))
-        claim(target.resource, old)
+        claim(target.resource, old, environment.clock.now())
         changed = _set_finalizers(target.resource, old, options)
         gone = grace == 0 and not blocks_removal(target.resource, old)
         if gone:
@@ -146,12 +146,12 @@ def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
         metadata["deletionTimestamp"] = timestamp(due - _as_duration(granted) + _as_duration(grace))
     else:
         metadata["deletionTimestamp"] = timestamp(now + _as_duration(grace))
-        if metadata.get("generation"):
+        if metadata.get("generation") and not is_definition(resource):
             metadata["generation"] += 1
     if is_namespace(resource):
         # Its end has no time: it comes when the namespace is empty.
         obj.setdefault("status", {})["phase"] = "Terminating"
-    else:
+    elif not is_definition(resource):
         metadata["deletionGracePeriodSeconds"] = grace
     return True
 

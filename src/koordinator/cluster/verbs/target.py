@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from random import Random
 from typing import Any, Final, overload
 
@@ -18,9 +19,11 @@ from koordinator.api.meta import Object, ObjectMeta
 from koordinator.cluster.errors import ApiError, bad_request, invalid, too_large
 from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.managed_fields.field_manager import MANAGED_FIELDS
+from koordinator.cluster.namespace_content import set_conditions
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.causes import invalid as field_invalid
+from koordinator.cluster.strategy.custom_resource_definition import DELETION_PENDING
 from koordinator.cluster.strategy.json_syntax import json_kind
 
 
@@ -299,11 +302,16 @@ def is_namespace(resource: Resource) -> bool:
     return resource.plural == "namespaces" and not resource.group
 
 
-def claim(resource: Resource, obj: Document) -> None:
-    """The first request to delete a CustomResourceDefinition makes it wait for its objects to go."""
+def is_definition(resource: Resource) -> bool:
+    return resource.plural == "customresourcedefinitions" and resource.group == "apiextensions.k8s.io"
+
+
+def claim(resource: Resource, obj: Document, now: datetime) -> None:
+    """The first request to delete a CustomResourceDefinition makes it wait for its objects to go, and say so."""
     metadata = obj["metadata"]
-    if resource.plural != "customresourcedefinitions" or metadata.get("deletionTimestamp"):
+    if not is_definition(resource) or metadata.get("deletionTimestamp"):
         return
     finalizers = metadata.get("finalizers") or []
     if CUSTOM_RESOURCE_CLEANUP not in finalizers:
         metadata["finalizers"] = [*finalizers, CUSTOM_RESOURCE_CLEANUP]
+    set_conditions(obj, DELETION_PENDING, now)

@@ -69,7 +69,7 @@ class StoredNode(NamedTuple):
     topology: NodeResourceTopology | None
     facts: NodeSnapshot
     unreadable: tuple[str, ...]
-    """Sentences about the node's objects that cannot be decoded in their current form."""
+    """Sentences about what cannot be decoded of the node's objects in their current form."""
 
 
 class SnapshotLister:
@@ -112,14 +112,17 @@ class SnapshotLister:
         if node is None or facts is None:
             return None
         topology, zones = self._topologies.find(name)
+        metric = self._metrics.find(name)[1]
         snapshot = NodeSnapshot(
             node=facts,
             pods=self._pods_of(name),
-            metric=self._metrics.find(name)[1],
+            metric=metric,
             topology=zones,
             device=self._devices.find(name)[1] or self._no_devices,
         )
         unreadable = tuple([text for each in self._all if each.malformed and (text := each.unreadable(name))])
+        if metric is not None and metric.unreadable:
+            unreadable += (metric.unreadable,)
         return StoredNode(node, topology, snapshot, unreadable)
 
     def _watch(self, informer: Informer[T], matters: Callable[[T, T], bool]) -> None:

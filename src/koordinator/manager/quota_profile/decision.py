@@ -21,11 +21,12 @@ from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.api.node import Node
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Format, Quantity
+from koordinator.api.usable_amounts import NO_LIMIT
 from koordinator.model.label_selector import compile_selector
 from koordinator.model.patch.difference import merge_difference
 from koordinator.model.quota_tree.annotation_values import write_amounts
 
-_NO_LIMIT: Final = Quantity.from_value((2**63 - 1) // 2000)
+_NO_LIMIT: Final = Quantity.from_value(NO_LIMIT)
 _NOTHING: Final = Quantity.from_value(0)
 _DEFAULT_KEYS: Final = ("cpu", "memory")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

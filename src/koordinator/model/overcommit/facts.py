@@ -221,6 +221,8 @@ class MetricFacts(Struct, frozen=True):
     """Whether some reading is below zero."""
     suffering: tuple[str, ...] = ()
     """How online pods suffer from best-effort pods, in sentences."""
+    unreadable: str = ""
+    """The part of the report that cannot be read and does not count, as a sentence; empty when all of it can be."""
     fingerprint: int = 0
     """Equal for reports with equal readings; within one process only."""
 
@@ -232,7 +234,8 @@ def metric_facts(report: NodeReport) -> MetricFacts:
     node, system = info.node_usage.resources, info.system_usage.resources
     hosts = [(host.priority, host.usage.resources.amounts) for host in status.host_application_metric]
     percentiles = [each.resources.amounts for window in info.aggregated_node_usages for each in window.usage.values()]
-    pods, high_pods, half_told, found = _pod_usages(status.pods_metric)
+    pods, high_pods, half_told, extended = _pod_usages(status.pods_metric)
+    suffers, unreadable = _interference(extended) if extended else ((), "")
     reclaimable = status.prod_reclaimable_metric
     others = node.amounts, system.amounts, *[usage for _, usage in hosts]
     # If the percentiles of all windows are equal as well, nothing has been measured.
@@ -251,7 +254,8 @@ def metric_facts(report: NodeReport) -> MetricFacts:
         high_pods=high_pods,
         prod_reclaimable=NOTHING if reclaimable is None else reclaimable.resource.resources.amounts,
         half_told=half_told,
-        suffering=found,
+        suffering=suffers,
+        unreadable=unreadable,
         has_negative=has_negative,
         fingerprint=fingerprint,
     )
@@ -272,13 +276,13 @@ def _above(hosts: Iterable[tuple[str, Amounts]], tier: PriorityClass) -> Amounts
 
 def _pod_usages(
     reported: Iterable[ReportedPod],
-) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], frozenset[tuple[str, str]], tuple[str, ...]]:
-    """The usage of each pod, the pods of no low class, those that lack a reading, and how pods suffer: one pass, since
-    nothing else of a report has so many parts."""
+) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], frozenset[tuple[str, str]], list[ReportedPod]]:
+    """The usage of each pod, the pods of no low class, those that lack a reading, and those with extensions: one pass,
+    since nothing else of a report has so many parts."""
     usages: dict[tuple[str, str], Amounts] = {}
     high: dict[tuple[str, str], None] = {}
     half_told: frozenset[tuple[str, str]] = frozenset()
-    found: tuple[str, ...] = ()
+    extended: list[ReportedPod] = []
     for each in reported:
         key = intern(each.namespace), each.name
         usages[key] = usage = each.pod_usage.resources.amounts
@@ -289,8 +293,22 @@ def _pod_usages(
         else:
             high[key] = None
         if each.extensions is not None:
-            found += suffering(f"{each.namespace}/{each.name}", each.extensions)
-    return usages, tuple(high), half_told, found
+            extended.append(each)
+    return usages, tuple(high), half_told, extended
+
+
+def _interference(reported: Iterable[ReportedPod]) -> tuple[tuple[str, ...], str]:
+    """How pods suffer, and what is said of it that cannot be read; one such pod is named."""
+    found: tuple[str, ...] = ()
+    unreadable: list[str] = []
+    for each in reported:
+        pod = f"{each.namespace}/{each.name}"
+        try:
+            found += suffering(pod, each.extensions or {})
+        except DecodeError as error:
+            unreadable.append(f"NodeMetric: the interference of pod {pod} cannot be read: {error}")
+    more = f"; and that of {len(unreadable) - 1} more" if len(unreadable) > 1 else ""
+    return found, f"{unreadable[0]}{more}" if unreadable else ""
 
 
 class CPUBasicInfo(WireStruct):

@@ -11,19 +11,15 @@ is reported at the start, in one line that names the distribution and the entry 
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import EntryPoint
 from typing import Any, Final
 
-import msgspec
-
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.installed import ListEntryPoints, listing, origin, refuse
+from koordinator.base.installed import ListEntryPoints, OfferedClasses, check_arguments_type, origin, refuse
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
     BindPlugin,
@@ -123,19 +119,12 @@ class InstalledPlugins:
     """The entry points of this environment; ``list_entry_points`` is called once."""
 
     def __init__(self, list_entry_points: ListEntryPoints | None = None):
-        self._list = list_entry_points or listing(GROUP)
+        self._offered = OfferedClasses(GROUP, list_entry_points, _EXPECTED)
         self._loaded: dict[str, ThirdPartyPlugin] = {}
-
-    @cached_property
-    def _by_name(self) -> Mapping[str, list[EntryPoint]]:
-        found: dict[str, list[EntryPoint]] = {}
-        for entry in self._list():
-            found.setdefault(entry.name, []).append(entry)
-        return found
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self._by_name))
+        return tuple(sorted(self._offered.by_name))
 
     @property
     def loaded(self) -> Mapping[str, ThirdPartyPlugin]:
@@ -144,28 +133,17 @@ class InstalledPlugins:
 
     def check_not_taken(self, name: str, where: str) -> None:
         """Raises ConfigurationError when a package offers a plugin under the name of a built-in one."""
-        for entry in self._by_name.get(name, ()):
+        for entry in self._offered.by_name.get(name, ()):
             refuse(entry, where, "clashes with the built-in plugin of that name", "expected is a name of its own")
 
     def load(self, name: str, where: str) -> ThirdPartyPlugin:
         """Import and check the plugin, once. Raises KeyError for a name that no package offers, and ConfigurationError
         with the path ``where`` for a plugin that cannot be used."""
         if name not in self._loaded:
-            entry, *others = self._by_name[name]
-            if others:
-                rivals = ", ".join(origin(other) for other in others)
-                refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
-            self._loaded[name] = _load(entry, where)
+            entry, plugin = self._offered.load(name, where)
+            _check_class(entry, plugin, where)
+            self._loaded[name] = ThirdPartyPlugin(plugin, implemented_points(plugin), origin(entry))
         return self._loaded[name]
-
-
-def _load(entry: EntryPoint, where: str) -> ThirdPartyPlugin:
-    try:
-        plugin = entry.load()
-    except Exception as error:
-        refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", _EXPECTED, error)
-    _check_class(entry, plugin, where)
-    return ThirdPartyPlugin(plugin, implemented_points(plugin), origin(entry))
 
 
 def _check_class(entry: EntryPoint, plugin: Any, where: str) -> None:
@@ -184,14 +162,8 @@ def _check_class(entry: EntryPoint, plugin: Any, where: str) -> None:
                 refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect or NamedAspect")
     if not implemented_points(plugin) and not has_hooks(plugin):
         refuse(entry, where, "takes part at no extension point", "expected is a class such as a FilterPlugin")
-    if plugin.args_type is not None and not _is_record(plugin.args_type):
-        expected = "expected is a msgspec.Struct, a dataclass, or None"
-        refuse(entry, where, f"has args_type = {plugin.args_type!r}", expected)
+    check_arguments_type(entry, where, plugin.args_type)
 
 
 def _are_aspects(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(aspect, Aspect | NamedAspect) for aspect in value)
-
-
-def _is_record(value: object) -> bool:
-    return isinstance(value, type) and (issubclass(value, msgspec.Struct) or dataclasses.is_dataclass(value))

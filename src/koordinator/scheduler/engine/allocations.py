@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -38,28 +39,16 @@ class Closure(NamedTuple):
     """The field of the pod, its value, and what is allowed."""
 
 
-_NO_CLOSURES: Final[Mapping[str, Closure]] = {}
-
-
-class Closures(dict[str, dict[str, Closure]]):
+class Closures(Groups[str, str, Closure]):
     """Subject -> holder, which is what identifies the pod -> closure. Only what is closed is in it, so that asking
     whether anything is, which nearly always nothing is, costs no call."""
 
-    def close(self, subject: str, holder: str, closure: Closure) -> None:
-        """Close the subject because of the holder, in place of what was known of it there."""
-        self.setdefault(subject, {})[holder] = closure
-
     def open(self, holder: str) -> list[str]:
         """The holder closes nothing any more; returns what it had closed."""
-        found = [subject for subject, closures in self.items() if closures.pop(holder, None)]
+        found = [subject for subject, closures in self.items() if holder in closures]
         for subject in found:
-            if not self[subject]:
-                del self[subject]
+            self.take(subject, holder)
         return found
-
-    def on(self, subject: str) -> Mapping[str, Closure]:
-        """The closures of one subject, by holder."""
-        return self.get(subject, _NO_CLOSURES)
 
     @property
     def of_holders(self) -> Mapping[str, Closure]:
@@ -150,7 +139,7 @@ class NodeAllocations(ABC, Generic[A]):
         self.release(pod.uid)
         if isinstance(allocation, Unknown):
             for subject in self.subjects(pod):
-                self.closed.close(subject, pod.uid, Closure(pod.key, allocation.fault))
+                self.closed.put(subject, pod.uid, Closure(pod.key, allocation.fault))
             return
         self.held[pod.uid], self.holders[pod.uid] = allocation, pod
         self.count(allocation, 1)
@@ -174,7 +163,7 @@ class NodeAllocations(ABC, Generic[A]):
 
     def _close_missing(self, pod: PodInfo, allocation: A) -> None:
         for subject, fault in self.missing(pod, allocation):
-            self.closed.close(subject, pod.uid, Closure(pod.key, fault))
+            self.closed.put(subject, pod.uid, Closure(pod.key, fault))
 
 
 _NOTHING: Final[Mapping[str, Allocation]] = {}

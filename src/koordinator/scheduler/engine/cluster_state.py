@@ -14,6 +14,7 @@ from typing import Any, Final
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectMeta
 from koordinator.api.node import Node
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, overrides
@@ -39,8 +40,8 @@ class ClusterState:
         self._allocators: dict[EventHandler, list[AllocatorPlugin]] = {}
         """The plugins that allocate, by what is notified of events in their place."""
         self._placed: dict[str, PlacedPod] = {}
-        self._without_node: dict[str, dict[str, PlacedPod]] = {}
-        self._node_objects: dict[str, dict[str, Object]] = {}
+        self._without_node = Groups[str, str, PlacedPod]()
+        self._node_objects = Groups[str, str, Object]()
         self._kinds: dict[str, Kind[Any]] = {}
         """Those of ``view.objects``, by name."""
         self._priorities: Counter[int] = Counter()
@@ -125,7 +126,7 @@ class ClusterState:
         row = self._columns.set_node(node)
         self.view.pods_on[row] = {}
         self.event_handlers.notify("on_node", row, node)
-        for kind, obj in self._node_objects.get(name, {}).items():
+        for kind, obj in self._node_objects.of(name).items():
             self.event_handlers.notify("on_node_object", row, kind, obj)
         for placed in self._without_node.pop(name, {}).values():
             self._occupy(placed, row)
@@ -144,30 +145,25 @@ class ClusterState:
                 self.event_handlers.notify("on_pod_removed", row, pod, about=pod)
         self.event_handlers.notify("on_node_removed", row, name)
         self._columns.remove_node(name)
-        if pods:
-            orphaned = self._without_node.setdefault(name, {})
-            for uid in pods:
-                placed = self._placed[uid]
-                placed.row = _NOWHERE
-                orphaned[uid] = placed
+        for uid in pods:
+            placed = self._placed[uid]
+            placed.row = _NOWHERE
+            self._without_node.put(name, uid, placed)
         return True
 
     def set_node_object(self, kind: str, name: str, obj: Object | None) -> None:
         """Apply an object of ``kind`` that bears a node's name, new or changed; None if it is gone."""
-        objects = self._node_objects.setdefault(name, {})
         if obj is not None:
-            objects[kind] = obj
-        elif objects.pop(kind, None) is None:
+            self._node_objects.put(name, kind, obj)
+        elif self._node_objects.take(name, kind) is None:
             return
-        if not objects:
-            del self._node_objects[name]
         row = self._columns.row_of.get(name)
         if row is not None:
             self.event_handlers.notify("on_node_object", row, kind, obj)
 
     def node_objects(self, name: str) -> Mapping[str, Object]:
         """The objects that bear the node's name, by kind."""
-        return self._node_objects.get(name, {})
+        return self._node_objects.of(name)
 
     # Other objects.
 
@@ -199,7 +195,7 @@ class ClusterState:
         self._priorities[pod.priority] += 1
         row = self._columns.row_of.get(node_name)
         if row is None:
-            self._without_node.setdefault(node_name, {})[pod.uid] = placed
+            self._without_node.put(node_name, pod.uid, placed)
         else:
             self._occupy(placed, row)
 
@@ -254,7 +250,7 @@ class ClusterState:
             for _, row in nodes:
                 yield from self._replay_pods(handler, row)
         for name, row in nodes if overrides(handler, "on_node_object") else ():
-            for kind, about in self._node_objects.get(name, {}).items():
+            for kind, about in self._node_objects.of(name).items():
                 yield handler, "on_node_object", row, kind, about
 
     def _replay_pods(self, handler: EventHandler, row: int) -> Iterator[tuple[Any, ...]]:
@@ -336,10 +332,7 @@ class ClusterState:
         if placed.row < 0:
             del self._placed[placed.pod.uid]
             self._change_priority(placed.pod.priority, None)
-            orphaned = self._without_node[placed.node_name]
-            del orphaned[placed.pod.uid]
-            if not orphaned:
-                del self._without_node[placed.node_name]
+            self._without_node.take(placed.node_name, placed.pod.uid)
         else:
             self.take_off(placed)
         self._allocations.forget(placed.pod.uid)

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -21,11 +20,8 @@ from numpy.typing import NDArray
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.row_amounts import (
-    WITH_DEFAULTS,
-    FloatAmounts,
+    AmountColumns,
     Item,
-    ResourceIndex,
-    RowAmounts,
     RowIntegers,
     grown,
     whole_amounts,
@@ -100,11 +96,11 @@ class Touched:
     """Bit mask (``1 << aspect``) of all that changed on any of the rows."""
 
 
-class NodeColumns:
+class NodeColumns(AmountColumns):
     """The nodes of a cluster. Rows of deleted nodes are free (``alive`` False) and are reused."""
 
     def __init__(self) -> None:
-        self.resources = ResourceIndex(self._add_resource)
+        super().__init__()
         self.row_of: dict[str, int] = {}
         self.nodes: list[Node | None] = []
         self.names: list[str] = []
@@ -112,29 +108,11 @@ class NodeColumns:
         """Rows in use or freed; every array below has at least this many rows, of which ``[:size]`` are valid."""
         self._free: list[int] = []
         self._capacity = 0
-        self.version = 0
-        """Grows with every change of any row; only ``touch`` writes it."""
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
-        self.allocatable: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
-        """(rows, resources). One resource of all rows is contiguous, since plugins read it so."""
-        self.numbers: list[RowIntegers] = []
-        """What is allocatable and requested as integers, row by row. The arrays below follow when they are read: most
-        decisions read a few rows alone."""
-        self._unused: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
-        """``allocatable`` minus what is requested, in its shape."""
-        self._counted: Ints = np.zeros((0, WITH_DEFAULTS), dtype=np.int64, order="F")
-        """(rows, CPU and memory): what is requested, see ``RowIntegers.counted``."""
         self.discounts: dict[int, dict[str, _Amounts]] = {}
         """Row -> the discounts that count there, by holder. Pods that leave such a row free other amounts than they
         request."""
-        self._floats = FloatAmounts()
-        self._late: set[int] = set()
-        """The rows of which these arrays do not show the last changes."""
-        self.largest_amount = 0
-        """The largest amount of any resource that any node has had."""
-        self._gathered: tuple[Rows, int, RowAmounts] | None = None
-        """The rows, the version and the result of the last call of ``amounts``."""
         self._aspects: dict[str, int] = {}
         """The numbers of the named aspects."""
         self._masks: dict[tuple[AnyAspect, ...], int] = {}
@@ -240,48 +218,6 @@ class NodeColumns:
         """For each of ``rows``, whether the aspect changed after ``version``."""
         touched: Mask = self._versions[aspect].take(rows) > version
         return touched
-
-    def amounts(self, rows: Rows) -> RowAmounts:
-        """The resources of ``rows``, which ascend. Plugins that pass the same array share the result."""
-        known = self._gathered
-        if known is not None and known[0] is rows and known[1] == self.version:
-            return known[2]
-        found = RowAmounts(rows, self._floats, self.unused.T)
-        self._gathered = rows, self.version, found
-        return found
-
-    @property
-    def unused(self) -> Ints:
-        """``allocatable`` minus what pods request, in its shape; to be read only."""
-        self._catch_up()
-        return self._unused
-
-    @property
-    def requested(self) -> Ints:
-        """What pods request, in the shape of ``allocatable``; a copy."""
-        return self.allocatable - self.unused
-
-    def taken(self, column: int, *, with_defaults: bool) -> Ints:
-        """What pods request of one resource on each row; with the defaults for CPU and memory where they request
-        nothing of these."""
-        self._catch_up()
-        if with_defaults and column < WITH_DEFAULTS:
-            return self._counted[:, column]
-        return self.allocatable[:, column] - self._unused[:, column]
-
-    def _catch_up(self) -> None:
-        """Write to the arrays what has changed since they were last read."""
-        if not self._late:
-            return
-        late, numbers, width = list(self._late), self.numbers, self.resources.width
-        of_rows = [(one.unused, one.counted[:WITH_DEFAULTS], one.requested) for one in map(numbers.__getitem__, late)]
-        # Several times as fast as an array from lists.
-        flat = np.fromiter(chain.from_iterable(chain.from_iterable(of_rows)), dtype=np.int64)
-        rows, found = np.array(late, dtype=np.intp), flat.reshape(len(late), -1)
-        self._unused[rows] = found[:, :width]
-        self._counted[rows] = found[:, width : width + WITH_DEFAULTS]
-        self._floats.requested[:, rows] = found[:, width:].T
-        self._late.clear()
 
     def row_version(self, row: int) -> int:
         """Grows with every change of ``row``."""
@@ -408,21 +344,6 @@ class NodeColumns:
         self._capacity = max(64, self._capacity * 2, self.size)
         self.alive = grown(self.alive, (self._capacity,))
         self.unschedulable = grown(self.unschedulable, (self._capacity,))
-        width = self.allocatable.shape[1]
-        self.allocatable = grown(self.allocatable, (self._capacity, width))
-        self._unused = grown(self._unused, (self._capacity, width))
-        self._counted = grown(self._counted, (self._capacity, WITH_DEFAULTS))
-        self._floats.grow(width, self._capacity)
+        self._grow_amounts(self._capacity, self.allocatable.shape[1])
         self._versions = grown(self._versions, (len(self._latest), self._capacity), "C")
         self._row_versions = grown(self._row_versions, (self._capacity,))
-
-    def _add_resource(self, name: str) -> None:
-        """Give a resource the last column, with what pods on nodes request of it already."""
-        shape = self._capacity, self.resources.width
-        self.allocatable = grown(self.allocatable, shape)
-        self._unused = grown(self._unused, shape)
-        self._floats.grow(self.resources.width, self._capacity)
-        self._gathered = None
-        for numbers in self.numbers:
-            numbers.widen(name)
-        self._late.update(range(self.size))

@@ -8,6 +8,7 @@ their amounts are kept by name, and what no node offers has no column (UNOFFERED
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final, Literal, TypeVar
 
 import numpy as np
@@ -212,3 +213,83 @@ class RowIntegers:
     def set_allocatable(self, amounts: Mapping[int, int]) -> None:
         self.allocatable = [amounts.get(column, 0) for column in range(len(self.allocatable))]
         self.unused = [whole - taken for whole, taken in zip(self.allocatable, self.requested, strict=True)]
+
+
+class AmountColumns:
+    """The resources of all rows. What is allocatable and requested is kept as integers, row by row; the arrays follow
+    when they are read, since most decisions read a few rows alone."""
+
+    def __init__(self) -> None:
+        self.resources = ResourceIndex(self._add_resource)
+        self.version = 0
+        """Grows with every change of any row."""
+        self.numbers: list[RowIntegers] = []
+        self.allocatable: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
+        """(rows, resources). One resource of all rows is contiguous, since plugins read it so."""
+        self._unused: Ints = np.zeros((0, self.resources.width), dtype=np.int64, order="F")
+        """``allocatable`` minus what is requested, in its shape."""
+        self._counted: Ints = np.zeros((0, WITH_DEFAULTS), dtype=np.int64, order="F")
+        """(rows, CPU and memory): what is requested, see ``RowIntegers.counted``."""
+        self._floats = FloatAmounts()
+        self._late: set[int] = set()
+        """The rows of which the arrays do not show the last changes."""
+        self.largest_amount = 0
+        """The largest amount of any resource that any node has had."""
+        self._gathered: tuple[Rows, int, RowAmounts] | None = None
+        """The rows, the version and the result of the last call of ``amounts``."""
+
+    def amounts(self, rows: Rows) -> RowAmounts:
+        """The resources of ``rows``, which ascend. Plugins that pass the same array share the result."""
+        known = self._gathered
+        if known is not None and known[0] is rows and known[1] == self.version:
+            return known[2]
+        found = RowAmounts(rows, self._floats, self.unused.T)
+        self._gathered = rows, self.version, found
+        return found
+
+    @property
+    def unused(self) -> Ints:
+        """``allocatable`` minus what pods request, in its shape; to be read only."""
+        self._catch_up()
+        return self._unused
+
+    @property
+    def requested(self) -> Ints:
+        """What pods request, in the shape of ``allocatable``; a copy."""
+        return self.allocatable - self.unused
+
+    def taken(self, column: int, *, with_defaults: bool) -> Ints:
+        """What pods request of one resource on each row; with the defaults for CPU and memory where they request
+        nothing of these."""
+        self._catch_up()
+        if with_defaults and column < WITH_DEFAULTS:
+            return self._counted[:, column]
+        return self.allocatable[:, column] - self._unused[:, column]
+
+    def _catch_up(self) -> None:
+        """Write to the arrays what has changed since they were last read."""
+        if not self._late:
+            return
+        late, numbers, width = list(self._late), self.numbers, self.resources.width
+        of_rows = [(one.unused, one.counted[:WITH_DEFAULTS], one.requested) for one in map(numbers.__getitem__, late)]
+        # Several times as fast as an array from lists.
+        flat = np.fromiter(chain.from_iterable(chain.from_iterable(of_rows)), dtype=np.int64)
+        rows, found = np.array(late, dtype=np.intp), flat.reshape(len(late), -1)
+        self._unused[rows] = found[:, :width]
+        self._counted[rows] = found[:, width : width + WITH_DEFAULTS]
+        self._floats.requested[:, rows] = found[:, width:].T
+        self._late.clear()
+
+    def _grow_amounts(self, rows: int, resources: int) -> None:
+        self.allocatable = grown(self.allocatable, (rows, resources))
+        self._unused = grown(self._unused, (rows, resources))
+        self._counted = grown(self._counted, (rows, WITH_DEFAULTS))
+        self._floats.grow(resources, rows)
+
+    def _add_resource(self, name: str) -> None:
+        """Give a resource the last column, with what pods on nodes request of it already."""
+        self._grow_amounts(self.allocatable.shape[0], self.resources.width)
+        self._gathered = None
+        for numbers in self.numbers:
+            numbers.widen(name)
+        self._late.update(range(len(self.numbers)))

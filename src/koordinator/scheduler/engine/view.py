@@ -205,7 +205,7 @@ class Nominations:
         self.on_affinity: Callable[[], None] = lambda: None
         """Called when ``has_affinity`` has changed."""
         self._node_of: dict[str, str] = {}
-        self._on_node: dict[str, dict[str, PodInfo]] = {}
+        self._on_node = Groups[str, str, PodInfo]()
         self._with_affinity: dict[str, PodInfo] = {}
         self._foreign: set[str] = set()
 
@@ -218,8 +218,7 @@ class Nominations:
 
     def on(self, node_name: str) -> Collection[PodInfo]:
         """The pods nominated to the node, in the order of their nomination."""
-        found = self._on_node.get(node_name)
-        return found.values() if found is not None else ()
+        return self._on_node.of(node_name).values()
 
     @property
     def nodes(self) -> Iterable[str]:
@@ -246,7 +245,7 @@ class Nominations:
             self.remove(pod.uid)
         if node_name:
             self._node_of[pod.uid], self.is_empty = node_name, False
-            self._on_node.setdefault(node_name, {})[pod.uid] = pod
+            self._on_node.put(node_name, pod.uid, pod)
             if pod.pod.spec.affinity is not None:
                 is_first = not self._with_affinity
                 self._with_affinity[pod.uid] = pod
@@ -264,11 +263,7 @@ class Nominations:
         if not node_name:
             return None
         self.is_empty = not self._node_of
-        on_node = self._on_node[node_name]
-        pod = on_node.pop(uid)
-        if not on_node:
-            del self._on_node[node_name]
-        return pod
+        return self._on_node.take(node_name, uid)
 
 
 class PendingEvictions:

@@ -43,7 +43,7 @@ class UnreadablePods(FilterPlugin, Explainer):
     def close(self, node_name: str, closure: Closure) -> None:
         """Close the node because of the pod, which closes no other one any more."""
         self.open(closure.pod)
-        self._closed.close(node_name, closure.pod, closure)
+        self._closed.put(node_name, closure.pod, closure)
         self._touch(node_name)
 
     def open(self, key: str) -> bool:
@@ -75,8 +75,8 @@ class UnreadablePods(FilterPlugin, Explainer):
         return frozenset({EventKind.POD_READABLE, EventKind.NODE_ADD})
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        closures = self._closed.on(self.view.columns.names[row]).values()
+        closures = self._closed.of(self.view.columns.names[row]).values()
         return [Lack(f"what pod {each.pod} takes cannot be known: {each.fault}") for each in closures]
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
-        return closed_by(self._closed.on(self.view.columns.names[row])) or None
+        return closed_by(self._closed.of(self.view.columns.names[row])) or None

@@ -4,12 +4,13 @@ events since the attempts of pods in flight began."""
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import islice
 from math import ceil
 from typing import Any, Final
 
+from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
@@ -92,7 +93,7 @@ class UnschedulablePods:
         self._queueing_hint = queueing_hint
         self._nominated_to = nominated_to
         self._pods: dict[str, QueuedPod] = {}
-        self._by_kind: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
+        self._by_kind = defaultdict[str, Groups[Hashable, str, QueuedPod]](Groups)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -112,7 +113,7 @@ class UnschedulablePods:
         uid, group = entry.pod.uid, _group(entry)
         self._pods[uid] = entry
         for kind in entry.events_to_register:
-            self._by_kind.setdefault(kind, {}).setdefault(group, {})[uid] = entry
+            self._by_kind[kind].put(group, uid, entry)
 
     def remove(self, entry: QueuedPod) -> bool:
         """Remove the pod; returns whether it was in this pool."""
@@ -121,10 +122,7 @@ class UnschedulablePods:
             return False
         group = _group(entry)
         for kind in entry.events_to_register:
-            groups = self._by_kind[kind]
-            del groups[group][uid]
-            if not groups[group]:
-                del groups[group]
+            self._by_kind[kind].take(group, uid)
         return True
 
     def freed_by(self, event: ClusterEvent, useless_to: Collection[str] = ()) -> list[QueuedPod]:

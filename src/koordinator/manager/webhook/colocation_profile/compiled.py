@@ -8,7 +8,7 @@ select gets a warning. Unlike elsewhere in Kubernetes, an absent selector of a p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -101,8 +101,10 @@ class CompiledProfile:
     """The labels of ``qosClass`` and ``koordinatorPriority``; they override those of ``labels`` and mappings."""
     keeps_resources: bool
     """Matching objects keep their native resources."""
-    warning: str
+    problems: tuple[FieldError, ...]
     """Why the profile is not applied; empty for a usable profile."""
+    warning: str
+    """The same as a text."""
 
     @property
     def spec(self) -> ClusterColocationProfileSpec:
@@ -128,7 +130,7 @@ def compile_profile(profile: ClusterColocationProfile, patched: ObjectType) -> C
     percent, percent_problem = parse_probability(spec.probability)
     patch_problem = _patch_problem(spec.patch, patched)
     others = (problem for problem in (percent_problem, patch_problem) if problem is not None)
-    problems = [*namespace_problems, *object_problems, *others]
+    problems = (*namespace_problems, *object_problems, *others)
     patch = spec.patch if isinstance(spec.patch, dict) else None
     return CompiledProfile(
         source=profile,
@@ -142,6 +144,7 @@ def compile_profile(profile: ClusterColocationProfile, patched: ObjectType) -> C
         apply_patch=compile_patch(patch, patched) if patch is not None and patch_problem is None else None,
         last_labels=_last_labels(spec),
         keeps_resources=SKIP_UPDATE_RESOURCES in profile.metadata.annotations,
+        problems=problems,
         warning=_warning(profile.metadata.name, problems),
     )
 
@@ -155,7 +158,7 @@ def _last_labels(spec: ClusterColocationProfileSpec) -> Mapping[str, str]:
     return last
 
 
-def _warning(name: str, problems: list[FieldError]) -> str:
+def _warning(name: str, problems: Sequence[FieldError]) -> str:
     if not problems:
         return ""
     return f'ClusterColocationProfile "{name}" is not applied: {"; ".join(map(str, problems))}'

@@ -266,7 +266,7 @@ class DeviceShare(
             return ()
         share, found = self.share(pod, demand, row, self.taken_from(pod, row)), list[Lack]()
         for device_type, each in wanted.items():
-            for closure in node.closed.on(device_type).values():
+            for closure in node.closed.of(device_type).values():
                 found.append(Lack(f"{device_type}: what {closure.pod} holds cannot be known: {closure.fault}"))
             candidates = node.candidates(device_type, demand.hint(device_type), share)
             total = candidates.total

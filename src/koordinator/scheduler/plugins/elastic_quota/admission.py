@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.api.explanations import QuotaExplanation, QuotaPods, QuotaResource, Sibling, WaitingPod
+from koordinator.api.explanations import UNLIMITED, QuotaExplanation, QuotaPods, QuotaResource, Sibling, WaitingPod
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.amounts import (
     NOTHING,
@@ -132,7 +132,7 @@ def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: st
         "runtime": allowed,
         "free": None if allowed is None else max(allowed - used, 0),
     }
-    shown = {name: _shown(key, amount) if amount is not None else "unlimited" for name, amount in amounts.items()}
+    shown = {name: _shown(key, amount) if amount is not None else UNLIMITED for name, amount in amounts.items()}
     return QuotaResource(name=key, **shown, why=_why(forest, node, key))
 
 

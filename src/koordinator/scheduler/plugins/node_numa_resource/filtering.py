@@ -299,7 +299,7 @@ class NUMAFilter(
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         requirements, node = self._requirements.of(pod), self.nodes.get(row, UNKNOWN_NODE)
         if CLOSED in self._codes.reasons(code):
-            closures = node.closed.on(CPUS).values()
+            closures = node.closed.of(CPUS).values()
             return [Lack(f"CPUs: what {each.pod} holds cannot be known: {each.fault}") for each in closures]
         if _NOT_ENOUGH not in self._codes.reasons(code):
             return ()
