@@ -8,6 +8,7 @@ from koordinator.api.resource_names import (
     BATCH_CPU,
     CPU,
     DEPRECATED_BATCH_NAMES,
+    FREE_CPU,
     GPU_CORE,
     MEMORY,
     MID_MEMORY,
@@ -24,7 +25,7 @@ _ONE, _TWO = Quantity.parse("1"), Quantity.parse("2")
     [
         (CPU, PriorityClass.BATCH, BATCH_CPU),
         (MEMORY, PriorityClass.MID, MID_MEMORY),
-        (CPU, PriorityClass.FREE, ""),
+        (CPU, PriorityClass.FREE, FREE_CPU),
         (CPU, PriorityClass.PROD, CPU),
         (CPU, PriorityClass.NONE, CPU),
         (GPU_CORE, PriorityClass.BATCH, ""),

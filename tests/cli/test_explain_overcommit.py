@@ -45,6 +45,13 @@ def test_each_term_has_its_line_and_each_resource_its_column() -> None:
     assert row(text, "= allocatable") == ["= allocatable", "25,000m", "3,072Mi"]
 
 
+def test_free_capacity_has_a_table_of_its_own() -> None:
+    free = amount("kubernetes.io/free-cpu", 20_000, {"capacity": 100_000, "batchPodUsage": -5_000})
+    text = printed(overcommit(CPU, free))
+    assert row(text, "system usage") == ["system usage", "-75,000m"]
+    assert row(text, "batch pod usage") == ["batch pod usage", "-5,000m"]
+
+
 def test_the_report_that_it_is_made_from_is_named() -> None:
     assert "from the report of then" in printed(overcommit(CPU))
 

@@ -64,6 +64,15 @@ def test_each_class_of_a_node_has_its_sums() -> None:
     assert (batch.allocated, batch.measured.cpu, batch.reclaimable.cpu) == (Amounts(3000, 8 * MI), 1500, 5000)
 
 
+def test_what_a_node_leaves_to_free_pods_is_theirs() -> None:
+    left = {"kubernetes.io/free-cpu": "1500", "kubernetes.io/free-memory": "1Mi"}
+    node = convert({"metadata": {"name": "n1"}, "status": {"allocatable": left}}, Node)
+    scan = pod("scan", 3500, {"kubernetes.io/free-cpu": "500", "kubernetes.io/free-memory": "524288"})
+    (found,) = usage_of_nodes([node], usage_of_pods([scan], {}), {})
+    free = found.classes["koord-free"]
+    assert (free.reclaimable, free.allocated) == (Amounts(1500, MI), Amounts(500, MI // 2))
+
+
 def test_suppression_takes_what_the_pods_lack_of_their_requests() -> None:
     (node,) = usage_of_nodes([NODE], usage_of_pods([WEB, SPARK], METRICS), METRICS)
     assert {name: usage.suppressed for name, usage in node.classes.items()} == {"koord-prod": 0, "koord-batch": 1500}

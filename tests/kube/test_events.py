@@ -18,8 +18,8 @@ from koordinator.api.modification import AUDIT_ACTION, EVICTED, Cause, Modificat
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, TransportError
-from koordinator.kube.event_series import EVENTS_V1, EventOptions, event_name, limit_note, reference_to
-from koordinator.kube.events import EventBroadcaster, SpamFilter
+from koordinator.kube.event_series import EVENTS_V1, EventOptions, SpamFilter, event_name, limit_note, reference_to
+from koordinator.kube.events import EventBroadcaster
 from tests.in_memory_api import NO_FAULT, ApiRequest, InMemoryApi, InMemoryConnection, InMemoryResponse
 from tests.kube.informer_log import pod
 

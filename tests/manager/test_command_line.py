@@ -90,6 +90,12 @@ def test_controllers_are_switched_by_name() -> None:
     assert not options.runs_node_resource_plugin("BatchResource")
 
 
+@pytest.mark.parametrize("gate", ["true", "false"])
+def test_a_plugin_with_a_gate_of_its_own_needs_that_as_well(gate: str) -> None:
+    options = parse_options([f"--feature-gates=FreeResource={gate}"], {})
+    assert options.runs_node_resource_plugin("FreeResource") == (gate == "true")
+
+
 def test_a_name_that_means_nothing_is_said() -> None:
     remarks = parse_options(["--controllers=*,-noderesorce", "--noderesource-plugins=Batch"], {}).remarks
     assert remarks[0] == "--controllers: '-noderesorce' names nothing: did you mean noderesource?"

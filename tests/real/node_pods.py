@@ -11,6 +11,7 @@ from tests.real.real_node import EnforcedNode
 
 IMAGE: Final = "docker.io/library/pause:latest"
 BATCH: Final = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
+FREE: Final = {"kubernetes.io/free-cpu": "500", "kubernetes.io/free-memory": "64Mi"}
 
 
 def pod_document(
@@ -32,8 +33,9 @@ def pod_document(
 
 
 def offer_batch(node: EnforcedNode, cpu: str, memory: str = "1Gi") -> None:
-    """What koord-manager would have the node offer to batch pods."""
-    offered = {"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": memory}
+    """What koord-manager would have the node offer to batch pods, and as much to free pods."""
+    amounts = {"cpu": cpu, "memory": memory}
+    offered = {f"kubernetes.io/{class_}-{name}": amounts[name] for class_ in ("batch", "free") for name in amounts}
     status = json.dumps({"status": {"capacity": offered, "allocatable": offered}})
     node.kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", status)
 
@@ -55,9 +57,9 @@ class NodePods:
         }
         return document
 
-    def batch(self, name: str) -> dict[str, Any]:
-        specification = {"containers": {"main": {"requests": BATCH, "limits": BATCH}}}
-        return self.pod(name, "BE", BATCH, **{"node.koordinator.sh__extended-resource-spec": specification})
+    def batch(self, name: str, amounts: Mapping[str, str] = BATCH) -> dict[str, Any]:
+        specification = {"containers": {"main": {"requests": amounts, "limits": amounts}}}
+        return self.pod(name, "BE", amounts, **{"node.koordinator.sh__extended-resource-spec": specification})
 
     def pinned(self, name: str) -> dict[str, Any]:
         """To CPU 1."""

@@ -21,7 +21,7 @@ from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVer
 from koordinator.node.grpc_client import GrpcClient
 from tests.free_ports import free_ports
 from tests.real.container_runtime import ProxyProcess
-from tests.real.node_pods import BATCH, NodePods, offer_batch
+from tests.real.node_pods import BATCH, FREE, NodePods, offer_batch
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 from tests.real.real_node import EnforcedNode, real_node
@@ -126,12 +126,18 @@ def test_a_batch_pod_starts_with_its_batch_resources(hooked: HookedNode) -> None
     with hooked.koordlet("--runtime-hooks-reconcile-interval=1h"):
         until((hooked.proxy.hooks / "koordlet.json").exists, 60)
         until(lambda: "hook server koordlet.json" in hooked.proxy.log.read_text(), 10)
-        pods = [hooked.node.run_pod(_PODS.batch("sort")), hooked.node.run_pod(_PODS.pinned("db"))]
+        made = _PODS.batch("sort"), _PODS.pinned("db"), _PODS.batch("scan", FREE)
+        pods = [hooked.node.run_pod(each) for each in made]
+        # koordlet writes the files of the pod itself beside its response, a moment later.
+        until(lambda: _shown(pods[-1])["scan pod cpu.cfs_quota_us"] == "50000", 20)
         shown = {key: value for pod in pods for key, value in _shown(pod).items()}
         containers = [json.loads(_inspect(hooked, pod)) for pod in pods]
     limits = ("512", "50000", str(_MEMORY))
     assert tuple(shown[f"sort pod {name}"] for name in _FILES[:3]) == limits
     assert tuple(shown[f"sort container {name}"] for name in _FILES[:3]) == limits
+    # A free pod is limited alike, and runs after it.
+    for level in ("pod", "container"):
+        assert tuple(shown[f"scan {level} {name}"] for name in _FILES[:3]) == ("2", *limits[1:])
     assert (shown["db container cpuset.cpus"], shown["db container cpu.cfs_quota_us"]) == ("1", "-1")
     # They were in the request to create the container, not written afterwards.
     resources = [each["Spec"]["linux"]["resources"] for each in containers]

@@ -41,7 +41,7 @@ class NamedAmount(ExplanationPart):
 
 
 class Amount(ExplanationPart):
-    """How one amount of batch or mid capacity was computed, in milli-CPU or bytes."""
+    """How one amount of mid, batch or free capacity was computed, in milli-CPU or bytes."""
 
     resource: str = ""
     zone: str | None = None

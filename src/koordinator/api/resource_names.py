@@ -21,6 +21,12 @@ BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
 MID_CPU: Final = "kubernetes.io/mid-cpu"
 """Milli-CPU as a plain integer."""
 MID_MEMORY: Final = "kubernetes.io/mid-memory"
+FREE_CPU: Final = "kubernetes.io/free-cpu"
+"""Ours, as FREE_MEMORY is: the original has no resources for koord-free. Milli-CPU as a plain integer."""
+FREE_MEMORY: Final = "kubernetes.io/free-memory"
+EXTENDED_CPUS: Final = (MID_CPU, BATCH_CPU, FREE_CPU)
+"""What pods of a class request instead of CPU; the more important class first."""
+EXTENDED_MEMORIES: Final = (MID_MEMORY, BATCH_MEMORY, FREE_MEMORY)
 
 GPU: Final = "koordinator.sh/gpu"
 """Percent of one card; admission replaces it by GPU_CORE and GPU_MEMORY_RATIO."""
@@ -59,10 +65,10 @@ DEPRECATED_BATCH_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 _EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
     PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
     PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
-    PriorityClass.FREE: {CPU: "", MEMORY: ""},
+    PriorityClass.FREE: {CPU: FREE_CPU, MEMORY: FREE_MEMORY},
 }
 _PRIORITY_OF: Final[Mapping[str, PriorityClass]] = {
-    extended: priority for priority, names in _EXTENDED.items() for extended in names.values() if extended
+    extended: priority for priority, names in _EXTENDED.items() for extended in names.values()
 }
 
 

@@ -21,13 +21,14 @@ from koordinator.api.node_explanation import (
     Suppression,
 )
 from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import BATCH_MEMORY, MID_MEMORY
+from koordinator.api.resource_names import EXTENDED_MEMORIES, FREE_CPU, FREE_MEMORY
 from koordinator.cli.explain_terminal import escape, print_table, print_text
 
 # What a node offers of batch and mid resources, as sums on a terminal.
 
 
-_MEMORIES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
+_MEMORIES: Final = frozenset(EXTENDED_MEMORIES)
+_FREE: Final = frozenset({FREE_CPU, FREE_MEMORY})
 _MEBI: Final = 1 << 20
 Parts = Literal["terms", "adjustments"]
 
@@ -48,8 +49,14 @@ def print_overcommit(overcommit: OvercommitExplanation, console: Console) -> Non
     if given:
         reported = next((each.metric_time for each in given if each.metric_time), "")
         at = f", from the report of {escape(reported)}" if reported else ""
-        title = f"Why batch and mid capacity is what it is{at}"
-        print_table(console, title, _sums(given))
+        free = [each for each in given if each.resource in _FREE]
+        print_table(
+            console,
+            f"Why batch and mid capacity is what it is{at}",
+            _sums([each for each in given if each.resource not in _FREE]),
+        )
+        if free:
+            print_table(console, "Why free capacity is what it is", _sums(free))
     for each in amounts:
         if each.reset:
             print_text(console, escape(each.sentence), indent=2)

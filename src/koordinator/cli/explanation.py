@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from koordinator.api.codec import DecodeError, convert
 from koordinator.api.explanations import (
     ApiState,
-    EventRecord,
     Explanation,
     GangExplanation,
     InterferenceExplanation,
@@ -55,10 +54,9 @@ from koordinator.cli.explain_state import (
 from koordinator.cli.explain_target import LISTED, REBALANCE, Target, TargetKind
 from koordinator.cli.explain_workload import workload_state
 from koordinator.cli.session import Session
-from koordinator.cli.timeline import event_record, timeline_of
+from koordinator.cli.timeline import event_records, timeline_of
 
 E = TypeVar("E", bound=Explanation)
-_EVENTS_KEPT: Final = 20
 _OF_PLUGINS: Final[Mapping[TargetKind, tuple[type[Explanation], str]]] = {
     "quota": (QuotaExplanation, "ElasticQuota/quotas/{name}"),
     "reservation": (ReservationExplanation, "Reservation/reservations/{name}"),
@@ -346,7 +344,7 @@ class _Explainer:
             similar = () if facts is not None else await reader.similar_of(kind, name, namespace)
         if facts is None:
             raise NotFoundError(f"there is no {kind.name} {namespace}/{name} in {cluster.name}{_there_is(similar)}")
-        state = replace(workload_state(facts), events=_events(facts.events))
+        state = replace(workload_state(facts), events=event_records(facts.events))
         document = WorkloadExplanation(workload=f"{namespace}/{name}", kind=kind.name, api=state)
         return _with_left_out(document, reader.left_out)
 
@@ -398,9 +396,5 @@ def _api_of_pod(facts: PodFacts, state: State) -> ApiState:
         scheduler=scheduler_of(facts.pod),
         node=spec.get("nodeName") or None,
         message=None if spec.get("nodeName") else condition_message(facts.pod) or None,
-        events=_events(facts.events),
+        events=event_records(facts.events),
     )
-
-
-def _events(events: Sequence[Mapping[str, Any]]) -> list[EventRecord] | None:
-    return [event_record(each) for each in events[-_EVENTS_KEPT:]] or None

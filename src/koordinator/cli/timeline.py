@@ -70,7 +70,15 @@ def timeline_of(
     return sorted((each for each in found if _parsed(each.time) is not None), key=lambda each: _order(each, scheduler))
 
 
-def event_record(event: Document) -> EventRecord:
+_EVENTS_KEPT: Final = 20
+
+
+def event_records(events: Sequence[Document]) -> list[EventRecord] | None:
+    """The last of them; None without any."""
+    return [_event_record(each) for each in events[-_EVENTS_KEPT:]] or None
+
+
+def _event_record(event: Document) -> EventRecord:
     """A core/v1 Event as it is shown."""
     series = event.get("series") or {}
     time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
@@ -186,7 +194,7 @@ def _reservation_of(pod: Document) -> str:
 def _told(events: Sequence[Document], silent: Collection[str]) -> Iterator[Moment]:
     """The events, but for what the attempts of the schedulers ``silent`` say already."""
     for event in events:
-        record = event_record(event)
+        record = _event_record(event)
         if record.from_ in silent and record.reason in _OF_ATTEMPTS:
             continue
         count = (event.get("series") or {}).get("count") or event.get("count") or 1

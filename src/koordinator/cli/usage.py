@@ -13,13 +13,13 @@ from koordinator.api.pod import FINISHED_PHASES, Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.qos import qos_class_with_default
 from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koordinator.api.resource_names import CPU, EXTENDED_CPUS, EXTENDED_MEMORIES, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_requests
 
-CPUS = (CPU, MID_CPU, BATCH_CPU)
-MEMORIES = (MEMORY, MID_MEMORY, BATCH_MEMORY)
+CPUS = (CPU, *EXTENDED_CPUS)
+MEMORIES = (MEMORY, *EXTENDED_MEMORIES)
 NO_CLASS = "none"
-_OFFERED = {PriorityClass.BATCH: (BATCH_CPU, BATCH_MEMORY), PriorityClass.MID: (MID_CPU, MID_MEMORY)}
+_OFFERED = (PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE)
 
 
 @dataclass(slots=True)
@@ -45,8 +45,8 @@ class ClassUsage:
     measured: Amounts = field(default_factory=Amounts)
     """What they use, by the last report of koordlet."""
     reclaimable: Amounts = field(default_factory=Amounts)
-    """Of mid and batch: the capacity that the node offers to the class. Of prod: what koordlet predicts that its pods
-    leave of their requests."""
+    """Of mid, batch and free: the capacity that the node offers to the class. Of prod: what koordlet predicts that its
+    pods leave of their requests."""
     suppressed: int = 0
     """The milli-CPU by which suppression keeps them below their requests."""
 
@@ -144,8 +144,8 @@ def _usage_of_node(node: Node, pods: Sequence[PodUsage], metric: NodeMetric | No
         usage = ClassUsage(pod.class_name, 1, pod.allocated, pod.measured or Amounts())
         classes.setdefault(pod.class_name, ClassUsage(pod.class_name)).add(usage)
     allocatable = node.status.allocatable
-    for each, (cpu, memory) in _OFFERED.items():
-        offered = _amounts(allocatable, cpu, memory)
+    for each in _OFFERED:
+        offered = _amounts(allocatable, extended_name(CPU, each), extended_name(MEMORY, each))
         if offered.cpu or offered.memory:
             classes.setdefault(each.value, ClassUsage(each.value)).reclaimable.add(offered)
     status = metric.status if metric is not None else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectReference
 from koordinator.api.modification import Modification, event_metadata
 from koordinator.api.timestamps import format_micro_time
+from koordinator.base.clock import Clock
 
 _NOTE_LIMIT = 1024
 _CHARACTER_LIMIT = 4
@@ -189,3 +191,33 @@ def limit_note(note: str) -> str:
     if len(encoded) <= _NOTE_LIMIT:
         return note
     return (encoded[: _NOTE_LIMIT - len(_NOTE_SUFFIX)].decode(errors="ignore").encode() + _NOTE_SUFFIX).decode()
+
+
+# A rate limit on the events of one source about one object, so that a hot loop cannot flood the API server.
+
+
+class SpamFilter:
+    """A token bucket per key, client-go's sizes by default; the least recently used keys are evicted."""
+
+    def __init__(self, clock: Clock, *, burst: int = 25, qps: float = 1 / 300, capacity: int = 4096) -> None:
+        self._clock = clock
+        self._burst = burst
+        self._qps = qps
+        self._capacity = capacity
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def allows(self, key: Hashable) -> bool:
+        """Take a token of this key. Returns whether there was one."""
+        now = self._clock.monotonic()
+        tokens, updated = self._buckets.pop(key, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - updated) * self._qps)
+        allowed = tokens >= 1
+        self._buckets[key] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > self._capacity:
+            self._buckets.popitem(last=False)
+        return allowed
+
+
+def spam_key(key: EventKey) -> tuple[str, ...]:
+    about = key.regarding
+    return (key.controller, key.type, about.api_version, about.kind, about.namespace, about.name, about.uid)

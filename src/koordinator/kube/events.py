@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Final, Literal
@@ -30,37 +30,21 @@ from koordinator.kube.errors import (
     UnsentError,
     WriteRefusedError,
 )
-from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
+from koordinator.kube.event_series import (
+    EVENTS_V1,
+    EventEntry,
+    EventKey,
+    EventOptions,
+    SpamFilter,
+    event_name,
+    limit_note,
+    spam_key,
+)
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.request_slots import OverdueRequests, RequestSlots, Ticket
 from koordinator.kube.slot_workers import SlotWorkers
 from koordinator.kube.workqueue import WorkQueue
-
-# A rate limit on the events of one source about one object, so that a hot loop cannot flood the API server.
-
-
-class SpamFilter:
-    """A token bucket per key, client-go's sizes by default; the least recently used keys are evicted."""
-
-    def __init__(self, clock: Clock, *, burst: int = 25, qps: float = 1 / 300, capacity: int = 4096) -> None:
-        self._clock = clock
-        self._burst = burst
-        self._qps = qps
-        self._capacity = capacity
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-
-    def allows(self, key: Hashable) -> bool:
-        """Take a token of this key. Returns whether there was one."""
-        now = self._clock.monotonic()
-        tokens, updated = self._buckets.pop(key, (float(self._burst), now))
-        tokens = min(self._burst, tokens + (now - updated) * self._qps)
-        allowed = tokens >= 1
-        self._buckets[key] = (tokens - 1 if allowed else tokens, now)
-        if len(self._buckets) > self._capacity:
-            self._buckets.popitem(last=False)
-        return allowed
-
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +156,7 @@ class EventBroadcaster:
             if entry.count != 2 or entry.written_count == 0:
                 return
         essential = key.reason in self._options.essential_reasons
-        if not essential and not self._spam.allows(_spam_key(key)):
+        if not essential and not self._spam.allows(spam_key(key)):
             self._dropped.labels("spam").inc()
             return
         if entry is None:
@@ -395,11 +379,6 @@ class EventBroadcaster:
                 if entry.written_count != entry.count and (ended or now - entry.refreshed > refresh):
                     entry.refreshed = now
                     self._enqueue(entry)
-
-
-def _spam_key(key: EventKey) -> tuple[str, ...]:
-    about = key.regarding
-    return (key.controller, key.type, about.api_version, about.kind, about.namespace, about.name, about.uid)
 
 
 def _describe(entry: EventEntry) -> str:

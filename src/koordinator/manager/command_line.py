@@ -20,7 +20,7 @@ from koordinator.manager import options
 from koordinator.manager.environment import read_environment
 from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, make_features
 from koordinator.manager.options import Options
-from koordinator.model.overcommit.policies import PLUGINS
+from koordinator.model.overcommit.policies import KNOWN_PLUGINS
 
 _NO_DEEP_COPY: Final = "disable-no-deepcopy"
 _UNUSED_FLAGS: Final = {**KLOG_FLAGS, _NO_DEEP_COPY: "objects are shared and never changed, so nothing is copied"}
@@ -116,7 +116,7 @@ def _remarks(flags: _Flags, given: FlagValues, read: Options) -> list[str]:
     remarks += _sync_period_remark(given[flags.sync_period])
     remarks += _binding_remarks(read)
     remarks += [f"--controllers: {text}" for text in unknown_names(read.controllers, options.CONTROLLERS)]
-    remarks += [f"--noderesource-plugins: {text}" for text in unknown_names(read.node_resource_plugins, PLUGINS)]
+    remarks += [f"--noderesource-plugins: {text}" for text in unknown_names(read.node_resource_plugins, KNOWN_PLUGINS)]
     return remarks
 
 

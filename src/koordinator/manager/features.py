@@ -37,6 +37,8 @@ RECOMMENDER: Final = "Recommender"
 """Ours: the original defines Recommendations and has no controller for them."""
 STRICT_CONFIG_MAP_VALIDATION: Final = "StrictConfigMapValidation"
 """Ours: keys and fields of the SLO ConfigMap that no program knows are refused, not only warned of."""
+FREE_RESOURCE: Final = "FreeResource"
+"""Ours: koord-free pods request what all others leave of a node, which is computed as batch capacity is."""
 POD_TEMPLATE_VALIDATING_WEBHOOK: Final = "PodTemplateValidatingWebhook"
 """Ours: warnings of typing mistakes in the templates of workloads."""
 
@@ -74,6 +76,7 @@ _OFF: Final = (
     REPLACE_RESOURCES_TRANSFORMER,
     RECOMMENDER,
     STRICT_CONFIG_MAP_VALIDATION,
+    FREE_RESOURCE,
     POD_TEMPLATE_VALIDATING_WEBHOOK,
 )
 

@@ -12,6 +12,7 @@ from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.name_list import is_enabled
 from koordinator.base.option_flags import duration, group, integer, listen_address, number, switch, text, texts
+from koordinator.manager import features as gates
 from koordinator.manager.audit.options import TITLE as AUDIT
 from koordinator.manager.audit.options import AuditOptions
 from koordinator.manager.environment import WebhookEnvironment
@@ -19,7 +20,7 @@ from koordinator.manager.features import make_features
 from koordinator.manager.recommender.options import TITLE as RECOMMENDER
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
-from koordinator.model.overcommit.policies import PLUGINS
+from koordinator.model.overcommit.policies import FREE_RESOURCE, KNOWN_PLUGINS
 
 CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile", "recommender")
 PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090, "--pprof-addr")
@@ -30,6 +31,7 @@ CONTROLLER: Final = "Controller"
 WEBHOOK: Final = "Webhook"
 TITLES: Final = (CLUSTER, ELECTION, SERVING, CONTROLLER, WEBHOOK, RECOMMENDER, AUDIT)
 """The headings of the help text, in this order."""
+_PLUGIN_GATES: Final = {FREE_RESOURCE: gates.FREE_RESOURCE}
 _LIST: Final = "names, * for all others, -NAME for all but that one; the first that names it decides.\nAll: "
 
 
@@ -170,8 +172,8 @@ class Options:
     )
     node_resource_plugins: tuple[str, ...] = texts(
         "noderesource-plugins",
-        PLUGINS,
-        f"The parts of the noderesource controller: {_LIST}{', '.join(PLUGINS)}",
+        KNOWN_PLUGINS,
+        f"The parts of the noderesource controller: {_LIST}{', '.join(KNOWN_PLUGINS)}",
         under=CONTROLLER,
     )
     colocation_profile: ColocationProfileOptions = group(CONTROLLER, ColocationProfileOptions)
@@ -191,5 +193,6 @@ class Options:
         return is_enabled(name, self.controllers)
 
     def runs_node_resource_plugin(self, name: str) -> bool:
-        """Whether ``--noderesource-plugins`` enables this plugin."""
-        return is_enabled(name, self.node_resource_plugins)
+        """Whether ``--noderesource-plugins`` enables this plugin, and so does its feature gate if it has one."""
+        gate = _PLUGIN_GATES.get(name)
+        return is_enabled(name, self.node_resource_plugins) and (gate is None or self.features.enabled(gate))

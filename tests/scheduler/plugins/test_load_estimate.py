@@ -30,7 +30,13 @@ CASES: dict[str, tuple[int | None, dict[str, str], dict[str, str], dict[str, int
     ),
     "batch without requests": (BATCH, {"cpu": "8"}, {}, {"cpu": 250, "memory": 200 * MEBIBYTE}),
     "mid without requests has no default": (MID, {}, {}, {"cpu": 0, "memory": 0}),
-    "free has no names for resources": (FREE, {"cpu": "8"}, {}, {}),
+    "free does not count native resources": (FREE, {"cpu": "8"}, {}, {"cpu": 0, "memory": 0}),
+    "free": (
+        FREE,
+        {"kubernetes.io/free-cpu": "1000", "kubernetes.io/free-memory": "100Mi"},
+        {},
+        {"cpu": 850, "memory": 70 * MEBIBYTE},
+    ),
 }
 
 

@@ -21,7 +21,7 @@ from koordinator.api.pod import Container, Pod, ResourceRequirements
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.qos import QoSClass, qos_class_with_default
 from koordinator.api.quantity import Quantity
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, with_current_names
+from koordinator.api.resource_names import CPU, EXTENDED_CPUS, EXTENDED_MEMORIES, MEMORY, with_current_names
 from koordinator.cluster.nodes.scenario import UsageModel
 
 # Randomness without state: a hash of (seed, identity, purpose, time bucket), over whole columns at once.
@@ -284,8 +284,7 @@ def _scale(wanted: Floats, free: Floats) -> Floats:
 # What the usage model needs to know of a pod: how it behaves and what it requests.
 
 
-_EXTENDED_CPU: Final = (BATCH_CPU, MID_CPU)
-_MEMORIES: Final = (MEMORY, BATCH_MEMORY, MID_MEMORY)
+_MEMORIES: Final = (MEMORY, *EXTENDED_MEMORIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +305,7 @@ class PodProfile:
 
 
 def profile_of(pod: Pod) -> PodProfile:
-    """Native, batch and mid resources count alike: the one that a pod requests is what its processes use."""
+    """Native resources and those of the classes count alike: the one that a pod requests is what its processes use."""
     priority = priority_class_with_default(pod)
     holders = _holders(pod)
     requests = [_amounts(holder.requests or holder.limits) for holder in holders]
@@ -362,7 +361,7 @@ def _amounts(resources: Mapping[str, Quantity]) -> tuple[float | None, float | N
     """CPU and memory; None where nothing is said."""
     resources = with_current_names(resources)
     cores = [resources[CPU].milli / 1000] if CPU in resources else []
-    cores += [resources[name].value / 1000 for name in _EXTENDED_CPU if name in resources]
+    cores += [resources[name].value / 1000 for name in EXTENDED_CPUS if name in resources]
     memory = [float(resources[name].value) for name in _MEMORIES if name in resources]
     return (sum(cores) if cores else None, sum(memory) if memory else None)
 

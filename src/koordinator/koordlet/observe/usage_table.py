@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_names import BATCH_CPU
+from koordinator.api.resource_names import BATCH_CPU, FREE_CPU
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
@@ -110,7 +110,7 @@ class BestEffortRow:
     real_limit: int = 0
     """The fewest CPUs that the cpusets leave, or the CPU quota where it is less."""
     request: int = 0
-    """The batch-cpu that pods of the QoS class BE request."""
+    """The batch-cpu and free-cpu that pods of the QoS class BE request."""
 
     def read(self, nanoseconds: int, at: float, lifetime: float) -> None:
         seconds, grown = at - self.at, nanoseconds - self.nanoseconds
@@ -220,8 +220,8 @@ class UsageTable:
             row.pod = pod
             rows[pod.uid] = row
         self.pods = rows
-        of_class = [pod.containers_request.get(BATCH_CPU, 0) for pod in pods if pod.qos is QoSClass.BE]
-        self.best_effort.request = sum(of_class)
+        of_class = [pod.containers_request for pod in pods if pod.qos is QoSClass.BE]
+        self.best_effort.request = sum([each.get(BATCH_CPU, 0) + each.get(FREE_CPU, 0) for each in of_class])
         self._list_cgroups()
 
     def set_host_applications(self, specs: Iterable[HostApplicationSpec], layout: CgroupLayout) -> None:

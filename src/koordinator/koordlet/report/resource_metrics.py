@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from koordinator.api.node import Node
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY, MID_CPU, MID_MEMORY
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.enforce.plugins import Plugins
 from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
@@ -18,7 +18,8 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.features import Undetermined, Works, probe_machine
 from koordinator.node.host import Host
 
-_UNITS: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
+_OFFERED: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
+_UNITS: Final = {**_OFFERED, FREE_CPU: "integer", FREE_MEMORY: "byte"}
 _OF_CONTAINER: Final = ("resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
 
 
@@ -139,18 +140,19 @@ def export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAd
 
 
 def allocatable_rows(node: Node | None) -> Rows:
-    """Batch and mid resources of the node; 0 for one that it does not have."""
+    """Batch and mid resources of the node, 0 for one that it does not have; and its free resources, if it has any."""
     if node is None:
         return
     for resource, unit in _UNITS.items():
         amount = node.status.allocatable.get(resource)
-        yield (resource, unit), 0 if amount is None else amount.value
+        if amount is not None or resource in _OFFERED:
+            yield (resource, unit), 0 if amount is None else amount.value
 
 
 def _container_rows(states: StatesInformer, kind: str) -> Rows:
-    """Batch and mid resources that containers request, or are limited to (``kind``: requests or limits).
+    """Resources of the classes below prod that containers request, or are limited to (``kind``: requests or limits).
 
-    The unit is the original's for all four, which is not what they are in, but what dashboards select.
+    The unit is the original's for all of them, which is not what they are in, but what dashboards select.
     """
     unit = "integer" if kind == "requests" else "byte"
     for pod in states.pods:

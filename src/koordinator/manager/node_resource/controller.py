@@ -27,7 +27,7 @@ from koordinator.manager.node_resource.snapshot_lister import SnapshotLister, St
 from koordinator.model.overcommit.abnormality import ConditionChange, NodeHealth, remembered
 from koordinator.model.overcommit.node_diff import LastWrites, NodeDiff, PlanDiff, ZoneDiff, diff_plan
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
-from koordinator.model.overcommit.policies import PLUGINS, Policies, node_policies
+from koordinator.model.overcommit.policies import KNOWN_PLUGINS, Policies, node_policies
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
 from koordinator.model.slo_configuration.node_slo import lowered_values
 
@@ -72,7 +72,7 @@ class NodeResourceController:
         self._client = context.client
         self._clock = context.clock
         self._source = source = context.slo_configuration
-        self._plugins = frozenset(each for each in PLUGINS if options.runs_node_resource_plugin(each))
+        self._plugins = frozenset(each for each in KNOWN_PLUGINS if options.runs_node_resource_plugin(each))
         self.explanations = Explanations()
         self._metrics = NodeResourceMetrics(context.metrics, self.explanations, self._plugins)
         self._recorder = context.events.recorder(self.name)

@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_MEMORY
+from koordinator.api.resource_names import BATCH_CPU, EXTENDED_MEMORIES
 from koordinator.base.metrics import Metrics
 from koordinator.manager.controllers import Outcomes
 from koordinator.manager.node_resource.explanations import Explanations
@@ -20,7 +20,7 @@ from koordinator.model.overcommit.amounts import ExplainedAmount
 
 OTHER: Final = "Other"
 """The label value for a condition reason that another version of this program wrote."""
-_BYTES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
+_BYTES: Final = frozenset(EXTENDED_MEMORIES)
 _MILLI: Final = 1000
 _STAGE: Final = "ResourceCalculate"
 
@@ -74,7 +74,7 @@ class NodeResourceMetrics:
 
 
 class _Amounts(Collector):
-    """Batch and mid capacity over all nodes, with the terms they are computed from; collected at each scrape."""
+    """Mid, batch and free capacity over all nodes, with the terms they are computed from; collected at each scrape."""
 
     def __init__(self, explanations: Explanations) -> None:
         self._explanations = explanations

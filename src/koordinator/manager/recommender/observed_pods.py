@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from koordinator.api.kinds import PODS, Kind
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import FINISHED_PHASES, ResourceList
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import CPU, EXTENDED_CPUS, EXTENDED_MEMORIES, MEMORY
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 
@@ -33,19 +34,24 @@ class ObservedContainer(WireStruct):
 
     @property
     def cpu_request(self) -> float:
-        """In cores, of the pod's own tier: batch and mid CPU are counted in thousandths. 0 without a request."""
+        """In cores, of the pod's own tier: mid, batch and free CPU are counted in thousandths. 0 without a request."""
         requests = self.resources.requests
         if CPU in requests:
             return requests[CPU].nanos / _NANO
-        milli = requests.get(BATCH_CPU) or requests.get(MID_CPU)
+        milli = _first(requests, EXTENDED_CPUS)
         return milli.nanos / _NANO / _MILLI if milli else 0.0
 
     @property
     def memory_request(self) -> float:
         """In bytes; 0 without a request."""
         requests = self.resources.requests
-        amount = requests.get(MEMORY) or requests.get(BATCH_MEMORY) or requests.get(MID_MEMORY)
+        amount = _first(requests, (MEMORY, *EXTENDED_MEMORIES))
         return amount.nanos / _NANO if amount else 0.0
+
+
+def _first(requests: ResourceList, names: Sequence[str]) -> Quantity | None:
+    """The one that is not zero: a pod requests resources of one class."""
+    return next(filter(None, map(requests.get, names)), None)
 
 
 class _Terminated(WireStruct):

@@ -28,6 +28,8 @@ HOST_APPLICATIONS: Final = "hostApplications"
 RESERVED: Final = "reserved"
 RESERVED_ABOVE_SYSTEM_USAGE: Final = "reservedAboveSystemUsage"
 POD_USAGE: Final = "podUsage"
+BATCH_POD_USAGE: Final = "batchPodUsage"
+BATCH_PODS_WITHOUT_METRIC: Final = "batchPodsWithoutMetric"
 POD_REQUESTS: Final = "podRequests"
 POD_MAX_USAGE_REQUEST: Final = "podMaxUsageRequest"
 PODS_WITHOUT_METRIC: Final = "podsWithoutMetric"
@@ -122,8 +124,8 @@ _AMOUNT: Final = attrgetter("amount")
 
 
 class ExplainedAmount(WireStruct):
-    """The batch or mid capacity of one resource of a node, or of one of its zones, with its computation. CPU is in
-    milli-CPU, memory in bytes."""
+    """The mid, batch or free capacity of one resource of a node, or of one of its zones, with its computation. CPU is
+    in milli-CPU, memory in bytes."""
 
     resource: str
     zone: str = ""

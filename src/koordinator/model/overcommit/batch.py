@@ -109,11 +109,9 @@ def capped(capacity: int, percent: int | None) -> int | None:
     return None if percent is None else scaled(capacity, fraction(percent))
 
 
-def batch_amounts(
-    node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy
-) -> tuple[ExplainedAmount, ExplainedAmount]:
-    """Batch CPU and batch memory of a node."""
-    inputs = BatchInputs(
+def node_inputs(node: NodeFacts, pods: NodePods, metric: MetricFacts, policy: CapacityPolicy) -> BatchInputs:
+    """The inputs of batch CPU and batch memory of a node."""
+    return BatchInputs(
         capacity=node.capacity,
         margin=safety_margin(node.capacity, policy),
         system=metric.system_usage,
@@ -123,7 +121,6 @@ def batch_amounts(
         cpu_cap=capped(node.capacity.cpu, policy.batch_cpu_threshold_percent),
         memory_cap=capped(node.capacity.memory, policy.batch_memory_threshold_percent),
     )
-    return batch_cpu(inputs, policy, metric.update_time), batch_memory(inputs, policy, metric.update_time)
 
 
 def batch_cpu(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datetime | None) -> ExplainedAmount:
@@ -133,7 +130,7 @@ def batch_cpu(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datetime
         if policy.cpu_calculate_policy == CALCULATE_BY_MAX_USAGE_REQUEST
         else CALCULATE_BY_USAGE
     )
-    terms, details = _terms(inputs, by, 0)
+    terms, details = batch_terms(inputs, by, 0)
     return explained(BATCH_CPU, by, metric_time, terms, inputs.cpu_cap, details)
 
 
@@ -141,11 +138,11 @@ def batch_memory(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datet
     by = policy.memory_calculate_policy
     if by not in (CALCULATE_BY_REQUEST, CALCULATE_BY_MAX_USAGE_REQUEST):
         by = CALCULATE_BY_USAGE
-    terms, details = _terms(inputs, by, 1)
+    terms, details = batch_terms(inputs, by, 1)
     return explained(BATCH_MEMORY, by, metric_time, terms, inputs.memory_cap, details)
 
 
-def _terms(inputs: BatchInputs, by: str, index: int) -> tuple[tuple[Term, ...], dict[str, int]]:
+def batch_terms(inputs: BatchInputs, by: str, index: int) -> tuple[tuple[Term, ...], dict[str, int]]:
     """The terms by one policy for CPU (index 0) or memory (1), and their inputs."""
     system, hosts, reserved = inputs.system[index], inputs.hosts[index], inputs.reserved[index]
     details = {amounts.SYSTEM_USAGE: system, amounts.HOST_APPLICATIONS: hosts, amounts.RESERVED: reserved}

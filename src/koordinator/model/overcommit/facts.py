@@ -27,7 +27,7 @@ from koordinator.api.priority import (
     priority_class_with_default,
 )
 from koordinator.api.qos import QoSClass, qos_class_with_default
-from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, FREE_CPU, MEMORY
 from koordinator.model.huge_pages import huge_page_bytes, huge_page_pool, without_pool
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, total
 from koordinator.model.overcommit.node_report import NodeReport, ReportedNode, ReportedPod
@@ -39,8 +39,10 @@ from koordinator.model.slo_configuration.documents import read_given, read_objec
 _COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
 LOW_PRIORITIES: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
 """The classes that use what others leave idle."""
+_REQUESTED: Final = {PriorityClass.BATCH: (BATCH_CPU, BATCH_MEMORY)}
 _FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_NO_HOSTS: Final = dict.fromkeys((PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE), NOTHING)
 _LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
 _NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
 
@@ -58,6 +60,8 @@ class NodeFacts(Struct, frozen=True):
     """The annotation's reservation."""
     has_status: bool = True
     """Whether a kubelet has reported the node's resources; before that there is nothing to add to."""
+    has_free: bool = False
+    """Whether the node has free capacity from before."""
     is_ready: bool = True
     """Whether the node is Ready, or has no such condition."""
     ready_since: datetime | None = None
@@ -95,6 +99,7 @@ def node_facts(node: Node) -> NodeFacts:
         huge_pages=huge_page_pool(node),
         annotated=annotated,
         has_status=bool(node.status.allocatable) and bool(node.status.capacity),
+        has_free=FREE_CPU in node.status.allocatable,
         is_ready=ready is None or ready.status == "True",
         ready_since=None if ready is None else ready.last_transition_time,
         problem=problem,
@@ -138,28 +143,32 @@ class PodFacts(NamedTuple):
     keeps_cpu: bool
     """Whether CPU that the pod leaves idle is not for others: quality of service LSE."""
     requests: Amounts
+    """Of native resources; for batch pods, of batch resources, and nothing for free pods."""
     numa_nodes: tuple[int, ...]
     """The NUMA nodes that the pod is bound to; empty: all."""
+    is_free: bool = False
+    """Whether the pod gets what all others leave: class free."""
 
 
 def pod_facts(pod: Pod) -> PodFacts:
     priority = priority_class_with_default(pod)
-    is_high = priority not in LOW_PRIORITIES
+    is_high, is_free = priority not in LOW_PRIORITIES, priority is PriorityClass.FREE
     return PodFacts(
         key=(pod.metadata.namespace, pod.metadata.name),
         is_counted=pod.status.phase in _COUNTED_PHASES,
         is_high=is_high,
         is_prod=is_high and priority is not PriorityClass.MID,
         keeps_cpu=qos_class_with_default(pod) is QoSClass.LSE,
-        requests=_requests(pod) if is_high else NOTHING,
+        requests=_requests(pod, *_REQUESTED.get(priority, (CPU, MEMORY))) if not is_free else NOTHING,
         numa_nodes=_numa_nodes(pod) if is_high else (),
+        is_free=is_free,
     )
 
 
-def _requests(pod: Pod) -> Amounts:
+def _requests(pod: Pod, cpu: str, memory: str) -> Amounts:
     """A negative request counts as zero, so that it adds no capacity for others."""
     nanos = pod_requests(pod, resized=False)
-    return Amounts(canonical(CPU, nanos.get(CPU, 0)), canonical(MEMORY, nanos.get(MEMORY, 0))).at_least(NOTHING)
+    return Amounts(canonical(cpu, nanos.get(cpu, 0)), canonical(memory, nanos.get(memory, 0))).at_least(NOTHING)
 
 
 def _numa_nodes(pod: Pod) -> tuple[int, ...]:
@@ -210,6 +219,7 @@ class MetricFacts(Struct, frozen=True):
     hosts_above_batch: Amounts = NOTHING
     """Usage of the host applications of a class above batch."""
     hosts_above_mid: Amounts = NOTHING
+    hosts_above_free: Amounts = NOTHING
     pods: Mapping[tuple[str, str], Amounts] = {}
     """Namespace and name -> usage."""
     high_pods: tuple[tuple[str, str], ...] = ()
@@ -237,6 +247,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
     pods, high_pods, half_told, extended = _pod_usages(status.pods_metric)
     suffers, unreadable = _interference(extended) if extended else ((), "")
     reclaimable = status.prod_reclaimable_metric
+    above = _above(hosts) if hosts else _NO_HOSTS
     others = node.amounts, system.amounts, *[usage for _, usage in hosts]
     # If the percentiles of all windows are equal as well, nothing has been measured.
     fingerprint = hash((node.amounts, system.amounts, tuple(pods.items()), tuple(percentiles)))
@@ -248,8 +259,9 @@ def metric_facts(report: NodeReport) -> MetricFacts:
         has_usage=status.node_metric is not None,
         node_usage=node.amounts.at_least(NOTHING) if node.is_complete else None,
         system_usage=system.amounts.at_least(NOTHING),
-        hosts_above_batch=_above(hosts, PriorityClass.BATCH) if hosts else NOTHING,
-        hosts_above_mid=_above(hosts, PriorityClass.MID) if hosts else NOTHING,
+        hosts_above_batch=above[PriorityClass.BATCH],
+        hosts_above_mid=above[PriorityClass.MID],
+        hosts_above_free=above[PriorityClass.FREE],
         pods=pods,
         high_pods=high_pods,
         prod_reclaimable=NOTHING if reclaimable is None else reclaimable.resource.resources.amounts,
@@ -267,11 +279,12 @@ def _in_calendar(time: datetime | None) -> datetime | None:
     return None if time is None else min(max(time, _FIRST), _LAST).astimezone(UTC)
 
 
-def _above(hosts: Iterable[tuple[str, Amounts]], tier: PriorityClass) -> Amounts:
-    """The usage of the host applications whose class is above ``tier``."""
-    least = DEFAULT_PRIORITIES[tier]
-    above = [usage for name, usage in hosts if DEFAULT_PRIORITIES[priority_class_of_name(name)] > least]
-    return total(usage.at_least(NOTHING) for usage in above)
+def _above(hosts: Iterable[tuple[str, Amounts]]) -> Mapping[PriorityClass, Amounts]:
+    """For each tier the usage of the host applications whose class is above it."""
+    ranked = [(DEFAULT_PRIORITIES[priority_class_of_name(name)], usage.at_least(NOTHING)) for name, usage in hosts]
+    return {
+        tier: total(usage for priority, usage in ranked if priority > DEFAULT_PRIORITIES[tier]) for tier in _NO_HOSTS
+    }
 
 
 def _pod_usages(

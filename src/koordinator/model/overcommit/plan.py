@@ -18,31 +18,41 @@ from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
 from koordinator.api.priority import PriorityClass
 from koordinator.api.quantity import Format, Quantity
-from koordinator.api.resource_names import BATCH_CPU
+from koordinator.api.resource_names import BATCH_CPU, FREE_CPU
 from koordinator.model.overcommit import policies as plugin_names
 from koordinator.model.overcommit.abnormality import NodeHealth, next_look, observe
 from koordinator.model.overcommit.amounts import NORMALIZATION, THIRD_PARTY, ExplainedAmount, Term, published, reset
-from koordinator.model.overcommit.batch import BATCH_RESOURCES, ZoneBatch, batch_amounts, zone_batches
+from koordinator.model.overcommit.batch import (
+    BATCH_RESOURCES,
+    ZoneBatch,
+    batch_cpu,
+    batch_memory,
+    node_inputs,
+    zone_batches,
+)
 from koordinator.model.overcommit.device_resources import NO_DEVICES, DeviceFacts, DeviceResources
 from koordinator.model.overcommit.facts import NO_PODS, MetricFacts, NodeFacts, NodePods, TopologyFacts
+from koordinator.model.overcommit.free import FREE_RESOURCES, free_amounts
 from koordinator.model.overcommit.mid import MID_RESOURCES, mid_amounts
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies, Problem
 from koordinator.model.overcommit.ratios import NodeRatios, node_ratios, normalized
 from koordinator.model.slo_adaptation import Evidence
 
-# Why a node has no batch or mid capacity.
+# Why a node has no mid, batch or free capacity.
 DISABLED: Final = "DisabledInConfig"
 NO_NODE_METRIC: Final = "NoNodeMetric"
 NEVER_REPORTED: Final = "NeverReported"
 METRIC_EXPIRED: Final = "MetricExpired"
 NO_READINGS: Final = "NoReadings"
 ABNORMAL_READINGS: Final = "AbnormalReadings"
+FREE_DISABLED: Final = "FreeResourceDisabled"
 
+_NORMALIZED: Final = (BATCH_CPU, FREE_CPU)
 _ONE_MOMENT: Final = timedelta(seconds=1)
 
 
 class Degradation(NamedTuple):
-    """Why there is no batch or mid capacity: a code and a sentence."""
+    """Why there is no mid, batch or free capacity: a code and a sentence."""
 
     code: str
     message: str
@@ -66,7 +76,7 @@ class Plan(Struct, frozen=True):
 
     node: str
     amounts: tuple[ExplainedAmount, ...] = ()
-    """Mid and batch resources of the plugins that run: resources that are not named here are not changed."""
+    """Mid, batch and free resources of the plugins that run: resources that are not named here are not changed."""
     zones: tuple[ZoneBatch, ...] = ()
     ratios: NodeRatios = NodeRatios()
     annotations: Mapping[str, str | None] = {}
@@ -97,6 +107,8 @@ def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
     policies = policies.adapted(adaptation)
     degradation = _degradation(snapshot, policies, health, adaptation, now)
     amounts = _amounts(snapshot, policies) if degradation is None else _resets(degradation, snapshot.metric, policies)
+    if snapshot.node.has_free and plugin_names.FREE_RESOURCE not in policies.plugins:
+        amounts += tuple(reset(name, FREE_DISABLED, "the feature gate FreeResource is off") for name in FREE_RESOURCES)
     third_party = _third_party(snapshot.node, amounts, problems)
     return Plan(
         node=snapshot.node.name,
@@ -220,8 +232,16 @@ def _amounts(snapshot: NodeSnapshot, policies: Policies) -> tuple[ExplainedAmoun
         return amounts
     if plugin_names.MID_RESOURCE in policies.plugins and snapshot.node.has_status:
         amounts += mid_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
-    if plugin_names.BATCH_RESOURCE in policies.plugins:
-        amounts += batch_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
+    has_batch = plugin_names.BATCH_RESOURCE in policies.plugins
+    has_free = plugin_names.FREE_RESOURCE in policies.plugins
+    if not (has_batch or has_free):
+        return amounts
+    policy, when = policies.capacity, metric.update_time
+    inputs = node_inputs(snapshot.node, snapshot.pods, metric, policy)
+    if has_batch:
+        amounts += (batch_cpu(inputs, policy, when), batch_memory(inputs, policy, when))
+    if has_free:
+        amounts += free_amounts(inputs, snapshot.pods, metric)
     return amounts
 
 
@@ -232,6 +252,8 @@ def _resets(degradation: Degradation, metric: MetricFacts | None, policies: Poli
         names += MID_RESOURCES
     if plugin_names.BATCH_RESOURCE in policies.plugins:
         names += BATCH_RESOURCES
+    if plugin_names.FREE_RESOURCE in policies.plugins:
+        names += FREE_RESOURCES
     return tuple(reset(name, degradation.code, degradation.message, when) for name in names)
 
 
@@ -258,7 +280,7 @@ def _devices(snapshot: NodeSnapshot, policies: Policies) -> tuple[DeviceResource
 
 
 def _normalized(amount: ExplainedAmount, ratios: NodeRatios) -> int:
-    return normalized(amount.value, ratios.cpu_normalization) if amount.resource == BATCH_CPU else amount.value
+    return normalized(amount.value, ratios.cpu_normalization) if amount.resource in _NORMALIZED else amount.value
 
 
 def _published(amount: ExplainedAmount, ratios: NodeRatios, third_party: Mapping[str, int]) -> ExplainedAmount:

@@ -24,6 +24,7 @@ CPU_NORMALIZATION: Final = "CPUNormalization"
 RESOURCE_AMPLIFICATION: Final = "ResourceAmplification"
 GPU_DEVICE_RESOURCE: Final = "GPUDeviceResource"
 RDMA_DEVICE_RESOURCE: Final = "RDMADeviceResource"
+FREE_RESOURCE: Final = "FreeResource"
 PLUGINS: Final = (
     CPU_NORMALIZATION,
     RESOURCE_AMPLIFICATION,
@@ -32,8 +33,10 @@ PLUGINS: Final = (
     GPU_DEVICE_RESOURCE,
     RDMA_DEVICE_RESOURCE,
 )
-"""The plugins that can be disabled one by one, by the names of the flag and of the metrics, in the order they run
+"""The plugins that run unless they are disabled, by the names of the flag and of the metrics, in the order they run
 in."""
+KNOWN_PLUGINS: Final = (*PLUGINS, FREE_RESOURCE)
+"""With the one that also needs its feature gate."""
 _CENTURY: Final = {"degrade_time_minutes": 52_594_920, "update_time_threshold_seconds": 3_155_695_200}
 """Longer durations, which the calendar may not support, mean the same as this: never."""
 S = TypeVar("S", bound=msgspec.Struct)

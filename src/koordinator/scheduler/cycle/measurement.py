@@ -13,7 +13,8 @@ from typing import Any, Final
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.instruments import CounterSeries, JointSamples
-from koordinator.scheduler.engine.cached_results import BatchHandle, CachedFilterResults, CachedScores
+from koordinator.scheduler.engine.batch_kernel import BatchHandle
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.metrics import SchedulerMetrics

@@ -20,9 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.batch_kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchKernel, BatchRefresher
 from koordinator.scheduler.engine.cached_results import (
-    BatchRefresher,
     CachedFilterResults,
     CachedResults,
     CachedScores,

@@ -8,7 +8,8 @@ its last turn, and most of that time is numpy's overhead per call. One call for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,25 @@ class BatchKernel(ABC):
     def evaluate(self, rows: Rows) -> Ints | None:
         """The results of the plugin's ``filter`` or ``score`` for ``rows``, which ascend; shape (rows, kinds). None if
         all of them are 0, as those of filters mostly are."""
+
+
+class BatchRefresher(Protocol):
+    """Refreshes cached results together with others."""
+
+    version: int
+    """The cached results that it refreshes are current for at least this version of the columns."""
+
+    def refresh(self) -> None:
+        """Refresh to the present version if that is far ahead."""
+
+
+class BatchHandle(Protocol):
+    """The batch evaluation that refreshes cached results of one origin."""
+
+    evaluate: Callable[[Rows], Ints | None]
+    """See BatchKernel.evaluate."""
+    has_rejected: bool
+    """Whether any of them ever has rejected a row."""
 
 
 class Slots:

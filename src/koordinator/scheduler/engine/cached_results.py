@@ -13,13 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.batch_kernel import BatchKernel
+from koordinator.scheduler.engine.batch_kernel import BatchHandle, BatchKernel, BatchRefresher
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
@@ -48,25 +48,6 @@ _OF_NODE: Final = 1 << Aspect.NODE
 @cache
 def _aspects_of(reads: int) -> tuple[int, ...]:
     return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
-
-
-class BatchRefresher(Protocol):
-    """Refreshes cached results together with others."""
-
-    version: int
-    """The cached results that it refreshes are current for at least this version of the columns."""
-
-    def refresh(self) -> None:
-        """Refresh to the present version if that is far ahead."""
-
-
-class BatchHandle(Protocol):
-    """The batch evaluation that refreshes cached results of one origin."""
-
-    evaluate: Callable[[Rows], Ints | None]
-    """See BatchKernel.evaluate."""
-    has_rejected: bool
-    """Whether any of them ever has rejected a row."""
 
 
 class CachedResults(ABC):

@@ -288,13 +288,9 @@ class ClassState:
         if changed:
             self.feasible[where] = feasible
             self.feasible_count = int(np.count_nonzero(self.feasible))
-        self._conclude_overlaid()
-        return changed
-
-    def _conclude_overlaid(self) -> None:
-        """Recompute feasibility and totals of the rows that this class sees adjusted."""
         for row in self.overlaid:
             self._conclude(row)
+        return changed
 
     def _first_of(self, where: Any, count: int, *, only_static: bool = False) -> NDArray[np.int16]:
         """The index of the first filter that rejects each of ``count`` rows, as in ``_first``; with ``only_static``, of
@@ -320,7 +316,8 @@ class ClassState:
             totals += (INFEASIBLE - totals) * ~feasible
         self.totals[where] = totals
         self._forget_rows()
-        self._conclude_overlaid()
+        for row in self.overlaid:
+            self._conclude(row)
 
     def _sums(self, where: Any) -> Scores:
         """The sum of all weighted scores."""

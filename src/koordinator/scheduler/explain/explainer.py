@@ -37,7 +37,7 @@ class Explainer(Plugin):
 
 
 _BINARY: Final = ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)
-_MILLI_CPU: Final = frozenset({resource_names.BATCH_CPU, resource_names.MID_CPU})
+_MILLI_CPU: Final = frozenset(resource_names.EXTENDED_CPUS)
 """Their whole numbers are milli-CPU, unlike those of ``cpu``, whose unit in the API is the core."""
 _PERCENT: Final = frozenset({resource_names.GPU, resource_names.GPU_CORE, resource_names.GPU_MEMORY_RATIO})
 

@@ -112,3 +112,10 @@ def test_a_normalised_quota_is_never_more_and_never_too_little(limit: int, ratio
     found = normalized(limit, ratio)
     assert found <= limit
     assert found * max(ratio, 1.0) >= limit - 1 or limit <= 0
+
+
+def test_a_free_pod_is_limited_and_runs_after_all_batch_pods() -> None:
+    free = {"kubernetes.io/free-cpu": "500", "kubernetes.io/free-memory": "1Gi"}
+    pod = running(qos="BE", resources=free)
+    assert values(batch_resource.pod(pod, rules())) == (2, 50_000, GIB)
+    assert values(batch_resource.container(pod, pod.containers[0], rules())) == (2, 50_000, GIB)

@@ -152,6 +152,45 @@ def test_a_pod_that_releases_nothing_of_what_is_short_stays() -> None:
     assert victims(plan(Inputs(given_), [Feature.CPU_ALLOCATABLE])) == ["batch"]
 
 
+def test_free_pods_go_before_batch_pods_when_best_effort_pods_get_too_little_cpu() -> None:
+    policy = suppression(cpuEvictBESatisfactionLowerPercent=30, cpuEvictBESatisfactionUpperPercent=60)
+    pods = (
+        pod_usage("batch", "BE", cpu=2.0, priority=5500, requests={"kubernetes.io/batch-cpu": "4000"}),
+        pod_usage("more", "BE", cpu=1.0, priority=5500, requests={"kubernetes.io/batch-cpu": "4000"}),
+        pod_usage("free", "BE", cpu=0.1, priority=3500, requests={"kubernetes.io/free-cpu": "2000"}),
+    )
+    found = plan(Inputs(snapshot(policy=policy, pods=pods), satisfied()), [Feature.BE_CPU])
+    assert found.tasks[0].need["kubernetes.io/free-cpu"] == 2000
+    assert victims(found) == ["free", "batch"]
+
+
+@pytest.mark.parametrize(("offered", "gone"), [("4000", []), ("2000", ["free"]), ("0", ["free"])])
+def test_free_pods_go_when_more_is_requested_than_is_left(offered: str, gone: list[str]) -> None:
+    policy = suppression(
+        cpuAllocatableEvictThresholdPercent=100,
+        cpuAllocatableEvictLowerPercent=90,
+        allocatableEvictPriorityThreshold=5999,
+    )
+    pods = (
+        pod_usage("free", "BE", priority=3500, labels=EVICTABLE, requests={"kubernetes.io/free-cpu": "3000"}),
+        pod_usage("batch", "BE", priority=5500, labels=EVICTABLE, requests={"kubernetes.io/batch-cpu": "1000"}),
+    )
+    given_ = snapshot(policy=policy, pods=pods, node=node(batch_cpu="5000", free_cpu=offered))
+    assert victims(plan(Inputs(given_), [Feature.CPU_ALLOCATABLE])) == gone
+
+
+def test_where_no_pod_requests_free_resources_they_are_not_named() -> None:
+    policy = suppression(
+        cpuAllocatableEvictThresholdPercent=100,
+        cpuAllocatableEvictLowerPercent=90,
+        allocatableEvictPriorityThreshold=5999,
+    )
+    pods = (pod_usage("batch", "BE", priority=5500, requests={"kubernetes.io/batch-cpu": "4000"}),)
+    given_ = snapshot(policy=policy, pods=pods, node=node(batch_cpu="2000"))
+    (task,) = plan(Inputs(given_), [Feature.CPU_ALLOCATABLE]).tasks
+    assert "free" not in task.reason
+
+
 pods_of_any_kind = st.lists(
     st.tuples(
         st.sampled_from(["BE", "LS", ""]),

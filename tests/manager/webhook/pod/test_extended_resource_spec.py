@@ -33,6 +33,11 @@ def test_batch_resources_alone_are_recorded() -> None:
     assert text == json.dumps(wanted, separators=(",", ":"))
 
 
+def test_free_resources_are_recorded_as_well() -> None:
+    text = recorded([container("a", requests={"kubernetes.io/free-cpu": "2000"})])
+    assert text == '{"containers":{"a":{"requests":{"kubernetes.io/free-cpu":"2k"}}}}'
+
+
 def test_containers_are_named_in_order_and_those_without_are_left_out() -> None:
     with_memory = {"kubernetes.io/batch-memory": "1Gi"}
     text = recorded([container("b", requests=with_memory), container("c"), container("a", limits=with_memory)])

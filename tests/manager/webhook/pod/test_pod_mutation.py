@@ -148,10 +148,12 @@ def test_feature_gates_choose_the_steps() -> None:
             "DisableExtendedResourceSpec": True,
             "DisableDeviceResourceSpec": True,
             "MultiQuotaTree": True,
+            "FreeResource": True,
         }
     )
     assert PodMutationSettings.from_gates(gates) == PodMutationSettings(
         translate_resources=False,
+        translate_free=True,
         record_extended_resources=False,
         quota_tree_affinity=True,
         normalise_device_resources=False,

@@ -53,6 +53,8 @@ def combination(qos: str, priority: str) -> str:
         (pod(), None),
         (pod("BE", 5000, BATCH), None),
         (pod("", 6666, BATCH), BATCH_WITHOUT_BE),
+        (pod("BE", 3500, {"kubernetes.io/free-cpu": "1"}), None),
+        (pod("LS", 3500, {"kubernetes.io/free-cpu": "1"}), BATCH_WITHOUT_BE),
         (pod("LS", 9000, {"kubernetes.io/batch-cpu": "1"}), BATCH_WITHOUT_BE),
         (pod("LS", 9000, {"kubernetes.io/batch-cpu": "0"}), None),
         (pod("LS", 7000, {"kubernetes.io/mid-cpu": "1"}), None),

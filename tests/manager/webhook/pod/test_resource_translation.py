@@ -64,6 +64,14 @@ def test_other_classes_keep_native_resources(labels: Document, priority: int | N
     assert translated(pod(resources, labels, priority=priority)) == resources
 
 
+def test_free_pods_get_resources_of_their_own_with_the_gate_alone() -> None:
+    document = pod({"requests": dict(NATIVE)}, priority=3500)
+    assert translate_resources(document, free=True) == []
+    assert document["spec"]["containers"][0]["resources"] == {
+        "requests": {"kubernetes.io/free-cpu": "1500", "kubernetes.io/free-memory": "2Gi"}
+    }
+
+
 def test_a_pod_that_requests_nothing_is_best_effort_and_so_batch() -> None:
     document = pod({"limits": {"example.com/fpga": "1"}})
     assert translated(document) == {"limits": {"example.com/fpga": "1"}}

@@ -1,4 +1,4 @@
-"""BatchResource: the batch-cpu and batch-memory of best-effort pods become limits of their cgroups.
+"""BatchResource: the batch and free resources of best-effort pods become limits of their cgroups.
 
 Kubelet knows nothing of these resources, so it gives such pods no limit and the least shares. While CPU suppress holds
 the whole class to a quota, its pods have none of their own (pkg/koordlet/runtimehooks/hooks/batchresource).

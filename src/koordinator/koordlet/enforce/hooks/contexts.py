@@ -17,7 +17,7 @@ from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedRe
 from koordinator.api.labels import QOS_CLASS
 from koordinator.api.pod import Pod, ResourceList, ResourceRequirements
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_of_name
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.strategies.snapshot import annotation_or_none, read_annotation
@@ -34,6 +34,7 @@ from koordinator.node.rdma import DeviceFile
 T = TypeVar("T")
 
 _KATA: Final = "kata"
+_NAMES: Final = frozenset({BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY})
 """The runtime class of pods whose containers are in a virtual machine: their cgroups are not on this node."""
 
 
@@ -212,7 +213,7 @@ def _batch_of_spec(pod: Pod) -> dict[str, Grant]:
     found = {
         container.name: _amounts(container.resources)
         for container in (*pod.spec.containers, *sidecars)
-        if {BATCH_CPU, BATCH_MEMORY} & (container.resources.requests.keys() | container.resources.limits.keys())
+        if _NAMES & (container.resources.requests.keys() | container.resources.limits.keys())
     }
     return found or _annotated_batch(pod.metadata.annotations)
 
@@ -224,14 +225,15 @@ def _annotated_batch(annotations: Mapping[str, str]) -> dict[str, Grant]:
 
 
 def _amounts(given: ResourceRequirements | ExtendedResources) -> Grant:
+    """A free pod is limited as a batch pod is, and has the least shares: batch pods run first."""
     return Grant(
         cpu_request=_value(given.requests, BATCH_CPU),
-        cpu_limit=_value(given.limits, BATCH_CPU) or None,
-        memory_limit=_value(given.limits, BATCH_MEMORY) or None,
+        cpu_limit=_value(given.limits, BATCH_CPU) + _value(given.limits, FREE_CPU) or None,
+        memory_limit=_value(given.limits, BATCH_MEMORY) + _value(given.limits, FREE_MEMORY) or None,
     )
 
 
 def _value(amounts: ResourceList, name: str) -> int:
-    """batch-cpu counts milli-CPU. What is below 0 is as good as nothing."""
+    """batch-cpu and free-cpu count milli-CPU. What is below 0 is as good as nothing."""
     amount = amounts.get(name)
     return max(amount.value, 0) if amount is not None else 0

@@ -21,7 +21,7 @@ from koordinator.api import labels as label_keys
 from koordinator.api.node import Node
 from koordinator.api.priority import PriorityClass
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koordinator.api.resource_names import BATCH_CPU, CPU, FREE_CPU, MEMORY, extended_name
 from koordinator.api.resource_threshold import EVICT_BY_ALLOCATABLE, ResourceThresholdStrategy
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage, Snapshot, capacity_milli
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -143,7 +143,9 @@ def _best_effort_cpu(inputs: Inputs, node: Node, policy: ResourceThresholdStrate
         release = min(release, _shortage(given.last_request, last, lower, upper))
     reason = f"best-effort pods get {average:.0f} of {given.request:.0f} milli-CPU"
     candidates = _best_effort_candidates(inputs.snapshot, Feature.BE_CPU, _by_cpu_usage)
-    return Task(Feature.BE_CPU, Basis.REQUEST, {BATCH_CPU: release}, candidates, reason)
+    free = sum(usage.pod.containers_request.get(FREE_CPU, 0) for usage in candidates)
+    need = {BATCH_CPU: max(release - free, 0), FREE_CPU: min(release, free)} if free else {BATCH_CPU: release}
+    return Task(Feature.BE_CPU, Basis.REQUEST, need, candidates, reason)
 
 
 def _allocatable_batch_cpu(node: Node) -> float:
@@ -203,22 +205,24 @@ def _memory(feature: Feature, inputs: Inputs, node: Node, policy: ResourceThresh
 
 
 def _allocatable(
-    feature: Feature, batch: str, mid: str, inputs: Inputs, node: Node, policy: ResourceThresholdStrategy
+    feature: Feature, native: str, inputs: Inputs, node: Node, policy: ResourceThresholdStrategy
 ) -> Task | None:
-    name = "cpu" if feature is Feature.CPU_ALLOCATABLE else "memory"
-    threshold = getattr(policy, f"{name}_allocatable_evict_threshold_percent")
-    lower = getattr(policy, f"{name}_allocatable_evict_lower_percent")
+    threshold = getattr(policy, f"{native}_allocatable_evict_threshold_percent")
+    lower = getattr(policy, f"{native}_allocatable_evict_lower_percent")
     if threshold is None or lower is None or threshold < 0 or not 0 <= lower < threshold:
         raise InvalidThresholdError(
-            f"{name}AllocatableEvictThresholdPercent {threshold} must be above its lower {lower}"
+            f"{native}AllocatableEvictThresholdPercent {threshold} must be above its lower {lower}"
         )
     highest = policy.allocatable_evict_priority_threshold
     if highest is None or highest > _HIGHEST_EVICTABLE:
         raise InvalidThresholdError(f"allocatableEvictPriorityThreshold is {highest}: at most 7999 is expected")
     need = {}
     evictable = [usage.pod for usage in inputs.snapshot.pods if usage.pod.priority <= highest]
-    for resource, class_ in ((batch, PriorityClass.BATCH), (mid, PriorityClass.MID)):
+    for class_ in (PriorityClass.BATCH, PriorityClass.MID, PriorityClass.FREE):
+        resource = extended_name(native, class_)
         total = sum([pod.containers_request.get(resource, 0) for pod in evictable if pod.priority_class is class_])
+        if class_ is PriorityClass.FREE and not total:
+            continue
         amount = node.status.allocatable.get(resource)
         allocatable = 0 if amount is None else amount.value
         if allocatable <= 0:
@@ -264,7 +268,8 @@ def _best_effort_candidates(
 
 
 def _by_cpu_usage(usage: PodUsage) -> float:
-    requested = usage.pod.containers_request.get(BATCH_CPU, 0)
+    requests = usage.pod.containers_request
+    requested = requests.get(BATCH_CPU, 0) or requests.get(FREE_CPU, 0)
     return (usage.cpu or 0.0) * 1000 / requested if requested else 0.0
 
 
@@ -322,10 +327,10 @@ def _name(usage: PodUsage) -> tuple[str, str]:
 _Make = Callable[[Inputs, Node, ResourceThresholdStrategy], Task | None]
 _TASKS: Final[Mapping[Feature, _Make]] = {
     Feature.BE_CPU: _best_effort_cpu,
-    Feature.CPU_ALLOCATABLE: partial(_allocatable, Feature.CPU_ALLOCATABLE, BATCH_CPU, MID_CPU),
+    Feature.CPU_ALLOCATABLE: partial(_allocatable, Feature.CPU_ALLOCATABLE, CPU),
     Feature.CPU: _cpu,
     Feature.BE_MEMORY: partial(_memory, Feature.BE_MEMORY),
-    Feature.MEMORY_ALLOCATABLE: partial(_allocatable, Feature.MEMORY_ALLOCATABLE, BATCH_MEMORY, MID_MEMORY),
+    Feature.MEMORY_ALLOCATABLE: partial(_allocatable, Feature.MEMORY_ALLOCATABLE, MEMORY),
     Feature.MEMORY: partial(_memory, Feature.MEMORY),
 }
 CPU_FEATURES: Final = (Feature.BE_CPU, Feature.CPU_ALLOCATABLE, Feature.CPU)

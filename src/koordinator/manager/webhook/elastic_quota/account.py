@@ -16,16 +16,14 @@ from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import (
-    BATCH_CPU,
-    BATCH_MEMORY,
     CPU,
     EPHEMERAL_STORAGE,
+    EXTENDED_CPUS,
+    EXTENDED_MEMORIES,
     GPU,
     GPU_MEMORY_RATIO,
     GPU_SHARED,
     MEMORY,
-    MID_CPU,
-    MID_MEMORY,
     NVIDIA_GPU,
 )
 from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
@@ -38,10 +36,8 @@ _OF_PODS: Final = frozenset(
         MEMORY,
         EPHEMERAL_STORAGE,
         *(f"requests.{name}" for name in (CPU, MEMORY, EPHEMERAL_STORAGE)),
-        BATCH_CPU,
-        BATCH_MEMORY,
-        MID_CPU,
-        MID_MEMORY,
+        *EXTENDED_CPUS,
+        *EXTENDED_MEMORIES,
         GPU,
         NVIDIA_GPU,
         GPU_SHARED,

@@ -105,6 +105,8 @@ class PodMutationSettings:
     """Which steps run."""
 
     translate_resources: bool = True
+    translate_free: bool = False
+    """Whether pods of the class free are translated, too."""
     record_extended_resources: bool = True
     quota_tree_affinity: bool = False
     normalise_device_resources: bool = True
@@ -113,6 +115,7 @@ class PodMutationSettings:
     def from_gates(cls, gates: FeatureGates) -> PodMutationSettings:
         return cls(
             translate_resources=not gates.enabled(features.COLOCATION_PROFILE_SKIP_MUTATING_RESOURCES),
+            translate_free=gates.enabled(features.FREE_RESOURCE),
             record_extended_resources=not gates.enabled(features.DISABLE_EXTENDED_RESOURCE_SPEC),
             quota_tree_affinity=gates.enabled(features.MULTI_QUOTA_TREE),
             normalise_device_resources=not gates.enabled(features.DISABLE_DEVICE_RESOURCE_SPEC),
@@ -182,5 +185,5 @@ class PodMutatingHandler:
         if drawn and not is_dry_run:
             self._on_applied([profile.source for profile in drawn], namespace)
         if self._settings.translate_resources and not any(profile.keeps_resources for profile in matches.profiles):
-            warnings += translate_resources(pod)
+            warnings += translate_resources(pod, free=self._settings.translate_free)
         return pod, warnings

@@ -1,9 +1,9 @@
 """Resources in the containers of plain pod documents: translated, normalized, and recorded in an annotation.
 
-CPU and memory of batch and mid pods become the extended resources of their class, so that Kubernetes neither schedules
-nor limits such a pod by native resources. GPU requests are normalised to the form that the scheduler shares cards by:
-core and memory in percent, and the number of cards. CRI does not carry extended resources, so koordlet reads them from
-an annotation of the pod.
+CPU and memory of batch and mid pods, and with the gate FreeResource of free pods, become the extended resources of
+their class, so that Kubernetes neither schedules nor limits such a pod by native resources. GPU requests are normalised
+to the form that the scheduler shares cards by: core and memory in percent, and the number of cards. CRI does not carry
+extended resources, so koordlet reads them from an annotation of the pod.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from koordinator.api.resource_names import (
     BATCH_CPU,
     BATCH_MEMORY,
     CPU,
+    FREE_CPU,
+    FREE_MEMORY,
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -38,8 +40,8 @@ REQUESTS: Final = "requests"
 LIMITS: Final = "limits"
 _WHOLE_CARD: Final = 100
 _GPU_RESOURCES: Final = frozenset({GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
-_RECORDED: Final = (BATCH_CPU, BATCH_MEMORY)
-_TRANSLATED: Final = (PriorityClass.BATCH, PriorityClass.MID)
+_RECORDED: Final = (BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY)
+_TRANSLATED: Final = (PriorityClass.BATCH, PriorityClass.MID, PriorityClass.FREE)
 _EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
     priority: {name: extended_name(name, priority) for name in (CPU, MEMORY)} for priority in _TRANSLATED
 }
@@ -148,10 +150,12 @@ def _current(metadata: Document) -> Document:
     return current
 
 
-def translate_resources(pod: Document) -> list[str]:
-    """Translate by the pod's current priority class; changes ``pod`` in place. Returns warnings. Raises DecodeError."""
-    names = _EXTENDED.get(_priority_class(pod))
-    if names is None:
+def translate_resources(pod: Document, *, free: bool = False) -> list[str]:
+    """Translate by the pod's current priority class, that of free pods only if ``free``; changes ``pod`` in place.
+    Returns warnings. Raises DecodeError."""
+    priority = _priority_class(pod)
+    names = _EXTENDED.get(priority)
+    if names is None or (priority is PriorityClass.FREE and not free):
         return []
     for container in containers(pod, "initContainers", "containers"):
         for part in (REQUESTS, LIMITS):
