@@ -48,6 +48,11 @@ RESERVED = (condition("ReservationCreated"), condition("ReservationScheduled"))
             "a PodDisruptionBudget that refuses has to allow it",
         ),
         (
+            job("Running", *RESERVED, condition("GangReady", "False", "WaitForGang", "waits until all can leave")),
+            "the gang of the pod moves whole or not at all: waits until all can leave",
+            "the jobs that have the same label descheduler.koordinator.sh/gang-migration get as far",
+        ),
+        (
             job("Running", *RESERVED, condition("Eviction", "True", "EvictComplete")),
             "the pod is evicted, and its replacement has not taken the Reservation yet",
             "the controller of the pod makes a replacement",
@@ -101,6 +106,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExplainedClust
         document = job(spec={"reservationOptions": {"reservationRef": {"name": "r"}}})
         found.create(POD_MIGRATION_JOBS, document)
         found.set_status(POD_MIGRATION_JOBS, "move-web", {"phase": "Running", "conditions": list(RESERVED)})
+        for name in ("move-a", "move-b"):
+            member = {**job(spec={"podRef": {"namespace": "shop", "name": name[-1]}}), "metadata": {"name": name}}
+            member["metadata"] |= {"labels": {"descheduler.koordinator.sh/gang-migration": "g"}, "annotations": PASSED}
+            found.create(POD_MIGRATION_JOBS, member)
+        waits = condition("GangReady", "False", "WaitForGang", "waits until all members of its gang can leave")
+        found.set_status(POD_MIGRATION_JOBS, "move-a", {"phase": "Running", "conditions": [*RESERVED, waits]})
+        found.set_status(POD_MIGRATION_JOBS, "move-b", {"phase": "Running", "reason": "Unschedulable"})
         yield found
 
 
@@ -116,6 +128,15 @@ def test_for_a_person(cluster: ExplainedCluster, capsys: pytest.CaptureFixture[s
     assert "move-web  Running: another node has room reserved for it" in out
     assert "Reservation r: Available on n2" in out
     assert [line for line in out.splitlines() if "ReservationScheduled" in line and "yes" in line]
+
+
+def test_the_jobs_of_the_other_members_of_its_gang(
+    cluster: ExplainedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "migration", "move-a", *cluster.arguments]) == EXPLAINED
+    out = capsys.readouterr().out.replace("|", " ")
+    assert "the gang of the pod moves whole or not at all: waits until all members of its gang can leave" in out
+    assert [line for line in out.splitlines() if line.split()[:4] == ["move-b", "shop/b", "Running", "Unschedulable"]]
 
 
 def test_a_job_that_is_not_there(cluster: ExplainedCluster, capsys: pytest.CaptureFixture[str]) -> None:

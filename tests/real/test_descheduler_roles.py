@@ -42,7 +42,12 @@ _JOBS_PROFILE: Final = {
     "pluginConfig": [
         {
             "name": "MigrationController",
-            "args": {"evictQPS": 100, "evictBurst": 100, "objectLimiters": {"workload": {"duration": "0s"}}},
+            "args": {
+                "gangPolicy": "Whole",
+                "evictQPS": 100,
+                "evictBurst": 100,
+                "objectLimiters": {"workload": {"duration": "0s"}},
+            },
         }
     ],
 }

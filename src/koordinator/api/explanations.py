@@ -335,6 +335,15 @@ class MigrationStep(ExplanationPart):
     message: str = ""
 
 
+class MigrationOfMember(ExplanationPart):
+    """Another job that moves the gang of the pod."""
+
+    migration: str
+    pod: str = ""
+    phase: str = ""
+    step: str = ""
+
+
 class MigrationExplanation(Explanation, kw_only=True):
     """How far a PodMigrationJob is, and what it waits for."""
 
@@ -349,6 +358,8 @@ class MigrationExplanation(Explanation, kw_only=True):
     node: str = ""
     reservation: dict[str, str] = {}
     steps: list[MigrationStep] = []
+    gang: list[MigrationOfMember] = []
+    """The jobs of the other members, where the pod moves with its gang."""
 
 
 class InterferenceExplanation(Explanation, kw_only=True):

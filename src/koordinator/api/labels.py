@@ -76,3 +76,7 @@ EVICT_POLICY: Final = "koordinator.sh/evict-policy"
 # Not ours, but part of the contract.
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 CREATED_BY: Final = "app.kubernetes.io/created-by"
+
+# Migration of gangs.
+GANG_MIGRATION: Final = "descheduler.koordinator.sh/gang-migration"
+"""Of a PodMigrationJob: what it shares with the jobs of the other members of its pod's gang."""

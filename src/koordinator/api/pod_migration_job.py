@@ -28,6 +28,7 @@ POD_SCHEDULED: Final = "PodScheduled"
 POD_BOUND_RESERVATION: Final = "PodBoundReservation"
 BOUND_POD_READY: Final = "BoundPodReady"
 RESERVATION_BOUND: Final = "ReservationBound"
+GANG_READY: Final = "GangReady"
 """The condition types."""
 
 TIMEOUT: Final = "Timeout"
@@ -44,6 +45,8 @@ FAILED_EVICT: Final = "FailedEvict"
 EVICT_COMPLETE: Final = "EvictComplete"
 WAIT_FOR_POD_BIND_RESERVATION: Final = "WaitForPodBindReservation"
 WAIT_FOR_BOUND_POD_READY: Final = "WaitForBoundPodReady"
+WAIT_FOR_GANG: Final = "WaitForGang"
+GANG_NOT_MOVED: Final = "GangNotMoved"
 """The reasons."""
 
 

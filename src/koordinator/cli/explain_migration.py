@@ -10,24 +10,30 @@ from rich.table import Table
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import pod_migration_job as jobs
-from koordinator.api.explanations import MigrationExplanation, MigrationStep
+from koordinator.api.explanations import MigrationExplanation, MigrationOfMember, MigrationStep
+from koordinator.api.labels import GANG_MIGRATION
 from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
 
 Document = Mapping[str, Any]
 
+_GANG_JOBS: Final = f"the jobs that have the same label {GANG_MIGRATION} get as far"
 _AFTER: Final[Mapping[str, str]] = {
     jobs.TIMEOUT: "create another job, with a longer spec.ttl if the pod may still be moved",
     jobs.FORBIDDEN_MIGRATE_POD: "the log of koord-descheduler names the rule; the annotation "
     f"{annotation_keys.EVICTABLE} of the pod overrides most of them",
     jobs.UNSCHEDULABLE: "koord explain reservation NAME says which nodes were looked at",
     jobs.MISSING_POD: "nothing needs to be done: the pod is gone",
+    jobs.GANG_NOT_MOVED: "the message names the job whose pod could not be moved: explain that one",
     jobs.FAILED_CREATE_RESERVATION: "use spec.mode EvictDirectly for a pod that no controller would replace",
 }
 """By the reason of a job that has failed, what its author may do."""
 
 
-def migration_document(job: Document, reservation: Document | None, pod: Document | None) -> MigrationExplanation:
-    """The explanation. ``reservation`` and ``pod`` are None where there is none (any more)."""
+def migration_document(
+    job: Document, reservation: Document | None, pod: Document | None, gang: Sequence[Document] = ()
+) -> MigrationExplanation:
+    """The explanation. ``reservation`` and ``pod`` are None where there is none (any more); ``gang`` are the other
+    jobs that move the gang of the pod."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     reference = spec.get("podRef") or {}
     sentence, following = _where(job, reservation, pod)
@@ -43,6 +49,17 @@ def migration_document(job: Document, reservation: Document | None, pod: Documen
         node=status.get("nodeName") or "",
         reservation=_reservation(reservation),
         steps=[_step(each) for each in status.get("conditions") or ()],
+        gang=[_of_member(each) for each in gang],
+    )
+
+
+def _of_member(job: Document) -> MigrationOfMember:
+    reference, status = (job.get("spec") or {}).get("podRef") or {}, job.get("status") or {}
+    return MigrationOfMember(
+        migration=job["metadata"]["name"],
+        pod=f"{reference.get('namespace', '')}/{reference.get('name', '')}",
+        phase=status.get("phase") or jobs.PENDING,
+        step=status.get("reason") or status.get("status") or "",
     )
 
 
@@ -90,6 +107,9 @@ def _underway(conditions: Sequence[Document], reservation: Document | None, pod:
             return "the pod is terminating", "its grace period ends"
         why = said[jobs.EVICTION].get("message") or "it is not gone yet"
         return f"the pod is being evicted: {why}", "a PodDisruptionBudget that refuses has to allow it"
+    if jobs.GANG_READY in said and jobs.GANG_READY not in done:
+        why = said[jobs.GANG_READY].get("message") or "the other members are not ready"
+        return f"the gang of the pod moves whole or not at all: {why}", f"{_GANG_JOBS}: koord explain migration NAME"
     if jobs.RESERVATION_SCHEDULED in done:
         return "another node has room reserved for it", "koord-descheduler evicts the pod"
     if reservation is not None:
@@ -128,6 +148,11 @@ def print_migration(document: MigrationExplanation, console: Console) -> None:
         where = f" on {reservation['node']}" if reservation["node"] else ""
         facts.append(f"Reservation {reservation['name']}: {reservation['phase']}{where}")
     print_list(console, "The job:", facts)
+    if document.gang:
+        others = Table("job", "pod", "phase", "step")
+        for each in document.gang:
+            others.add_row(*map(escape, (each.migration, each.pod, each.phase, each.step)))
+        print_table(console, "The other jobs that move its gang, whole or not at all", others)
     if document.steps:
         table = Table("step", "done", "since", "reason", "message")
         for step in document.steps:

@@ -23,6 +23,7 @@ from koordinator.api.kinds import (
     RESERVATIONS,
     Kind,
 )
+from koordinator.api.labels import GANG_MIGRATION
 from koordinator.base.spelling import near
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, explain_error, left_out
@@ -47,6 +48,8 @@ class Migration(NamedTuple):
     job: Mapping[str, Any]
     reservation: Mapping[str, Any] | None
     pod: Mapping[str, Any] | None
+    gang: Sequence[Mapping[str, Any]] = ()
+    """The other jobs that move the gang of the pod."""
 
 
 class ObjectReader:
@@ -104,7 +107,13 @@ class ObjectReader:
             await self._part("its pod", self._get(PODS, pod["name"], pod.get("namespace", "")), None)
             if pod.get("name")
             else None,
+            await self._part("the jobs of its gang", self._jobs_of_gang(job), ()),
         )
+
+    async def _jobs_of_gang(self, job: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        shared = (job["metadata"].get("labels") or {}).get(GANG_MIGRATION)
+        found = await self.every(POD_MIGRATION_JOBS, label_selector=f"{GANG_MIGRATION}={shared}") if shared else ()
+        return [each for each in found if each["metadata"]["name"] != job["metadata"]["name"]]
 
     async def traces(self, pod: Mapping[str, Any]) -> Traces:
         """What the programs have left of the pod in other objects. Raises KubeError."""

@@ -95,3 +95,10 @@ def bind(cluster: SimulatedCluster, reservation: str, bound: Document) -> None:
     metadata = bound["metadata"]
     owner = {"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
     cluster.change(RESERVATIONS, reservation, phase="Succeeded", currentOwners=[owner])
+
+
+def member(cluster: SimulatedCluster, name: str, node: str = "node-1", gang: str = "training", **mine: str) -> Document:
+    """A pod of web-1 that is in a gang of three, by its annotations; ``mine`` are further ones, such as the mode."""
+    declared = {"name": gang, "min-available": "3", **{key.replace("_", "-"): value for key, value in mine.items()}}
+    annotations = {f"gang.scheduling.koordinator.sh/{key}": value for key, value in declared.items()}
+    return pod(cluster, name, node, annotations=annotations)

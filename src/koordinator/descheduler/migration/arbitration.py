@@ -10,11 +10,15 @@ from typing import Any, Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import pod_migration_job as jobs
+from koordinator.api.labels import GANG_MIGRATION
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
-from koordinator.descheduler.migration.job_facts import is_of_drain_node
+from koordinator.descheduler.migration.gangs import Gang, Gangs
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node, waits
+from koordinator.descheduler.migration.job_status import is_terminal
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.policies import MigrationPolicies
 from koordinator.descheduler.pod_facts import eviction_order
 
@@ -32,6 +36,12 @@ class ArbitrationStatus(Enum):
 class ArbitrationResult:
     status: ArbitrationStatus
     reasons: Refusals = ()
+    gang: Gang | None = None
+    """What moves together with the job's pod."""
+
+
+Refused = dict[tuple[str, str], ArbitrationResult]
+"""By the gang and what its jobs share: what keeps it where it is in this round."""
 
 
 class WaitingJob(NamedTuple):
@@ -50,14 +60,61 @@ class WaitingJob(NamedTuple):
 _RANK: Final = attrgetter("rank")
 
 
-def filter_job(waiting: WaitingJob, policies: MigrationPolicies) -> ArbitrationResult:
-    """Whether the job may go on now. One without a pod may: it will say that there is none."""
+def filter_job(
+    waiting: WaitingJob, policies: MigrationPolicies, gangs: Gangs, cluster: MigrationLister, refused: Refused
+) -> ArbitrationResult:
+    """Whether the job may go on now. One without a pod may: it will say that there is none. The job of a gang's member
+    may if each member may be moved now; of each limit a gang needs one place, however many members it has.
+
+    ``refused`` has the gangs that this round has looked at already."""
     job, pod = waiting.job, waiting.pod
     if pod is None:
         return ArbitrationResult(ArbitrationStatus.PASSED)
-    reasons = NOTHING_REFUSED if is_of_drain_node(job) else policies.for_good.evaluate(pod)
-    if reasons:
-        return ArbitrationResult(ArbitrationStatus.FORBIDDEN, reasons)
+    gang = gangs.of(pod)
+    if gang is None:
+        return _filter_pod(pod, policies, drains=is_of_drain_node(job))
+    key = (gang.id, job.metadata.labels.get(GANG_MIGRATION, ""))
+    known = refused.get(key)
+    if known is not None:
+        return known
+    result = _filter_gang(job, gang, policies, cluster)
+    if result.status is not ArbitrationStatus.PASSED:
+        refused[key] = result
+    return result
+
+
+def _filter_gang(
+    job: PodMigrationJob, gang: Gang, policies: MigrationPolicies, cluster: MigrationLister
+) -> ArbitrationResult:
+    results = [_filter_member(job, member, policies, cluster) for member in gang.members]
+    for status in (ArbitrationStatus.FORBIDDEN, ArbitrationStatus.WAITING):
+        for member, result in zip(gang.members, results, strict=True):
+            if result.status is status:
+                about = f"gang {gang.id}: {member.metadata.key}: "
+                return ArbitrationResult(status, [about + reason for reason in result.reasons], gang)
+    return ArbitrationResult(ArbitrationStatus.PASSED, gang=gang)
+
+
+def _filter_member(
+    job: PodMigrationJob, member: Pod, policies: MigrationPolicies, cluster: MigrationLister
+) -> ArbitrationResult:
+    """Whether a member of the gang that ``job`` would move may be moved now."""
+    gang = job.metadata.labels.get(GANG_MIGRATION)
+    live = [each for each in cluster.jobs_of(member) if not is_terminal(each)]
+    if any(has_passed_arbitration(each) and each.metadata.labels.get(GANG_MIGRATION) == gang for each in live if gang):
+        # A round that was interrupted has decided about the gang.
+        return ArbitrationResult(ArbitrationStatus.PASSED)
+    others = [each.metadata.name for each in live if not waits(each)]
+    if others:
+        return ArbitrationResult(ArbitrationStatus.WAITING, [f"PodMigrationJob {others[0]} moves it, or is held"])
+    return _filter_pod(member, policies, drains=any(map(is_of_drain_node, live)))
+
+
+def _filter_pod(pod: Pod, policies: MigrationPolicies, *, drains: bool) -> ArbitrationResult:
+    """``drains``: a DrainNode has decided that the pod may be moved."""
+    forbidden = NOTHING_REFUSED if drains else policies.for_good.evaluate(pod)
+    if forbidden:
+        return ArbitrationResult(ArbitrationStatus.FORBIDDEN, forbidden)
     reasons = policies.limits(pod, arbitrating=True)
     return ArbitrationResult(ArbitrationStatus.WAITING if reasons else ArbitrationStatus.PASSED, reasons)
 

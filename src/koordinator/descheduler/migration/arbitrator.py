@@ -19,12 +19,15 @@ from koordinator.base.yielding import CooperativeYielding
 from koordinator.descheduler.migration.arbitration import (
     ArbitrationResult,
     ArbitrationStatus,
+    Refused,
     WaitingJob,
     filter_job,
     in_order,
     is_under_way,
 )
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
+from koordinator.descheduler.migration.gang_jobs import GangJobs
+from koordinator.descheduler.migration.gangs import Gangs
 from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister
@@ -53,6 +56,7 @@ class Arbitrator:
         writer: JobWriter,
         policies: MigrationPolicies,
         workloads: Workloads,
+        gangs: Gangs,
         args: ArbitrationArgs,
         clock: Clock,
         yielding: CooperativeYielding,
@@ -61,6 +65,8 @@ class Arbitrator:
         self._writer = writer
         self._policies = policies
         self._workloads = workloads
+        self._gangs = gangs
+        self._gang_jobs = GangJobs(cluster, writer)
         self._args = args
         self._clock = clock
         self._yielding = yielding
@@ -78,10 +84,11 @@ class Arbitrator:
 
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
+        refused: Refused = {}
         for waiting in await self._in_order():
             await self._yielding.checkpoint()
             try:
-                await self._arbitrate_job(waiting)
+                await self._arbitrate_job(waiting, refused)
             except KubeError as error:
                 logger.warning("migration job %s waits on: %s", waiting.job.metadata.name, error)
             except Exception:
@@ -90,7 +97,8 @@ class Arbitrator:
 
     async def results(self) -> list[tuple[PodMigrationJob, ArbitrationResult]]:
         """What a round would come to for each job that waits, with nothing written."""
-        return [(each.job, filter_job(each, self._policies)) for each in await self._in_order()]
+        refused: Refused = {}
+        return [(each.job, self._filter(each, refused)) for each in await self._in_order()]
 
     async def _in_order(self) -> list[WaitingJob]:
         """The jobs that wait, in the order of a round."""
@@ -114,13 +122,20 @@ class Arbitrator:
         self._arrived.clear()
         await self.arbitrate()
 
-    async def _arbitrate_job(self, waiting: WaitingJob) -> None:
-        job, result = waiting.job, filter_job(waiting, self._policies)
-        if result.status is ArbitrationStatus.PASSED:
+    async def _arbitrate_job(self, waiting: WaitingJob, refused: Refused) -> None:
+        # The job of another member may have let the gang of this one through, in this round.
+        job = self._cluster.job(waiting.job.metadata.name)
+        if job is None or not waits(job):
+            return
+        result = self._filter(waiting._replace(job=job), refused)
+        if result.status is ArbitrationStatus.PASSED and result.gang is not None:
+            for each in await self._gang_jobs.of(job, result.gang):
+                await self._let_through(each)
+        elif result.status is ArbitrationStatus.PASSED:
             await self._let_through(job)
         elif result.status is ArbitrationStatus.FORBIDDEN:
             logger.info("migration job %s is forbidden: %s", job.metadata.name, "; ".join(result.reasons))
-            await self._forbid(job)
+            await self._forbid(job, result)
         else:
             logger.debug("migration job %s waits: %s", job.metadata.name, "; ".join(result.reasons))
 
@@ -134,10 +149,15 @@ class Arbitrator:
             # What we know of it is old; the next round sees what it is now.
             await self._writer.read(job.metadata.name)
 
-    async def _forbid(self, job: PodMigrationJob) -> None:
+    def _filter(self, waiting: WaitingJob, refused: Refused) -> ArbitrationResult:
+        return filter_job(waiting, self._policies, self._gangs, self._cluster, refused)
+
+    async def _forbid(self, job: PodMigrationJob, result: ArbitrationResult) -> None:
         reference = job.spec.pod_ref
         key = f"{reference.namespace}/{reference.name}" if reference is not None else ""
         message = f'Pod "{key}" is forbidden to migrate because it does not meet the requirements'
+        if result.gang is not None:
+            message += f": {'; '.join(result.reasons)}"
         reason = jobs.FORBIDDEN_MIGRATE_POD
         status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
         self._writer.record_event(

@@ -53,6 +53,11 @@ NAMESPACE: Final = "namespace"
 LIMITED_OBJECTS: Final = (WORKLOAD, NAMESPACE)
 """The keys of ``objectLimiters``."""
 
+MEMBERS: Final = "Members"
+WHOLE: Final = "Whole"
+GANG_POLICIES: Final = (MEMBERS, WHOLE)
+"""What moves when a member of a gang has to: it alone, or the gang."""
+
 _MODES: Final = (RESERVATION_FIRST, EVICT_DIRECTLY)
 _PERCENT: Final = re.compile(r"(\d+)%")
 
@@ -99,6 +104,8 @@ class MigrationControllerArgs(Arguments):
     object_limiters: dict[str, ObjectLimiter] = msgspec.field(default_factory=_workload_limiter)
     cool_down: GoDuration = GoDuration()
     """For how long the replacement of an evicted pod is not moved; the original has no such argument."""
+    gang_policy: str = MEMBERS
+    """What moves with a member of a gang; the original has no such argument."""
     default_job_mode: str = RESERVATION_FIRST
     default_job_ttl: GoDuration = msgspec.field(default=GoDuration(minutes=5), name="defaultJobTTL")
     scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["koord-scheduler"])
@@ -155,6 +162,8 @@ def _check_numbers(args: MigrationControllerArgs, path: str) -> None:
 def _check_choices(args: MigrationControllerArgs, path: str) -> None:
     if args.default_job_mode not in _MODES:
         raise ConfigurationError(f"{path}.defaultJobMode", args.default_job_mode, f"one of {', '.join(_MODES)}")
+    if args.gang_policy not in GANG_POLICIES:
+        raise ConfigurationError(f"{path}.gangPolicy", args.gang_policy, f"one of {', '.join(GANG_POLICIES)}")
     if args.eviction_policy not in EVICTION_POLICIES:
         allowed = f"unsupported evicition policy; supported are {', '.join(EVICTION_POLICIES)}"
         raise ConfigurationError(f"{path}.evictionPolicy", args.eviction_policy, allowed)

@@ -5,6 +5,7 @@ It keeps nothing that the API server does not have: jobs of a predecessor are ta
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from datetime import datetime
@@ -27,6 +28,8 @@ from koordinator.descheduler.features import DISABLE_PVC_RESERVATION
 from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
+from koordinator.descheduler.migration.gang_migration import can_all_leave, decide_in_gang
+from koordinator.descheduler.migration.gangs import Gangs, siblings_of, size_of
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD_CONTROLLER,
     delete_options,
@@ -40,6 +43,7 @@ from koordinator.descheduler.migration.plan import (
     CreateReservation,
     DeleteReservation,
     EvictPod,
+    GangFacts,
     JobFacts,
     JobPlan,
     OrderReservation,
@@ -49,7 +53,7 @@ from koordinator.descheduler.migration.plan import (
 )
 from koordinator.descheduler.migration.recent_evictions import CoolDown, EvictedPod, ObjectLimiter, under_way_since
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
-from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
+from koordinator.descheduler.migration.state_machine import after_failed_creation, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.descheduler.plan_controller import delete_if_there, if_there, intentions_for, merged
 from koordinator.kube.errors import ApiStatusError
@@ -83,6 +87,7 @@ class JobController:
         writer: JobWriter,
         evictor: PodEvictor,
         workloads: Workloads,
+        gangs: Gangs,
         limiter: ObjectLimiter,
         cool_down: CoolDown,
         args: MigrationControllerArgs,
@@ -92,6 +97,9 @@ class JobController:
         self._writer = writer
         self._evictor = evictor
         self._workloads = workloads
+        self._gangs = gangs
+        self._in_gang = asyncio.Lock()
+        """Held from the decision about a member to its effect: no other member decides on what is old meanwhile."""
         self._limiter = limiter
         self._cool_down = cool_down
         self._args = args
@@ -124,6 +132,12 @@ class JobController:
             return None
         if job.metadata.deletion_timestamp is not None:
             return None
+        if labels.GANG_MIGRATION not in job.metadata.labels:
+            return await self._bring_on(name, job)
+        async with self._in_gang:
+            return await self._bring_on(name, self._cluster.job(name) or job)
+
+    async def _bring_on(self, name: str, job: PodMigrationJob) -> float | None:
         for _ in range(_STEPS):
             plan = await self._decide(job)
             if not plan.steps:
@@ -163,7 +177,7 @@ class JobController:
         return await intentions_for(job, next_plan)
 
     async def _decide(self, job: PodMigrationJob) -> JobPlan:
-        return decide(job, await self._facts(job), self._args, self._clock.now())
+        return decide_in_gang(job, await self._facts(job), self._args, self._clock.now())
 
     def _names(self) -> Iterable[str]:
         return [job.metadata.name for job in self._cluster.jobs()]
@@ -173,7 +187,7 @@ class JobController:
         self._cluster.job_informer.add_handlers(
             name="migration",
             on_add=lambda job, _: self.add(job.metadata.name),
-            on_update=lambda _, job: self.add(job.metadata.name),
+            on_update=lambda _, job: self._add_with_gang(job),
             on_delete=self._orphan,
         )
         self._cluster.pods.add_handlers(
@@ -189,6 +203,10 @@ class JobController:
             on_delete=self._add_jobs_with,
         )
 
+    def _add_with_gang(self, job: PodMigrationJob) -> None:
+        for each in (job, *siblings_of(job, self._cluster)):
+            self.add(each.metadata.name)
+
     def _add_jobs_of(self, pod: Pod) -> None:
         for job in (*self._cluster.jobs_of(pod), *self._cluster.jobs_bound_to(pod)):
             self.add(job.metadata.name)
@@ -198,6 +216,8 @@ class JobController:
             self.add(job.metadata.name)
 
     def _orphan(self, job: PodMigrationJob) -> None:
+        for each in siblings_of(job, self._cluster):
+            self.add(each.metadata.name)
         if self._reconciler.is_running:
             self._orphaned[job.metadata.name] = job
             self.add(job.metadata.name)
@@ -218,7 +238,16 @@ class JobController:
         owners = found.status.current_owners if found is not None else ()
         bound = await self._pod(owners[0].namespace, owners[0].name) if owners else None
         limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.monotonic()))
-        return JobFacts(pod, found, bound, limited)
+        return JobFacts(pod, found, bound, limited, self._gang_of(job))
+
+    def _gang_of(self, job: PodMigrationJob) -> GangFacts | None:
+        if labels.GANG_MIGRATION not in job.metadata.labels:
+            return None
+        siblings = tuple(siblings_of(job, self._cluster))
+        size = max(map(size_of, (job, *siblings)))
+        every = (job, *siblings)
+        problem = self._gangs.budget_problem(every) if can_all_leave(every, self._args) else ""
+        return GangFacts(siblings, size, problem)
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         """From the cache; a pod that it does not have is read from the API, so that none counts as gone too early."""

@@ -16,6 +16,7 @@ from koordinator.api.kinds import (
     RESERVATIONS,
     STATEFUL_SETS,
 )
+from koordinator.api.labels import GANG_MIGRATION
 from koordinator.api.meta import Object, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
@@ -29,6 +30,7 @@ _BY_POD_UID: Final = "migration pod uid"
 _WAITING: Final = "migration jobs that wait for arbitration"
 _BY_BOUND_POD: Final = "migration bound pod"
 _BY_RESERVATION: Final = "migration reservation"
+_BY_GANG_MIGRATION: Final = "migration jobs of a gang"
 _BY_CONTROLLER: Final = "migration controller uid"
 
 
@@ -46,6 +48,7 @@ class MigrationLister:
                 _WAITING: _is_waiting,
                 _BY_BOUND_POD: _bound_pod,
                 _BY_RESERVATION: _reservation,
+                _BY_GANG_MIGRATION: _gang_migration,
             },
             absent_is_empty=True,
         )
@@ -83,6 +86,10 @@ class MigrationLister:
     def jobs_with_reservation(self, name: str) -> Sequence[PodMigrationJob]:
         """The jobs that refer to a Reservation, or whose own it is by its name."""
         return self.job_informer.by_index(_BY_RESERVATION, name)
+
+    def jobs_of_gang(self, migration: str) -> Sequence[PodMigrationJob]:
+        """The jobs that move one gang, by the value of their label."""
+        return self.job_informer.by_index(_BY_GANG_MIGRATION, migration)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         return self.pods.get(f"{namespace}/{name}")
@@ -129,6 +136,11 @@ def _pod_uid(job: PodMigrationJob) -> Iterable[str]:
 
 def _is_waiting(job: PodMigrationJob) -> Iterable[str]:
     return (_WAITING,) if waits(job) else ()
+
+
+def _gang_migration(job: PodMigrationJob) -> Iterable[str]:
+    migration = job.metadata.labels.get(GANG_MIGRATION)
+    return (migration,) if migration else ()
 
 
 def _reservation(job: PodMigrationJob) -> Iterable[str]:

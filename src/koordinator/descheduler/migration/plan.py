@@ -18,6 +18,17 @@ from koordinator.descheduler.plan_controller import PlannedEvent
 
 
 @dataclass(frozen=True, slots=True)
+class GangFacts:
+    """The other jobs that move the gang of a job's pod."""
+
+    siblings: tuple[PodMigrationJob, ...]
+    size: int
+    """How many jobs there were when they were let through."""
+    budget_problem: str = ""
+    """Why a PodDisruptionBudget does not let all members leave; empty as long as one of them cannot leave anyhow."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobFacts:
     """The cluster around one job."""
 
@@ -29,6 +40,8 @@ class JobFacts:
     """The pod that uses the Reservation."""
     limited: bool = False
     """Too many pods of the same workload or namespace have been evicted lately."""
+    gang: GangFacts | None = None
+    """None for a pod that moves alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from koordinator.descheduler.drain_group.controller import DrainGroupController
 from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
 from koordinator.descheduler.features import NODE_DRAIN
 from koordinator.descheduler.framework import (
+    NOTHING_REFUSED,
     EvictionResult,
     EvictPlugin,
     FilterPlugin,
@@ -37,6 +38,7 @@ from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.evictors import PodEvictor
+from koordinator.descheduler.migration.gangs import Gangs
 from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
@@ -69,6 +71,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
         self._writer = JobWriter(client, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)
+        self._gangs = Gangs(self._cluster, handle.informers, args)
         self._limiter = ObjectLimiter(args)
         self._cool_down = CoolDown(args.cool_down)
         self._rules = EvictionRules(args, self._priority_of_class)
@@ -83,6 +86,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
             self._writer,
             PodEvictor(handle, bucket),
             self._workloads,
+            self._gangs,
             self._limiter,
             self._cool_down,
             args,
@@ -93,6 +97,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
             self._writer,
             policies,
             self._workloads,
+            self._gangs,
             args.arbitration_args,
             clock,
             self._reconcilers.yielding,
@@ -159,10 +164,20 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._planned = PlannedMigrations(self._ledger)
         policies = MigrationPolicies(self.args, self._rules, self._cluster, self._planned, self._workloads)
         may_migrate = policies.for_new_job.evaluate
-        self._candidates = EvictionPipeline(
-            self._planned.refusals, may_migrate, self._is_cooling_down, self._node_fit.pre_eviction_filter
-        )
-        self._evictable = EvictionPipeline(may_migrate, self._is_limited)
+        self._member = EvictionPipeline(self._planned.refusals, may_migrate, self._is_cooling_down)
+        self._candidates = EvictionPipeline(self._member.evaluate, self._node_fit.pre_eviction_filter, self._with_gang)
+        self._evictable = EvictionPipeline(may_migrate, self._is_limited, self._with_gang)
+
+    def _with_gang(self, pod: Pod) -> Refusals:
+        """Why another member of the pod's gang may not be moved, so that this one stays, too."""
+        gang = self._gangs.of(pod)
+        if gang is None:
+            return NOTHING_REFUSED
+        for member in gang.members:
+            refusals = self._member.evaluate(member) if member.metadata.uid != pod.metadata.uid else NOTHING_REFUSED
+            if refusals:
+                return [f"gang {gang.id}: {member.metadata.key}: {each}" for each in refusals]
+        return NOTHING_REFUSED
 
     def _is_cooling_down(self, pod: Pod) -> Refusals:
         return self._cool_down.refusals(pod, self.handle.clock.now())
@@ -197,7 +212,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
         if refusals:
             return EvictionResult(False, "; ".join(refusals))
         if not self.args.dry_run:
-            self._planned.add(pod)
+            gang = self._gangs.of(pod)
+            for each in gang.members if gang is not None else (pod,):
+                self._planned.add(each)
         return EvictionResult(True, "dry run")
 
     def _job_for(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> dict[str, Any]:

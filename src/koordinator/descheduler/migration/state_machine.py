@@ -247,11 +247,12 @@ def _evict(migration: Migration) -> JobPlan | None:
     if found is not None and found.status.phase == reservation.SUCCEEDED and not is_leaving:
         return failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
     if EVICTED_POD not in job.metadata.annotations:
-        return JobPlan((PatchJob({"metadata": {"annotations": _notes(pod)}}),))
+        return JobPlan((PatchJob({"metadata": {"annotations": notes_of(pod)}}),))
     return _evict_now(migration, pod, policy, again=evicting is not None)
 
 
-def _notes(pod: Pod) -> dict[str, str]:
+def notes_of(pod: Pod) -> dict[str, str]:
+    """What a job notes down before it evicts the pod."""
     controller = controller_of(pod.metadata)
     owned = {EVICTED_POD_CONTROLLER: controller.uid} if controller is not None else {}
     return {EVICTED_POD: pod.metadata.uid, **owned}

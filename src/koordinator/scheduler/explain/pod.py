@@ -20,6 +20,7 @@ from koordinator.api.explanations import (
 from koordinator.api.pod import Pod
 from koordinator.api.resource_names import PODS
 from koordinator.api.timestamps import format_micro_time
+from koordinator.model.gang_declaration import gang_id_of
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
 from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin, PluginError
@@ -29,7 +30,6 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.explainer import amount_text, event_meaning
 from koordinator.scheduler.explain.sources import FilterResults, Objection, Sources, filter_nodes
-from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 

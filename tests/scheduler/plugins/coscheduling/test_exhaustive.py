@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from koordinator.scheduler.plugins.coscheduling.declaration import MATCH_POLICIES
+from koordinator.model.gang_declaration import MATCH_POLICIES
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from tests.scheduler.plugins.coscheduling.gang_fakes import member

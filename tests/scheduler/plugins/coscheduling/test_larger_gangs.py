@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.scheduler.plugins.coscheduling.declaration import MATCH_POLICIES
+from koordinator.model.gang_declaration import MATCH_POLICIES
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState
 from tests.examples import examples
 from tests.scheduler.plugins.coscheduling.test_exhaustive import Shape, Walk

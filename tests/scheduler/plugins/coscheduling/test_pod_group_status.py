@@ -12,11 +12,11 @@ import pytest
 from koordinator.api.kinds import POD_GROUPS, PODS
 from koordinator.api.pod import Pod, PodSpec, PodStatus
 from koordinator.api.pod_group import PodGroup, PodGroupStatus
+from koordinator.model.gang_declaration import gang_id_of
 from koordinator.scheduler.engine.pod_info import finished_pod_as_seen
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.controllers import next_status, observed_status
-from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of
 from koordinator.scheduler.plugins.coscheduling.gang import Gang
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from tests.scheduler.fakes import make_profile

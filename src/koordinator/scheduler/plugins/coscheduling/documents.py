@@ -19,9 +19,9 @@ from koordinator.api.explanations import (
 from koordinator.api.pod import Pod
 from koordinator.api.timestamps import format_time
 from koordinator.base.services import Service, ServiceError
+from koordinator.model.gang_declaration import ONCE_SATISFIED, STRICT, Declaration
 from koordinator.scheduler.engine.framework_hooks import ServiceProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.coscheduling.declaration import ONCE_SATISFIED, STRICT, Declaration
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart

@@ -7,16 +7,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from typing import Final
 
 from koordinator.api.pod import Pod, PodSpec
-from koordinator.scheduler.plugins.coscheduling.declaration import (
+from koordinator.model.gang_declaration import (
     ONCE_SATISFIED,
     ONLY_WAITING,
     STRICT,
     Declaration,
     TopologySpec,
+    gang_id_of,
 )
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import TopologyPlan
+
+_MEMO: Final = "Coscheduling"
+
+
+def gang_of(pod: PodInfo) -> str:
+    """The id of the gang of a pod that the scheduler holds, which is asked for it at every extension point; empty for
+    a pod that is in no gang."""
+    known: str | None = pod.memo.get(_MEMO)
+    if known is None:
+        known = pod.memo[_MEMO] = gang_id_of(pod.pod)
+    return known
 
 
 class MemberState(Enum):

@@ -16,7 +16,7 @@ from typing import Final
 
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
-from koordinator.scheduler.plugins.coscheduling.declaration import (
+from koordinator.model.gang_declaration import (
     Declaration,
     Defaults,
     declared_by_pod,

@@ -18,12 +18,12 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
 from koordinator.base.instruments import Histogram, Scraped
 from koordinator.base.metrics import exponential_buckets
+from koordinator.model.gang_declaration import gang_id_of
 from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.handle import EventType, Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.coscheduling.declaration import gang_id_of, gang_of
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, MemberState, Wave, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, GangCache
 from koordinator.scheduler.plugins.coscheduling.network_topology.cluster_topology import ClusterTopology
 from koordinator.scheduler.plugins.coscheduling.network_topology.solver import Tree

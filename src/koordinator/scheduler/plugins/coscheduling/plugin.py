@@ -17,6 +17,7 @@ from koordinator.api.cluster_network_topology import DEFAULT_NAME
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
+from koordinator.model.gang_declaration import Defaults, gang_id_of
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     ControllerWriter,
@@ -48,9 +49,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.controllers import GangFaultController, PodGroupController
-from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of, gang_of
 from koordinator.scheduler.plugins.coscheduling.documents import GangServices, preemption_document
-from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
+from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart, Gangs
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.scheduler.plugins.coscheduling.declaration import (
+from koordinator.model.gang_declaration import (
     GatherRule,
     TopologySpec,
     topology_spec_of,

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_INDEX, NETWORK_TOPOLOGY_SELECTOR
 from koordinator.api.explanations import DomainSlots
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES
+from koordinator.model.gang_declaration import TopologySpec
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.decision import fit_error
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
@@ -31,7 +32,6 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.slots import Slots, slots_on, statuses_of
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.coscheduling.declaration import TopologySpec
 from koordinator.scheduler.plugins.coscheduling.gang import MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gangs import GangPart
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job

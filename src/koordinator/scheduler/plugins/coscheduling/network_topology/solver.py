@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from koordinator.api.cluster_network_topology import CLUSTER_LAYER, NODE_LAYER, NetworkTopologySpec
 from koordinator.api.explanations import DomainSlots
+from koordinator.model.gang_declaration import MUST_GATHER, TopologySpec
 from koordinator.scheduler.engine.framework_hooks import JobDiagnosis
 from koordinator.scheduler.engine.post_filter import NodeStatus
-from koordinator.scheduler.plugins.coscheduling.declaration import MUST_GATHER, TopologySpec
 
 ROOT: Final = 0
 """The domain that is the whole network."""

@@ -22,7 +22,6 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
 from koordinator.base.durations import DurationError, parse_duration
-from koordinator.scheduler.engine.pod_info import PodInfo
 
 MUST_GATHER: Final = "MustGather"
 PREFER_GATHER: Final = "PreferGather"
@@ -78,7 +77,6 @@ WAITING_AND_RUNNING: Final = "waiting-and-running"
 ONCE_SATISFIED: Final = "once-satisfied"
 MATCH_POLICIES: Final = (ONLY_WAITING, WAITING_AND_RUNNING, ONCE_SATISFIED)
 
-_MEMO: Final = "Coscheduling"
 _INT32: Final = range(-(2**31), 2**31)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
@@ -126,14 +124,6 @@ def gang_id_of(pod: Pod) -> str:
     """``namespace/name`` of the pod's gang; empty for a pod that is in no gang."""
     name = gang_name_of(pod)
     return f"{pod.metadata.namespace}/{name}" if name else ""
-
-
-def gang_of(pod: PodInfo) -> str:
-    """The same of a pod that the scheduler holds, which is asked for it at every extension point."""
-    known: str | None = pod.memo.get(_MEMO)
-    if known is None:
-        known = pod.memo[_MEMO] = gang_id_of(pod.pod)
-    return known
 
 
 def declared_by_pod(pod: Pod, gang_id: str, defaults: Defaults) -> Declaration | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.scheduler.plugins.coscheduling.declaration import (
+from koordinator.model.gang_declaration import (
     Declaration,
     Defaults,
     declared_by_pod,

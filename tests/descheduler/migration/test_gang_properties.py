@@ -1,0 +1,216 @@
+"""Whatever happens in whatever order, and wherever the program ends: a gang leaves its nodes whole or not at all.
+
+Hypothesis chooses what the simulated scheduler, kubelet, user and budget do, how far behind the informers are, and at
+which write the program crashes, before or after the write was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from koordinator.api.document import Document, copied
+from koordinator.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.base.errors import KoordinatorError
+from koordinator.descheduler.migration.arguments import WHOLE, MigrationControllerArgs
+from koordinator.kube.errors import TransportError
+from tests.descheduler.migration import scene
+from tests.descheduler.migration.simulated_cluster import Crash, SimulatedCluster
+from tests.examples import examples
+
+_TERMINAL = ("Succeeded", "Failed", "Aborted")
+_ARGS = MigrationControllerArgs(evict_burst=99, gang_policy=WHOLE)
+_MEMBERS = ("web-0", "web-1", "web-2")
+_INDEXES = st.integers(0, 2)
+
+
+class GangMigration(RuleBasedStateMachine):
+    """A gang of three, one member of which somebody wants to be moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.cluster = SimulatedCluster()
+        self.uids: set[str] = set()
+
+    def teardown(self) -> None:
+        try:
+            if self.uids:
+                self.finish()
+        finally:
+            self.runner.close()
+
+    @initialize(
+        mode=st.sampled_from(["ReservationFirst", "EvictDirectly"]), jobs=st.integers(1, 2), prepared=st.integers(0, 3)
+    )
+    def begin(self, mode: str, jobs: int, prepared: int) -> None:
+        """``prepared``: how far all members have come before anything happens; with 3 a budget alone holds them."""
+        scene.deployment(self.cluster)
+        for name in _MEMBERS:
+            self.uids.add(scene.member(self.cluster, name)["metadata"]["uid"])
+        self.mode = mode
+        for name in _MEMBERS[:jobs]:
+            scene.job(self.cluster, name, name, passed=False, mode=mode)
+        self.plugin = self.cluster.start(_ARGS)
+        self.cluster.disruptions_allowed = 0
+        for step in (self.do_all, self.schedule_all, self.do_all)[:prepared]:
+            step()
+            self.cluster.deliver()
+        if prepared < 3:
+            self.cluster.disruptions_allowed = None
+
+    # The program.
+
+    @rule(index=_INDEXES)
+    def reconcile(self, index: int) -> None:
+        found = sorted(self._jobs())
+        self._work(self.plugin.controller.reconcile(found[index % len(found)]))
+
+    @rule()
+    def arbitrate(self) -> None:
+        self._work(self.plugin.arbitrator.arbitrate())
+
+    @rule()
+    def do_all(self) -> None:
+        """As the program does when nothing disturbs it."""
+        self.arbitrate()
+        for index in range(len(self._jobs())):
+            self.reconcile(index)
+
+    @rule(after=st.integers(0, 7), done=st.booleans(), lost=st.booleans())
+    def fail_at_a_write(self, after: int, done: bool, lost: bool) -> None:
+        """The program ends at a write, or does not learn what became of it."""
+        left = after
+        error: Exception = TransportError("the connection broke") if lost else Crash()
+
+        def fault(verb: str, path: str, is_done: bool) -> Exception | None:
+            nonlocal left
+            if is_done is not done:
+                return None
+            left -= 1
+            return error if left == -1 else None
+
+        self.cluster.fault = fault
+        try:
+            self.do_all()
+        finally:
+            self.cluster.fault = lambda verb, path, done: None
+
+    @rule(seed=st.integers(1, 9))
+    def restart(self, seed: int) -> None:
+        """Another replica leads."""
+        self.plugin = self.cluster.start(_ARGS, seed)
+
+    @rule()
+    def deliver(self) -> None:
+        self.cluster.deliver()
+
+    @rule(seconds=st.sampled_from([1, 3, 61, 301]))
+    def wait(self, seconds: int) -> None:
+        self.runner.run(self.cluster.clock.advance(seconds))
+
+    # Everybody else.
+
+    @rule(index=_INDEXES, node=st.sampled_from(["node-2", "node-2", "node-1", ""]))
+    def schedule_reservation(self, index: int, node: str) -> None:
+        made = [each for each in self.cluster.reservations() if not each.get("status", {}).get("phase")]
+        for each in made[index : index + 1]:
+            schedule = scene.schedule if node else scene.find_no_node
+            schedule(self.cluster, each["metadata"]["name"], node)
+
+    @rule()
+    def schedule_all(self) -> None:
+        for _ in range(3):
+            self.schedule_reservation(0, "node-2")
+
+    @rule(index=_INDEXES)
+    def end_pod(self, index: int) -> None:
+        """Kubelet ends a pod that was told to go, and the workload makes another one of the same name."""
+        name = _MEMBERS[index]
+        pod = self.cluster.get_document(PODS, f"default/{name}")
+        if pod is not None and "deletionTimestamp" in pod["metadata"]:
+            self.cluster.remove(PODS, f"default/{name}")
+            scene.member(self.cluster, name, "node-2")
+
+    @rule(allowed=st.sampled_from([None, 0, 1, 3]))
+    def change_budget(self, allowed: int | None) -> None:
+        self.cluster.disruptions_allowed = allowed
+
+    @rule(index=_INDEXES, paused=st.booleans())
+    def pause(self, index: int, paused: bool) -> None:
+        found = sorted(self._jobs())
+        job = copied(self.cluster.job(found[index % len(found)]))
+        job["spec"]["paused"] = paused
+        self.cluster.put(POD_MIGRATION_JOBS, job)
+
+    @precondition(lambda self: not self.has_begun())
+    @rule(index=_INDEXES)
+    def abort(self, index: int) -> None:
+        """In time: an abort that the program has not heard of when the first member leaves keeps one behind."""
+        found = sorted(self._jobs())
+        self.cluster.change(POD_MIGRATION_JOBS, found[index % len(found)], phase="Aborted")
+        self.cluster.deliver()
+
+    @rule(index=_INDEXES)
+    def remove_reservation(self, index: int) -> None:
+        for made in list(self.cluster.reservations())[index : index + 1]:
+            self.cluster.remove(RESERVATIONS, made["metadata"]["name"])
+
+    # What must hold.
+
+    @invariant()
+    def members_are_evicted_once(self) -> None:
+        assert len(self.cluster.evicted) == len(set(self.cluster.evicted))
+        assert set(self.cluster.evicted) <= self.uids
+
+    @invariant()
+    def none_leaves_before_there_is_a_place_for_all(self) -> None:
+        if self.cluster.evicted and self.mode == "ReservationFirst":
+            assert sum(map(_has_had_a_place, self._jobs().values())) >= len(_MEMBERS)
+
+    def has_begun(self) -> bool:
+        """Whether a member is about to leave."""
+        key = "descheduler.koordinator.sh/evicted-pod"
+        return any(key in job["metadata"].get("annotations", {}) for job in self._jobs().values())
+
+    def _jobs(self) -> dict[str, Document]:
+        return self.cluster.documents(POD_MIGRATION_JOBS)
+
+    def _work(self, work: Any) -> None:
+        try:
+            self.runner.run(work)
+        except Crash:
+            self.plugin = self.cluster.start(_ARGS)
+        except KoordinatorError:
+            """Tried again, as the queue does."""
+
+    def finish(self) -> None:
+        """With a healthy server, nobody who holds it back, and time passing."""
+        self.cluster.disruptions_allowed = None
+        for _ in range(6):
+            for index in range(len(self._jobs())):
+                self.pause(index, False)
+            self.cluster.deliver()
+            self.do_all()
+            self.cluster.deliver()
+            self.wait(301)
+        ends = {name: job.get("status", {}).get("phase", "") for name, job in self._jobs().items()}
+        assert set(ends.values()) <= set(_TERMINAL), ends
+        assert set(self.cluster.evicted) in (set(), self.uids), "the gang is left in part"
+        if not self.cluster.evicted:
+            assert not list(self.cluster.reservations()), "nothing is reserved for a gang that has not left"
+
+
+def _has_had_a_place(job: Document) -> bool:
+    conditions = job.get("status", {}).get("conditions", [])
+    return any(each["type"] == "ReservationScheduled" and each["status"] == "True" for each in conditions)
+
+
+TestGangMigration = GangMigration.TestCase
+TestGangMigration.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

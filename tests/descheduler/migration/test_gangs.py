@@ -1,0 +1,246 @@
+"""Gangs that move whole: which jobs are made and let through, and what keeps all members where they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from koordinator.api.codec import convert
+from koordinator.api.document import Document
+from koordinator.api.kinds import POD_GROUPS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.pod import Pod
+from koordinator.descheduler.migration.arguments import MigrationControllerArgs
+from koordinator.kube.errors import ApiStatusError
+from tests.descheduler.migration import scene
+from tests.descheduler.migration.simulated_cluster import SimulatedCluster
+
+_PASSED = "descheduler.koordinator.sh/passed-arbitration"
+_SHARED = "descheduler.koordinator.sh/gang-migration"
+_LOCAL = "pod has local storage and descheduler is not configured with evictLocalStoragePods"
+
+
+class Bench:
+    """The members web-0, web-1 and so on of a gang, on one node; three must run."""
+
+    def __init__(self, members: int = 3, gang: dict[str, str] | None = None, **args: Any) -> None:
+        self.cluster = SimulatedCluster()
+        scene.deployment(self.cluster, 20)
+        self.names = [f"web-{index}" for index in range(members)]
+        for name in self.names:
+            scene.member(self.cluster, name, **(gang or {}))
+        whole = {"gangPolicy": "Whole", "evictBurst": 99}
+        self.plugin = self.cluster.start(convert({**whole, **args}, MigrationControllerArgs))
+
+    def ask(self, *names: str) -> None:
+        """Somebody wants these members to be moved."""
+        for name in names:
+            scene.job(self.cluster, name, name, passed=False)
+        self.arbitrate()
+
+    def arbitrate(self) -> None:
+        self.cluster.deliver()
+        asyncio.run(self.plugin.arbitrator.arbitrate())
+
+    def reconcile(self, *pods: str) -> None:
+        """Look at the jobs of these members, or at all."""
+        self.cluster.deliver()
+        for name, job in self.jobs.items():
+            if not pods or job["spec"]["podRef"]["name"] in pods:
+                asyncio.run(self.plugin.controller.reconcile(name))
+
+    def place(self, *pods: str) -> None:
+        """The scheduler finds a node for the Reservations of these members."""
+        for pod in pods:
+            scene.schedule(self.cluster, self.job_of(pod)["metadata"]["uid"])
+        self.cluster.deliver()
+
+    @property
+    def jobs(self) -> dict[str, Document]:
+        return self.cluster.documents(POD_MIGRATION_JOBS)
+
+    def job_of(self, pod: str) -> Document:
+        return next(job for job in self.jobs.values() if job["spec"]["podRef"]["name"] == pod)
+
+    def passed(self) -> list[str]:
+        """The members whose jobs have been let through."""
+        jobs = self.jobs.values()
+        return sorted(j["spec"]["podRef"]["name"] for j in jobs if j["metadata"]["annotations"].get(_PASSED) == "true")
+
+    def pod(self, name: str) -> Pod:
+        return convert(self.cluster.documents(PODS)[f"default/{name}"], Pod)
+
+    def refusals(self, name: str) -> Sequence[str]:
+        self.cluster.deliver()
+        return self.plugin.filter(self.pod(name))
+
+    def keep(self, name: str) -> None:
+        """Give a member data that it would lose."""
+        document = self.cluster.documents(PODS)[f"default/{name}"]
+        document["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
+        self.cluster.put(PODS, document)
+
+
+def test_all_members_move_when_one_has_to() -> None:
+    bench = Bench()
+    bench.ask("web-1")
+    assert bench.passed() == bench.names
+    assert len({job["metadata"]["labels"][_SHARED] for job in bench.jobs.values()}) == 1
+
+
+def test_with_the_policy_of_the_original_a_member_moves_alone() -> None:
+    bench = Bench(gangPolicy="Members")
+    bench.ask("web-1")
+    assert bench.passed() == ["web-1"]
+
+
+def test_a_gang_takes_one_place_of_each_limit() -> None:
+    bench = Bench(maxMigratingGlobally=1)
+    scene.pod(bench.cluster, "other", "node-2")
+    scene.job(bench.cluster, "other", "other")
+    bench.ask("web-0", "web-1")
+    assert bench.passed() == ["other"]
+    bench.cluster.change(POD_MIGRATION_JOBS, "other", phase="Succeeded")
+    bench.arbitrate()
+    assert bench.passed() == ["other", *bench.names]
+
+
+def test_a_member_that_must_not_be_moved_keeps_all() -> None:
+    bench = Bench()
+    bench.keep("web-2")
+    bench.ask("web-0")
+    status = bench.cluster.status("web-0")
+    assert (status["phase"], status["reason"]) == ("Failed", "ForbiddenMigratePod")
+    assert status["message"].endswith(f": gang default/training: default/web-2: {_LOCAL}")
+
+
+def test_a_member_that_a_gang_can_spare_moves_alone() -> None:
+    bench = Bench(4, {"mode": "NonStrict"})
+    bench.ask("web-0")
+    assert bench.passed() == ["web-0"]
+    bench.ask("web-1")
+    assert bench.passed() == ["web-0"]
+
+
+def test_a_pod_group_says_how_many_members_a_gang_can_spare() -> None:
+    bench = Bench(4)
+    mode = {"gang.scheduling.koordinator.sh/mode": "NonStrict"}
+    metadata = {"namespace": "default", "name": "training", "annotations": mode}
+    bench.cluster.put(POD_GROUPS, {"metadata": metadata, "spec": {"minMember": 4}})
+    bench.ask("web-0")
+    assert bench.passed() == bench.names
+
+
+def test_gangs_of_one_group_move_together() -> None:
+    bench = Bench(gang={"groups": '["default/training", "default/serving"]'})
+    scene.member(bench.cluster, "server", gang="serving")
+    bench.ask("web-0")
+    assert bench.passed() == ["server", *bench.names]
+
+
+def test_strategies_leave_a_gang_whose_member_must_stay() -> None:
+    bench = Bench()
+    assert not bench.refusals("web-0")
+    bench.keep("web-2")
+    assert bench.refusals("web-0") == [f"gang default/training: default/web-2: {_LOCAL}"]
+
+
+def test_strategies_count_a_gang_once() -> None:
+    bench = Bench()
+    assert asyncio.run(bench.plugin.evict(bench.pod("web-0"), "LowNodeLoad", "node is overutilized", None)).evicted
+    [refusal] = bench.refusals("web-1")
+    assert refusal.startswith("gang default/training: default/web-0: filterExistingPodMigrationJob: ")
+
+
+def test_a_plan_counts_a_gang_once() -> None:
+    bench = Bench()
+    assert bench.plugin.plan_eviction(bench.pod("web-0")).evicted
+    assert bench.refusals("web-1") == ["filterExistingPodMigrationJob: one is planned for this pod"]
+
+
+def test_no_member_leaves_before_each_has_a_place() -> None:
+    bench = Bench()
+    bench.ask("web-0")
+    bench.reconcile()
+    bench.place("web-0", "web-1")
+    bench.reconcile()
+    assert not bench.cluster.evicted
+    assert bench.job_of("web-0")["status"]["message"] == "waits until all members of its gang can leave"
+    bench.place("web-2")
+    bench.reconcile()
+    bench.reconcile()
+    assert len(bench.cluster.evicted) == 3
+
+
+def test_the_gang_stays_when_one_member_finds_no_place() -> None:
+    bench = Bench()
+    bench.ask("web-0")
+    bench.reconcile()
+    bench.place("web-0", "web-1")
+    scene.find_no_node(bench.cluster, bench.job_of("web-2")["metadata"]["uid"])
+    bench.reconcile()
+    bench.reconcile()
+    bench.reconcile()
+    reasons = {job["spec"]["podRef"]["name"]: job["status"]["reason"] for job in bench.jobs.values()}
+    assert reasons == {"web-0": "GangNotMoved", "web-1": "GangNotMoved", "web-2": "Unschedulable"}
+    assert (bench.cluster.evicted, list(bench.cluster.reservations())) == ([], [])
+
+
+@pytest.mark.parametrize(("allowed", "evicted"), [(2, 0), (3, 3)])
+def test_no_member_leaves_that_a_budget_would_part_from_the_others(allowed: int, evicted: int) -> None:
+    bench = _ready(allowed)
+    bench.reconcile()
+    bench.reconcile()
+    assert len(bench.cluster.evicted) == evicted
+    messages = {condition["message"] for condition in _conditions(bench, "web-0", "GangReady", "False")}
+    why = "the PodDisruptionBudget default/all allows 2 of the 3 evictions"
+    assert messages == (set() if evicted else {why})
+
+
+def test_once_a_member_has_left_the_others_follow_without_a_place() -> None:
+    bench = _ready(3)
+    bench.reconcile("web-0")
+    assert len(bench.cluster.evicted) == 1
+    bench.cluster.remove(RESERVATIONS, bench.job_of("web-1")["metadata"]["uid"])
+    asyncio.run(bench.cluster.clock.advance(301))
+    bench.reconcile()
+    assert len(bench.cluster.evicted) == 3
+    assert bench.job_of("web-1")["status"]["reason"] == "MissingReservation"
+
+
+def test_a_job_waits_while_those_of_the_other_members_are_being_made() -> None:
+    bench = Bench()
+    refused = iter([None, ApiStatusError(403, "Forbidden", "no")])
+    bench.cluster.fault = lambda verb, path, done: None if done or verb != "POST" else next(refused, None)
+    bench.ask("web-0")
+    bench.reconcile()
+    bench.arbitrate()
+    assert bench.passed() == bench.names
+
+
+def test_a_job_that_somebody_deletes_keeps_the_gang() -> None:
+    bench = _ready(0)
+    bench.cluster.disruptions_allowed = None
+    bench.cluster.remove(POD_MIGRATION_JOBS, bench.job_of("web-2")["metadata"]["name"])
+    bench.reconcile()
+    assert not bench.cluster.evicted
+    assert bench.job_of("web-0")["status"]["message"].endswith("2 of its 3 PodMigrationJobs are left")
+
+
+def _ready(allowed: int) -> Bench:
+    """All members have a place, and a budget allows some evictions."""
+    bench = Bench()
+    bench.cluster.disruptions_allowed = 0
+    bench.ask("web-0")
+    bench.reconcile()
+    bench.place(*bench.names)
+    bench.reconcile()
+    bench.cluster.disruptions_allowed = allowed
+    return bench
+
+
+def _conditions(bench: Bench, pod: str, type_: str, status: str) -> list[Document]:
+    found = bench.job_of(pod)["status"]["conditions"]
+    return [each for each in found if (each["type"], each["status"]) == (type_, status)]
