@@ -210,6 +210,24 @@ def test_once_a_member_has_left_the_others_follow_without_a_place() -> None:
     assert bench.job_of("web-1")["status"]["reason"] == "MissingReservation"
 
 
+@pytest.mark.parametrize("code", [409, 429])
+def test_a_round_that_is_interrupted_at_any_write_is_brought_to_its_end(code: int) -> None:
+    """More members are on one node than may leave it at a time: those that were let through take the places."""
+    writes, is_interrupted = 0, True
+    while is_interrupted:
+        bench = Bench()
+        error = ApiStatusError(code, "Refused", "no")
+        refused = iter([*[None] * writes, error])
+        bench.cluster.fault = lambda verb, path, done, refused=refused: None if done else next(refused, None)  # type: ignore[misc]
+        bench.ask("web-1")
+        is_interrupted = next(refused, None) is None
+        bench.cluster.fault = lambda verb, path, done: None
+        bench.arbitrate()
+        assert bench.passed() == bench.names, f"after write {writes}"
+        writes += 1
+    assert writes > 6
+
+
 def test_a_job_waits_while_those_of_the_other_members_are_being_made() -> None:
     bench = Bench()
     refused = iter([None, ApiStatusError(403, "Forbidden", "no")])

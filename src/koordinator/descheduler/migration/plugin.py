@@ -139,6 +139,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
         for job, result in await self.arbitrator.results():
             what = f"{result.status.value}: {'; '.join(result.reasons)}" if result.reasons else result.status.value
             found.append(f"PodMigrationJob {job.metadata.name}: {what}")
+            if result.status is ArbitrationStatus.PASSED and result.gang is not None:
+                members = ", ".join(each.metadata.key for each in result.gang.members)
+                found.append(f"PodMigrationJob {job.metadata.name}: move all of gang {result.gang.id}: {members}")
             if result.status is ArbitrationStatus.PASSED:
                 annotations = {**job.metadata.annotations, annotation_keys.PASSED_ARBITRATION: "true"}
                 goes_on.append(replace(job, metadata=replace(job.metadata, annotations=annotations)))
