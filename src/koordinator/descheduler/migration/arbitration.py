@@ -71,11 +71,11 @@ def filter_job(
     if pod is None:
         return ArbitrationResult(ArbitrationStatus.PASSED)
     gang = gangs.of(pod)
-    if gang is not None and not refers_to(job, pod):
-        # It will say that its pod is gone; another gang member has the name of that now, and is not to be moved.
-        return ArbitrationResult(ArbitrationStatus.PASSED)
     if gang is None:
         return _filter_pod(pod, policies, drains=is_of_drain_node(job))
+    if not refers_to(job, pod):
+        # Its pod is gone, which it will say; no gang moves because of the pod that has the name now.
+        return ArbitrationResult(ArbitrationStatus.PASSED)
     key = (gang.id, job.metadata.labels.get(GANG_MIGRATION, ""))
     known = refused.get(key)
     if known is not None:
@@ -104,7 +104,7 @@ def _filter_gang(
 
 def _filter_member(member: Pod, policies: MigrationPolicies, cluster: MigrationLister) -> ArbitrationResult:
     """Whether a member of a gang may be moved now."""
-    live = [each for each in cluster.jobs_of(member) if not is_terminal(each)]
+    live = [each for each in cluster.jobs_of(member) if refers_to(each, member) and not is_terminal(each)]
     others = [each.metadata.name for each in live if not waits(each)]
     if others:
         return ArbitrationResult(ArbitrationStatus.WAITING, [f"PodMigrationJob {others[0]} moves it, or is held"])

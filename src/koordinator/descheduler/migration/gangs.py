@@ -37,7 +37,7 @@ from koordinator.model.gang_declaration import (
     declared_by_pod_group,
     gang_id_of,
 )
-from koordinator.model.label_selector import SelectorError, compile_selector
+from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
 from koordinator.model.pod_disruption import is_unprotected, lets_unready_go
 
 _BY_GANG: Final = "migration gang"
@@ -84,19 +84,11 @@ class Gangs:
         if not self._is_whole:
             return ""
         pods = [pod for job in jobs if (pod := self._pod_of(job)) is not None and self._asks_budgets(job, pod)]
-        counted: dict[str, list[PodDisruptionBudget]] = {}
-        for pod in sorted(pods, key=_KEY):
-            budgets = [each for each in self._budgets_in(pod.metadata.namespace) if _covers(each, pod)]
-            if len(budgets) > 1:
-                return f"{pod.metadata.key} has {len(budgets)} PodDisruptionBudgets, and the Eviction API supports one"
-            for budget in budgets:
-                if is_ready(pod) or not _lets_unready_go(budget):
-                    counted.setdefault(budget.metadata.key, []).append(budget)
-        for key, (budget, *others) in sorted(counted.items()):
-            allowed, needed = budget.status.disruptions_allowed, 1 + len(others)
-            if needed > allowed:
-                return f"the PodDisruptionBudget {key} allows {allowed} of the {needed} evictions"
-        return ""
+        namespaces = sorted({pod.metadata.namespace for pod in pods})
+        problems = (
+            self._problem_in(each, [pod for pod in pods if pod.metadata.namespace == each]) for each in namespaces
+        )
+        return next(filter(None, problems), "")
 
     def newcomer(self, job: PodMigrationJob, jobs: Iterable[PodMigrationJob]) -> str:
         """The key of a member of the gang of the job's pod that none of the jobs is for; empty if there is none."""
@@ -135,8 +127,20 @@ class Gangs:
         unprotected = is_unprotected(pod.status.phase, is_terminating=is_terminating(pod))
         return not unprotected and eviction_policy(job, pod, self._args) == EVICTION
 
-    def _budgets_in(self, namespace: str) -> Sequence[PodDisruptionBudget]:
-        return self._budgets.by_index(_BY_NAMESPACE, namespace)
+    def _problem_in(self, namespace: str, pods: Iterable[Pod]) -> str:
+        budgets = sorted(self._budgets.by_index(_BY_NAMESPACE, namespace), key=_NAME)
+        selectors, needed = [_selector(each) for each in budgets], [0] * len(budgets)
+        for pod in pods:
+            covering = [place for place, each in enumerate(selectors) if each.matches(pod.metadata.labels)]
+            if len(covering) > 1:
+                return f"{pod.metadata.key} has {len(covering)} PodDisruptionBudgets, and the Eviction API supports one"
+            for place in covering:
+                needed[place] += is_ready(pod) or not _lets_unready_go(budgets[place])
+        for budget, count in zip(budgets, needed, strict=True):
+            allowed = budget.status.disruptions_allowed
+            if count > allowed:
+                return f"the PodDisruptionBudget {budget.metadata.key} allows {allowed} of the {count} evictions"
+        return ""
 
 
 def siblings_of(job: PodMigrationJob, cluster: MigrationLister) -> Sequence[PodMigrationJob]:
@@ -169,8 +173,8 @@ def _lets_unready_go(budget: PodDisruptionBudget) -> bool:
     return lets_unready_go(budget.spec.unhealthy_pod_eviction_policy, status.current_healthy, status.desired_healthy)
 
 
-def _covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
+def _selector(budget: PodDisruptionBudget) -> CompiledSelector:
     try:
-        return compile_selector(budget.spec.selector).matches(pod.metadata.labels)
+        return compile_selector(budget.spec.selector)
     except SelectorError:
-        return False
+        return NOTHING
