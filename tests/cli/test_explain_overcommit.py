@@ -52,6 +52,13 @@ def test_free_capacity_has_a_table_of_its_own() -> None:
     assert row(text, "batch pod usage") == ["batch pod usage", "-5,000m"]
 
 
+def test_where_only_free_capacity_is_computed_there_is_one_table_with_the_time_of_its_report() -> None:
+    free = amount("kubernetes.io/free-cpu", 20_000, {"capacity": 100_000}, metricTime="then")
+    text = printed(overcommit(free))
+    assert "Why free capacity is what it is, from the report of then" in text
+    assert "batch and mid" not in text
+
+
 def test_the_report_that_it_is_made_from_is_named() -> None:
     assert "from the report of then" in printed(overcommit(CPU))
 

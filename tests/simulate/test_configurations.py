@@ -74,10 +74,11 @@ def _colocation(**strategy: Any) -> dict[str, str]:
     return {"colocation-config": json.dumps({"enable": True, **strategy})}
 
 
-def _colocated(data: dict[str, str] | None = None, batch: str = "1000") -> InMemoryApi:
+def _colocated(data: dict[str, str] | None = None, batch: str = "1000", free: str = "") -> InMemoryApi:
     lending = node("a", "10")
+    lent = {"kubernetes.io/batch-cpu": batch} | ({"kubernetes.io/free-cpu": free} if free else {})
     for part in ("capacity", "allocatable"):
-        lending["status"][part] = {**lending["status"][part], "kubernetes.io/batch-cpu": batch}
+        lending["status"][part] = {**lending["status"][part], **lent}
     api = cluster([lending])
     usage = {"resources": {"cpu": "2", "memory": "4Gi"}}
     metric = {"nodeUsage": usage, "systemUsage": usage}
@@ -104,6 +105,14 @@ def test_a_colocation_configuration_gives_nodes_batch_capacity_that_pods_take() 
     assert outcome["colocation"]["total"]["kubernetes.io/batch-cpu"]["after"] == 6000
     assert places(outcome) == {"a": 2}
     assert outcome["before"]["pending"] == 2
+
+
+def test_free_capacity_is_computed_where_nodes_have_it() -> None:
+    api = _colocated(free="500")
+    outcome = outcome_of(api, Colocation(_colocation(cpuReclaimThresholdPercent=80)))
+    (found,) = outcome["colocation"]["nodes"]
+    assert found["amounts"]["kubernetes.io/free-cpu"] == {"before": 500, "after": 6000}
+    assert "noCapacity" not in found
 
 
 def test_pods_that_request_more_than_there_is_then_are_reported() -> None:

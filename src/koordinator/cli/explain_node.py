@@ -50,13 +50,10 @@ def print_overcommit(overcommit: OvercommitExplanation, console: Console) -> Non
         reported = next((each.metric_time for each in given if each.metric_time), "")
         at = f", from the report of {escape(reported)}" if reported else ""
         free = [each for each in given if each.resource in _FREE]
-        print_table(
-            console,
-            f"Why batch and mid capacity is what it is{at}",
-            _sums([each for each in given if each.resource not in _FREE]),
-        )
-        if free:
-            print_table(console, "Why free capacity is what it is", _sums(free))
+        others = [each for each in given if each.resource not in _FREE]
+        for what, shown in (("batch and mid", others), ("free", free)):
+            if shown:
+                print_table(console, f"Why {what} capacity is what it is{at}", _sums(shown))
     for each in amounts:
         if each.reset:
             print_text(console, escape(each.sentence), indent=2)

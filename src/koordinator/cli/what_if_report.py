@@ -223,7 +223,7 @@ def _print_colocation(colocation: Document, console: Console) -> None:
         table.add_section()
         cells = [_capacity(name, amounts) for name, amounts in total.items()]
         table.add_row("all nodes", *(drawable(console, cell) for cell in cells))
-        print_table(console, "Batch and mid capacity, before and after", table)
+        print_table(console, "Batch, mid and free capacity, before and after", table)
         _print_more(len(nodes), console)
     without = [f"{node['node']}: {node['noCapacity']}" for node in nodes if "noCapacity" in node]
     print_list(console, "Nodes without any", _first(without))

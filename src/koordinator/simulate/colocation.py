@@ -1,4 +1,4 @@
-"""Changes the colocation configuration: the batch and mid capacity of each node by koord-manager's own plan."""
+"""Changes the colocation configuration: the batch, mid and free capacity of each node by koord-manager's plan."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from koordinator.api.kinds import (
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.pod import Pod
+from koordinator.api.resource_names import FREE_CPU
 from koordinator.base.errors import ConfigurationError
 from koordinator.kube.interface import PatchType
 from koordinator.model.overcommit.abnormality import remembered
 from koordinator.model.overcommit.batch import BATCH_RESOURCES
 from koordinator.model.overcommit.device_resources import device_facts
 from koordinator.model.overcommit.facts import NodePods, PodFacts, metric_facts, node_facts, pod_facts, topology_facts
+from koordinator.model.overcommit.free import FREE_RESOURCES
 from koordinator.model.overcommit.mid import MID_RESOURCES
 from koordinator.model.overcommit.node_diff import LastWrites, diff_plan
 from koordinator.model.overcommit.node_report import NODE_REPORTS
 from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
-from koordinator.model.overcommit.policies import PLUGINS, Policies, node_policies
+from koordinator.model.overcommit.policies import KNOWN_PLUGINS, PLUGINS, Policies, node_policies
 from koordinator.model.slo_configuration.admission_check import check_config_map
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
@@ -38,8 +40,7 @@ from koordinator.simulate.change import Change, ChangeError, Remarks
 from koordinator.simulate.simulated_cluster import SimulatedCluster
 from koordinator.simulate.snapshot_kinds import CONFIGURATION_NAMESPACE, SLO_CONFIG_MAP
 
-SHOWN: Final = (*BATCH_RESOURCES, *MID_RESOURCES)
-_PLUGINS: Final = frozenset(PLUGINS)
+SHOWN: Final = (*BATCH_RESOURCES, *MID_RESOURCES, *FREE_RESOURCES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class NodePlanner:
         self._cluster = cluster
         self._configuration = configuration
         self._now: datetime = cluster.clock.now()
+        self._plugins = frozenset(PLUGINS)
         self._nodes: dict[str, Node] = {}
         self._facts: dict[str, NodeSnapshot] = {}
         self._topologies: dict[str, NodeResourceTopology] = {}
@@ -86,6 +88,9 @@ class NodePlanner:
                 pods.setdefault(pod.spec.node_name, []).append(pod_facts(pod))
         for node in (await client.list(NODES)).items:
             name = node.metadata.name
+            if FREE_CPU in node.status.allocatable:
+                # A snapshot does not have koord-manager's feature gates, but what they have given nodes.
+                self._plugins = frozenset(KNOWN_PLUGINS)
             if nodes is not None and name not in nodes:
                 continue
             metric, topology = metrics.get(name), self._topologies.get(name)
@@ -105,7 +110,7 @@ class NodePlanner:
 
     def plan(self, name: str) -> _Planned:
         node = self._nodes[name]
-        policies = node_policies(self._configuration, node, _PLUGINS)
+        policies = node_policies(self._configuration, node, self._plugins)
         plan = decide(self._facts[name], policies, self._now)
         return _Planned(node, self._topologies.get(name), plan, policies)
 
@@ -178,7 +183,7 @@ def stored_configuration(cluster: SimulatedCluster) -> Mapping[str, str] | None:
 
 
 async def give_capacity(cluster: SimulatedCluster, nodes: Collection[str]) -> bool:
-    """Write the batch and mid capacity of new nodes as koord-manager would; False where it runs without colocation."""
+    """Write the extended resources of new nodes as koord-manager would; False where it runs without colocation."""
     configuration, _ = SLOConfiguration().updated(stored_configuration(cluster))
     if not configuration.colocation.available or not configuration.colocation.strategies.cluster.enable:
         return False

@@ -100,6 +100,29 @@ def test_host_applications_of_class_batch_take_from_free_alone() -> None:
     assert values(plan)["kubernetes.io/batch-cpu"] == values(planned())["kubernetes.io/batch-cpu"]
 
 
+def test_a_free_pod_that_is_no_longer_listed_is_not_counted_as_a_batch_pod() -> None:
+    gone = a_metric({**USAGE, "gone": ("1", "1G")}, priorities={"gone": "koord-free"})
+    assert free_of(planned(gone)) == LEFT
+
+
+def test_a_pod_that_is_reported_twice_has_the_class_of_the_last_report() -> None:
+    reported = a_metric(
+        {**USAGE, "gone": ("1", "1G"), "again": ("1", "1G")}, priorities={"gone": "koord-free", "again": "koord-batch"}
+    )
+    *others, last = reported.status.pods_metric
+    status = replace(reported.status, pods_metric=[*others, replace(last, name="gone")])
+    assert free_of(planned(replace(reported, status=status))) == (LEFT[0] - 1000, LEFT[1] - GIGA)
+
+
+def test_batch_and_free_pods_together_get_no_more_than_the_limit() -> None:
+    limits: dict[str, Any] = {"batch_cpu_threshold_percent": 10, "batch_memory_threshold_percent": 10}
+    assert free_of(planned(**limits)) == (10_000 - 5000, 12 * GIGA - 6 * GIGA)
+    new = new_pod(5500, batch_cpu="2000", batch_memory="1G")
+    hosts = a_metric(USAGE, hosts={"koord-prod": ("1", "1G"), "koord-batch": ("2", "2G"), "koord-free": ("1", "1G")})
+    assert free_of(planned(hosts, new, **limits)) == (1000, 3 * GIGA)
+    assert free_of(planned(a_metric({**USAGE, "batch": ("11", "13G")}), **limits)) == (0, 0)
+
+
 def test_it_is_never_below_zero() -> None:
     assert free_of(planned(a_metric({**USAGE, "batch": ("90", "110G")}))) == (0, 0)
 
@@ -125,6 +148,8 @@ def test_what_is_there_from_before_is_removed(enable: bool) -> None:
     snapshot = a_snapshot(node, PODS, REPORT)
     capacity = CapacityPolicy(enable=enable)
     plan = decide(snapshot, Policies(capacity, plugins=frozenset(plugins)), NOW)
+    (why,) = {each.message for each in plan.amounts if each.resource in (FREE_CPU, FREE_MEMORY)}
+    assert why == "the feature gate FreeResource is off, or --noderesource-plugins leaves FreeResource out"
     patch = diff_node(node, plan, capacity, NOW, NOW).status_patch() or {}
     assert patch["status"]["allocatable"] | {FREE_CPU: None, FREE_MEMORY: None} == patch["status"]["allocatable"]
 

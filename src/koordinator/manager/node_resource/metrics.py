@@ -85,7 +85,8 @@ class _Amounts(Collector):
     def collect(self) -> Iterator[Metric]:
         capacity = GaugeMetricFamily(
             "slo_controller_node_extended_resource_allocatable_internal",
-            "[ALPHA] allocatable batch and mid resources of a node; batch CPU in cores, mid CPU in milli-CPU",
+            "[ALPHA] allocatable batch, mid and free resources of a node; batch CPU in cores, "
+            "mid and free CPU in milli-CPU",
             labels=("node", "resource", "unit"),
         )
         sums = _Sums()
@@ -121,7 +122,7 @@ class _Sums:
             self._oldest[name] = min(self._oldest.get(name, amount.metric_time), amount.metric_time)
 
     def families(self) -> Iterator[Metric]:
-        what = "of batch and mid resources, summed up over all nodes; CPU in milli-CPU"
+        what = "of batch, mid and free resources, summed up over all nodes; CPU in milli-CPU"
         terms = GaugeMetricFamily(
             "koord_manager_overcommit_term", f"[ALPHA] terms of the sums {what}", labels=("resource", "term")
         )

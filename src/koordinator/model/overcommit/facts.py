@@ -44,6 +44,9 @@ _FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _NO_HOSTS: Final = dict.fromkeys((PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE), NOTHING)
 _LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
+_FREE_NAME: Final = PriorityClass.FREE.value
+_Key = tuple[str, str]
+"""Of a pod: namespace and name."""
 _NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
 
 
@@ -224,6 +227,8 @@ class MetricFacts(Struct, frozen=True):
     """Namespace and name -> usage."""
     high_pods: tuple[tuple[str, str], ...] = ()
     """The pods that have no low class in the report itself."""
+    free_pods: tuple[tuple[str, str], ...] = ()
+    """The pods that are of class free in the report itself."""
     half_told: frozenset[tuple[str, str]] = frozenset()
     """The pods of which the report lacks CPU or memory: zero among ``pods``."""
     prod_reclaimable: Amounts = NOTHING
@@ -244,7 +249,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
     node, system = info.node_usage.resources, info.system_usage.resources
     hosts = [(host.priority, host.usage.resources.amounts) for host in status.host_application_metric]
     percentiles = [each.resources.amounts for window in info.aggregated_node_usages for each in window.usage.values()]
-    pods, high_pods, half_told, extended = _pod_usages(status.pods_metric)
+    pods, high_pods, free_pods, half_told, extended = _pod_usages(status.pods_metric)
     suffers, unreadable = _interference(extended) if extended else ((), "")
     reclaimable = status.prod_reclaimable_metric
     above = _above(hosts) if hosts else _NO_HOSTS
@@ -264,6 +269,7 @@ def metric_facts(report: NodeReport) -> MetricFacts:
         hosts_above_free=above[PriorityClass.FREE],
         pods=pods,
         high_pods=high_pods,
+        free_pods=free_pods,
         prod_reclaimable=NOTHING if reclaimable is None else reclaimable.resource.resources.amounts,
         half_told=half_told,
         suffering=suffers,
@@ -289,12 +295,13 @@ def _above(hosts: Iterable[tuple[str, Amounts]]) -> Mapping[PriorityClass, Amoun
 
 def _pod_usages(
     reported: Iterable[ReportedPod],
-) -> tuple[dict[tuple[str, str], Amounts], tuple[tuple[str, str], ...], frozenset[tuple[str, str]], list[ReportedPod]]:
-    """The usage of each pod, the pods of no low class, those that lack a reading, and those with extensions: one pass,
-    since nothing else of a report has so many parts."""
-    usages: dict[tuple[str, str], Amounts] = {}
-    high: dict[tuple[str, str], None] = {}
-    half_told: frozenset[tuple[str, str]] = frozenset()
+) -> tuple[dict[_Key, Amounts], tuple[_Key, ...], tuple[_Key, ...], frozenset[_Key], list[ReportedPod]]:
+    """The usage of each pod, the pods of no low class, those of class free, those that lack a reading, and those with
+    extensions: one pass, since nothing else of a report has so many parts."""
+    usages: dict[_Key, Amounts] = {}
+    high: dict[_Key, None] = {}
+    free: dict[_Key, None] = {}
+    half_told: frozenset[_Key] = frozenset()
     extended: list[ReportedPod] = []
     for each in reported:
         key = intern(each.namespace), each.name
@@ -305,9 +312,13 @@ def _pod_usages(
             high.pop(key, None)
         else:
             high[key] = None
+        if each.priority == _FREE_NAME:
+            free[key] = None
+        elif free:
+            free.pop(key, None)
         if each.extensions is not None:
             extended.append(each)
-    return usages, tuple(high), half_told, extended
+    return usages, tuple(high), tuple(free), half_told, extended
 
 
 def _interference(reported: Iterable[ReportedPod]) -> tuple[tuple[str, ...], str]:

@@ -46,6 +46,7 @@ METRIC_EXPIRED: Final = "MetricExpired"
 NO_READINGS: Final = "NoReadings"
 ABNORMAL_READINGS: Final = "AbnormalReadings"
 FREE_DISABLED: Final = "FreeResourceDisabled"
+_FREE_IS_OFF: Final = "the feature gate FreeResource is off, or --noderesource-plugins leaves FreeResource out"
 
 _NORMALIZED: Final = (BATCH_CPU, FREE_CPU)
 _ONE_MOMENT: Final = timedelta(seconds=1)
@@ -108,7 +109,7 @@ def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
     degradation = _degradation(snapshot, policies, health, adaptation, now)
     amounts = _amounts(snapshot, policies) if degradation is None else _resets(degradation, snapshot.metric, policies)
     if snapshot.node.has_free and plugin_names.FREE_RESOURCE not in policies.plugins:
-        amounts += tuple(reset(name, FREE_DISABLED, "the feature gate FreeResource is off") for name in FREE_RESOURCES)
+        amounts += tuple(reset(name, FREE_DISABLED, _FREE_IS_OFF) for name in FREE_RESOURCES)
     third_party = _third_party(snapshot.node, amounts, problems)
     return Plan(
         node=snapshot.node.name,

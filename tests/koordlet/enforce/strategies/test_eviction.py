@@ -160,8 +160,10 @@ def test_free_pods_go_before_batch_pods_when_best_effort_pods_get_too_little_cpu
         pod_usage("free", "BE", cpu=0.1, priority=3500, requests={"kubernetes.io/free-cpu": "2000"}),
     )
     found = plan(Inputs(snapshot(policy=policy, pods=pods), satisfied()), [Feature.BE_CPU])
-    assert found.tasks[0].need["kubernetes.io/free-cpu"] == 2000
+    assert found.tasks[0].need == {"best-effort-cpu": 3999}
     assert victims(found) == ["free", "batch"]
+    # A free pod that stays releases nothing, and the batch pods release as much as is needed.
+    assert victims(found, refused=("free",)) == ["batch"]
 
 
 @pytest.mark.parametrize(("offered", "gone"), [("4000", []), ("2000", ["free"]), ("0", ["free"])])

@@ -89,6 +89,21 @@ def test_throttling_begins_between_request_and_limit(limits: dict[str, str], per
     assert of(settings(web, throttlingPercent=percent), MEMORY_HIGH, web) == ([], [expected])
 
 
+@pytest.mark.parametrize("name", ["batch", "free"])
+def test_best_effort_pods_are_throttled_by_the_limit_of_their_own_memory(name: str) -> None:
+    """A free pod is protected by nothing that it requests: all others go before it."""
+    own = {f"kubernetes.io/{name}-memory": "2Gi"}
+    job = pod(qos="BE", requests=own, limits=own)
+    memory = {"throttlingPercent": 50, "minLimitPercent": 50, "lowLimitPercent": 50, "pageCacheLimitPercent": 50}
+    strategy = {"beClass": {"memoryQOS": {"enable": True, **memory}}}
+    given = snapshot(policy=policy(resourceQOSStrategy=strategy), pods=(job,), node=node(memory=8 * GIB))
+    found = list(decide(given, LAYOUT).settings or ())
+    protected, high = (GIB, 2 * GIB) if name == "batch" else (0, GIB)
+    assert of(found, MEMORY_MIN, job) == of(found, MEMORY_LOW, job) == ([protected], [protected])
+    assert of(found, MEMORY_HIGH, job) == ([], [high])
+    assert of(found, PAGE_CACHE_SIZE, job) == ([GIB], [])
+
+
 def test_early_reclaim_and_the_order_of_kills() -> None:
     web = pod()
     found = settings(

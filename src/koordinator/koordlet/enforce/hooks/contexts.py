@@ -34,8 +34,8 @@ from koordinator.node.rdma import DeviceFile
 T = TypeVar("T")
 
 _KATA: Final = "kata"
-_NAMES: Final = frozenset({BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY})
 """The runtime class of pods whose containers are in a virtual machine: their cgroups are not on this node."""
+_NAMES: Final = frozenset({BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY})
 
 
 class HookError(KoordinatorError):

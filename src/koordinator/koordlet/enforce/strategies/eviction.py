@@ -33,6 +33,10 @@ _LEAST_LIMIT: Final = 1000
 _INT32: Final = range(-(2**31), 2**31)
 
 
+BEST_EFFORT_CPU: Final = "best-effort-cpu"
+"""Batch CPU and free CPU together. They share what is there, so that batch pods go where free pods cannot."""
+
+
 class Feature(StrEnum):
     """The gates, in the order in which their tasks are worked through."""
 
@@ -52,7 +56,7 @@ class Basis(StrEnum):
 
 
 Amounts = Mapping[str, int]
-"""By resource: milli-CPU, or bytes."""
+"""By resource, or ``BEST_EFFORT_CPU``: milli-CPU, or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +147,7 @@ def _best_effort_cpu(inputs: Inputs, node: Node, policy: ResourceThresholdStrate
         release = min(release, _shortage(given.last_request, last, lower, upper))
     reason = f"best-effort pods get {average:.0f} of {given.request:.0f} milli-CPU"
     candidates = _best_effort_candidates(inputs.snapshot, Feature.BE_CPU, _by_cpu_usage)
-    free = sum(usage.pod.containers_request.get(FREE_CPU, 0) for usage in candidates)
-    need = {BATCH_CPU: max(release - free, 0), FREE_CPU: min(release, free)} if free else {BATCH_CPU: release}
-    return Task(Feature.BE_CPU, Basis.REQUEST, need, candidates, reason)
+    return Task(Feature.BE_CPU, Basis.REQUEST, {BEST_EFFORT_CPU: release}, candidates, reason)
 
 
 def _allocatable_batch_cpu(node: Node) -> float:
@@ -267,9 +269,14 @@ def _best_effort_candidates(
     return tuple(sorted(pods, key=lambda usage: (usage.pod.pod.spec.priority or 0, -size(usage), *_name(usage))))
 
 
+def requested_of(pod: NodePod, resource: str) -> int:
+    """What the containers of a pod request of a resource that a task names."""
+    names = (BATCH_CPU, FREE_CPU) if resource == BEST_EFFORT_CPU else (resource,)
+    return sum([pod.containers_request.get(each, 0) for each in names])
+
+
 def _by_cpu_usage(usage: PodUsage) -> float:
-    requests = usage.pod.containers_request
-    requested = requests.get(BATCH_CPU, 0) or requests.get(FREE_CPU, 0)
+    requested = requested_of(usage.pod, BEST_EFFORT_CPU)
     return (usage.cpu or 0.0) * 1000 / requested if requested else 0.0
 
 

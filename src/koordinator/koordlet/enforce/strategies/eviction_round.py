@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.koordlet.enforce.strategies.eviction import Amounts, Basis, Feature, Task
+from koordinator.koordlet.enforce.strategies.eviction import Amounts, Basis, Feature, Task, requested_of
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage
 
 _Released = dict[Basis, dict[str, int]]
@@ -93,4 +93,4 @@ def _contribution(task: Task, usage: PodUsage) -> Amounts:
     if task.basis is Basis.USAGE:
         used = {CPU: math.trunc((usage.cpu or 0.0) * 1000), MEMORY: math.trunc(usage.memory or 0.0)}
         return {name: used[name] for name in task.need}
-    return {name: usage.pod.containers_request.get(name, 0) for name in task.need}
+    return {name: requested_of(usage.pod, name) for name in task.need}

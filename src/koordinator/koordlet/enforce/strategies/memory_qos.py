@@ -18,7 +18,7 @@ from typing import Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.pod import ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.api.resource_names import BATCH_MEMORY, MEMORY
+from koordinator.api.resource_names import BATCH_MEMORY, FREE_MEMORY, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
@@ -150,7 +150,7 @@ def _config(pod: NodePod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | No
 
 
 def _request(pod: NodePod) -> int:
-    """Bytes that a pod requests; a best-effort pod requests batch memory."""
+    """Bytes that a pod requests; a best-effort pod requests batch memory. Free memory is protected for nobody."""
     if pod.qos is QoSClass.BE:
         return pod.containers_request.get(BATCH_MEMORY, 0)
     return pod.requests.get(MEMORY, 0) // 10**9
@@ -158,16 +158,21 @@ def _request(pod: NodePod) -> int:
 
 def _limit(pod: NodePod) -> int:
     """Bytes; 0 for no limit."""
-    is_batch = pod.qos is QoSClass.BE
-    limits = [_amount(each.resources.limits, BATCH_MEMORY if is_batch else MEMORY) for each in pod.pod.spec.containers]
+    names = _limited_by(pod)
+    limits = [_amount(each.resources.limits, *names) for each in pod.pod.spec.containers]
     if not all(limits):
         return 0
-    return sum(limits) if is_batch else pod.limits.get(MEMORY, 0) // 10**9
+    return pod.limits.get(MEMORY, 0) // 10**9 if MEMORY in names else sum(limits)
 
 
-def _amount(amounts: ResourceList, name: str) -> int:
-    amount = amounts.get(name)
-    return 0 if amount is None else max(amount.value, 0)
+def _limited_by(pod: NodePod) -> tuple[str, ...]:
+    """The names under which the containers of a pod have a limit of memory: the first also has what they request that
+    is protected."""
+    return (BATCH_MEMORY, FREE_MEMORY) if pod.qos is QoSClass.BE else (MEMORY,)
+
+
+def _amount(amounts: ResourceList, *names: str) -> int:
+    return sum([max(amounts[name].value, 0) for name in names if name in amounts])
 
 
 def _protection(config: MemoryQoS, requested: int) -> Iterator[tuple[KernelFile, int]]:
@@ -187,12 +192,12 @@ def _pod_settings(
     yield from _desired(
         pod.cgroup, (*protection, *_page_cache(config, _limit(pod)), *_settings(config)), reason, priority
     )
-    name = BATCH_MEMORY if pod.qos is QoSClass.BE else MEMORY
+    names = _limited_by(pod)
     specs = {container.name: container.resources for container in pod.pod.spec.containers}
     for container in pod.running:
         if (spec := specs.get(container.name)) is None:
             continue
-        requested, limit = _amount(spec.requests, name), _amount(spec.limits, name)
+        requested, limit = _amount(spec.requests, names[0]), _amount(spec.limits, *names)
         high = files.MEMORY_HIGH, _high(config, requested, limit or allocatable)
         yield from _desired(
             container.cgroup, (*_protection(config, requested), *_settings(config), high), reason, priority

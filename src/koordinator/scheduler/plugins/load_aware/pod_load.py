@@ -37,8 +37,8 @@ def estimate_pod(pod: Pod, factors: Mapping[str, int], priority: PriorityClass) 
     """Expected usage of a pod of class ``priority`` under the names of ``factors`` (percent of what the pod may use, at
     most its limit).
 
-    CPU is in milli-CPU, the rest in whole units. The amounts that a pod of the batch or mid class requests are named
-    batch-cpu, mid-memory and so on; the estimate is named cpu and memory, since these are what nodes run out of.
+    CPU is in milli-CPU, the rest in whole units. The amounts that a pod of the batch, mid or free class requests are
+    named batch-cpu, mid-memory and so on; the estimate is named cpu and memory, since these are what nodes run out of.
     Resources that a class has no name for are omitted. (Original: the default estimator of LoadAwareScheduling.)
     """
     requests, limits = pod_requests(pod, resized=False), pod_limits(pod)
