@@ -26,8 +26,11 @@ _TERMINAL = ("Succeeded", "Failed", "Aborted")
 _ARGS = MigrationControllerArgs(evict_burst=99, gang_policy=WHOLE)
 _MEMBERS = ("web-0", "web-1", "web-2")
 _INDEXES = st.integers(0, 2)
-_hinders: Any = precondition(lambda self: self.is_hindered)
-"""Of a rule after which the gang may have to stay."""
+
+
+def _may_hinder(machine: GangMigration) -> bool:
+    """Of a rule after which the gang may have to stay."""
+    return machine.is_hindered
 
 
 class GangMigration(RuleBasedStateMachine):
@@ -125,7 +128,7 @@ class GangMigration(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.runner.run(self.cluster.clock.advance(seconds))
 
-    @_hinders
+    @precondition(_may_hinder)
     @rule(seconds=st.sampled_from([61, 301]))
     def wait_long(self, seconds: int) -> None:
         self.wait(seconds)
@@ -139,7 +142,7 @@ class GangMigration(RuleBasedStateMachine):
             schedule = scene.schedule if node else scene.find_no_node
             schedule(self.cluster, each["metadata"]["name"], node)
 
-    @_hinders
+    @precondition(_may_hinder)
     @rule(index=_INDEXES, node=st.sampled_from(["node-1", ""]))
     def find_no_other_node(self, index: int, node: str) -> None:
         self.schedule_reservation(index, node)
@@ -177,7 +180,7 @@ class GangMigration(RuleBasedStateMachine):
         self.cluster.change(POD_MIGRATION_JOBS, found[index % len(found)], phase="Aborted")
         self.cluster.deliver()
 
-    @_hinders
+    @precondition(_may_hinder)
     @rule(index=_INDEXES)
     def remove_reservation(self, index: int) -> None:
         for made in list(self.cluster.reservations())[index : index + 1]:
