@@ -23,7 +23,8 @@ _AFTER: Final[Mapping[str, str]] = {
     f"{annotation_keys.EVICTABLE} of the pod overrides most of them",
     jobs.UNSCHEDULABLE: "koord explain reservation NAME says which nodes were looked at",
     jobs.MISSING_POD: "nothing needs to be done: the pod is gone",
-    jobs.GANG_NOT_MOVED: "the message names the job whose pod could not be moved: explain that one",
+    jobs.GANG_NOT_MOVED: "the message names the job whose pod could not be moved: explain that one; or it says how "
+    "many jobs are left, or which pod has joined the gang: create another job",
     jobs.FAILED_CREATE_RESERVATION: "use spec.mode EvictDirectly for a pod that no controller would replace",
 }
 """By the reason of a job that has failed, what its author may do."""

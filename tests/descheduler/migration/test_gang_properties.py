@@ -28,6 +28,11 @@ _MEMBERS = ("web-0", "web-1", "web-2")
 _INDEXES = st.integers(0, 2)
 
 
+def _may_hinder(machine: GangMigration) -> bool:
+    """Of a rule after which the gang may have to stay."""
+    return machine.is_hindered
+
+
 class GangMigration(RuleBasedStateMachine):
     """A gang of three, one member of which somebody wants to be moved."""
 
@@ -36,6 +41,8 @@ class GangMigration(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.cluster = SimulatedCluster()
         self.uids: set[str] = set()
+        self.is_hindered = False
+        """Something may happen that keeps the gang where it is."""
 
     def teardown(self) -> None:
         try:
@@ -45,10 +52,16 @@ class GangMigration(RuleBasedStateMachine):
             self.runner.close()
 
     @initialize(
-        mode=st.sampled_from(["ReservationFirst", "EvictDirectly"]), jobs=st.integers(1, 2), prepared=st.integers(0, 3)
+        mode=st.sampled_from(["ReservationFirst", "EvictDirectly"]),
+        jobs=st.integers(1, 2),
+        prepared=st.integers(0, 3),
+        is_hindered=st.booleans(),
+        after=st.integers(2, 5),
     )
-    def begin(self, mode: str, jobs: int, prepared: int) -> None:
-        """``prepared``: how far all members have come before anything happens; with 3 a budget alone holds them."""
+    def begin(self, mode: str, jobs: int, prepared: int, is_hindered: bool, after: int) -> None:
+        """``prepared``: how far all members have come before anything happens; with 3 a budget alone holds them, and
+        with 0 the first round ends ``after`` so many writes."""
+        self.is_hindered = is_hindered
         scene.deployment(self.cluster)
         for name in _MEMBERS:
             self.uids.add(scene.member(self.cluster, name)["metadata"]["uid"])
@@ -62,6 +75,8 @@ class GangMigration(RuleBasedStateMachine):
             self.cluster.deliver()
         if prepared < 3:
             self.cluster.disruptions_allowed = None
+        if prepared == 0:
+            self.fail_at_a_write(after, done=False, lost=False)
 
     # The program.
 
@@ -109,18 +124,28 @@ class GangMigration(RuleBasedStateMachine):
     def deliver(self) -> None:
         self.cluster.deliver()
 
-    @rule(seconds=st.sampled_from([1, 3, 61, 301]))
+    @rule(seconds=st.sampled_from([1, 3]))
     def wait(self, seconds: int) -> None:
         self.runner.run(self.cluster.clock.advance(seconds))
 
+    @precondition(_may_hinder)
+    @rule(seconds=st.sampled_from([61, 301]))
+    def wait_long(self, seconds: int) -> None:
+        self.wait(seconds)
+
     # Everybody else.
 
-    @rule(index=_INDEXES, node=st.sampled_from(["node-2", "node-2", "node-1", ""]))
-    def schedule_reservation(self, index: int, node: str) -> None:
+    @rule(index=_INDEXES)
+    def schedule_reservation(self, index: int, node: str = "node-2") -> None:
         made = [each for each in self.cluster.reservations() if not each.get("status", {}).get("phase")]
         for each in made[index : index + 1]:
             schedule = scene.schedule if node else scene.find_no_node
             schedule(self.cluster, each["metadata"]["name"], node)
+
+    @precondition(_may_hinder)
+    @rule(index=_INDEXES, node=st.sampled_from(["node-1", ""]))
+    def find_no_other_node(self, index: int, node: str) -> None:
+        self.schedule_reservation(index, node)
 
     @rule()
     def schedule_all(self) -> None:
@@ -147,7 +172,7 @@ class GangMigration(RuleBasedStateMachine):
         job["spec"]["paused"] = paused
         self.cluster.put(POD_MIGRATION_JOBS, job)
 
-    @precondition(lambda self: not self.has_begun())
+    @precondition(lambda self: self.is_hindered and not self.has_begun())
     @rule(index=_INDEXES)
     def abort(self, index: int) -> None:
         """In time: an abort that the program has not heard of when the first member leaves keeps one behind."""
@@ -155,6 +180,7 @@ class GangMigration(RuleBasedStateMachine):
         self.cluster.change(POD_MIGRATION_JOBS, found[index % len(found)], phase="Aborted")
         self.cluster.deliver()
 
+    @precondition(_may_hinder)
     @rule(index=_INDEXES)
     def remove_reservation(self, index: int) -> None:
         for made in list(self.cluster.reservations())[index : index + 1]:
@@ -191,13 +217,19 @@ class GangMigration(RuleBasedStateMachine):
     def finish(self) -> None:
         """With a healthy server, nobody who holds it back, and time passing."""
         self.cluster.disruptions_allowed = None
+        for index in range(len(self._jobs())):
+            self.pause(index, False)
         for _ in range(6):
-            for index in range(len(self._jobs())):
-                self.pause(index, False)
+            self.cluster.deliver()
+            self.do_all()
+            self.schedule_all()
+        if not self.is_hindered:
+            assert set(self.cluster.evicted) == self.uids, "nothing keeps the gang"
+        for _ in range(6):
             self.cluster.deliver()
             self.do_all()
             self.cluster.deliver()
-            self.wait(301)
+            self.wait_long(301)
         ends = {name: job.get("status", {}).get("phase", "") for name, job in self._jobs().items()}
         assert set(ends.values()) <= set(_TERMINAL), ends
         assert set(self.cluster.evicted) in (set(), self.uids), "the gang is left in part"

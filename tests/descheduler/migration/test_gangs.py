@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.document import Document
-from koordinator.api.kinds import POD_GROUPS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.kinds import POD_DISRUPTION_BUDGETS, POD_GROUPS, POD_MIGRATION_JOBS, PODS, RESERVATIONS
 from koordinator.api.pod import Pod
+from koordinator.descheduler.framework import Refusals
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.kube.errors import ApiStatusError
 from tests.descheduler.migration import scene
-from tests.descheduler.migration.simulated_cluster import SimulatedCluster
+from tests.descheduler.migration.simulated_cluster import Fault, SimulatedCluster
 
 _PASSED = "descheduler.koordinator.sh/passed-arbitration"
 _SHARED = "descheduler.koordinator.sh/gang-migration"
@@ -210,6 +211,23 @@ def test_once_a_member_has_left_the_others_follow_without_a_place() -> None:
     assert bench.job_of("web-1")["status"]["reason"] == "MissingReservation"
 
 
+@pytest.mark.parametrize("code", [409, 429])
+def test_a_round_that_is_interrupted_at_any_write_is_brought_to_its_end(code: int) -> None:
+    """More members are on one node than may leave it at a time: those that were let through take the places."""
+    writes, is_interrupted = 0, True
+    while is_interrupted:
+        bench = Bench()
+        refused = iter([*[None] * writes, ApiStatusError(code, "Refused", "no")])
+        bench.cluster.fault = _refusing(refused)
+        bench.ask("web-1")
+        is_interrupted = next(refused, None) is None
+        bench.cluster.fault = lambda verb, path, done: None
+        bench.arbitrate()
+        assert bench.passed() == bench.names, f"after write {writes}"
+        writes += 1
+    assert writes > 6
+
+
 def test_a_job_waits_while_those_of_the_other_members_are_being_made() -> None:
     bench = Bench()
     refused = iter([None, ApiStatusError(403, "Forbidden", "no")])
@@ -229,6 +247,106 @@ def test_a_job_that_somebody_deletes_keeps_the_gang() -> None:
     assert bench.job_of("web-0")["status"]["message"].endswith("2 of its 3 PodMigrationJobs are left")
 
 
+@pytest.mark.parametrize("kept", ["", "web-0", "web-19"])
+def test_what_keeps_a_gang_is_found_once_for_all_members(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strategy looks at each member of a gang on a hot node."""
+    bench = Bench(20)
+    if kept:
+        bench.keep(kept)
+    bench.cluster.deliver()
+    evaluated = list[Pod]()
+    evaluate = bench.plugin._member.evaluate
+
+    def spied(pod: Pod) -> Refusals:
+        evaluated.append(pod)
+        return evaluate(pod)
+
+    monkeypatch.setattr(bench.plugin._member, "evaluate", spied)
+    refused = [name for name in bench.names if bench.plugin.filter(bench.pod(name))]
+    assert refused == (bench.names if kept else [])
+    assert len(evaluated) <= 20
+
+
+def test_a_member_with_two_budgets_keeps_the_gang() -> None:
+    bench = _ready(9)
+    _budget(bench, "other", matchLabels={"app": "web"})
+    bench.reconcile()
+    assert not bench.cluster.evicted
+    why = "default/web-0 has 2 PodDisruptionBudgets, and the Eviction API supports one"
+    assert bench.job_of("web-0")["status"]["message"] == why
+
+
+@pytest.mark.parametrize(
+    ("pod", "budget"),
+    [
+        ({"phase": "Pending"}, {}),
+        ({"conditions": [scene.NOT_READY]}, {"currentHealthy": 2, "desiredHealthy": 2}),
+        ({"conditions": [scene.NOT_READY]}, {"policy": "AlwaysAllow"}),
+    ],
+)
+def test_no_budget_need_allow_an_eviction_that_it_does_not_count(pod: Document, budget: Document) -> None:
+    bench = _ready(0)
+    bench.cluster.change(PODS, "default/web-2", **pod)
+    document = bench.cluster.get_document(POD_DISRUPTION_BUDGETS, "default/all")
+    assert document is not None
+    document["spec"]["unhealthyPodEvictionPolicy"] = budget.pop("policy", "IfHealthyBudget")
+    document["status"] |= {**budget, "disruptionsAllowed": 1}
+    bench.cluster.put(POD_DISRUPTION_BUDGETS, document)
+    bench.reconcile("web-0")
+    why = "the PodDisruptionBudget default/all allows 1 of the 2 evictions"
+    assert bench.job_of("web-0")["status"]["message"] == why
+
+
+def test_what_must_hold_of_the_first_pod_holds_of_no_other() -> None:
+    bench = Bench()
+    options = {"gracePeriodSeconds": 5, "preconditions": {"resourceVersion": "7"}}
+    scene.job(bench.cluster, "web-0", "web-0", passed=False, deleteOptions=options)
+    bench.arbitrate()
+    assert bench.job_of("web-1")["spec"]["deleteOptions"] == {"gracePeriodSeconds": 5}
+
+
+def test_a_member_that_joins_the_gang_before_it_leaves_keeps_it() -> None:
+    bench = _ready(9)
+    scene.member(bench.cluster, "web-3")
+    bench.reconcile()
+    assert not bench.cluster.evicted
+    status = bench.job_of("web-0")["status"]
+    assert status["reason"] == "GangNotMoved"
+    assert status["message"] == "Abort job because its gang cannot move whole: default/web-3 has joined it"
+
+
+def test_a_job_for_a_predecessor_of_a_member_moves_nobody() -> None:
+    bench = Bench()
+    reference = {"namespace": "default", "name": "web-1", "uid": "predecessor"}
+    scene.job(bench.cluster, "web-1", "old", passed=False, podRef=reference)
+    bench.arbitrate()
+    assert list(bench.jobs) == ["old"]
+
+
+def test_a_job_for_a_predecessor_of_a_member_is_not_taken_for_its_own() -> None:
+    bench = Bench()
+    reference = {"namespace": "default", "name": "web-1", "uid": "predecessor"}
+    scene.job(bench.cluster, "web-1", "old", passed=False, podRef=reference)
+    bench.ask("web-0")
+    marked = [job["spec"]["podRef"] for job in bench.jobs.values() if _SHARED in job["metadata"].get("labels", {})]
+    assert {each["name"] for each in marked} == set(bench.names)
+    assert all(each.get("uid") != "predecessor" for each in marked)
+
+
+def test_a_rehearsal_says_which_pods_move() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-1", "job", passed=False)
+    bench.cluster.deliver()
+    said = "PodMigrationJob job: move all of gang default/training: default/web-0, default/web-1, default/web-2"
+    assert said in asyncio.run(bench.plugin.intentions())
+    assert not bench.cluster.writes
+
+
+def _refusing(refused: Iterator[Exception | None]) -> Fault:
+    """Before each write the next of these."""
+    return lambda verb, path, done: None if done else next(refused, None)
+
+
 def _ready(allowed: int) -> Bench:
     """All members have a place, and a budget allows some evictions."""
     bench = Bench()
@@ -244,3 +362,12 @@ def _ready(allowed: int) -> Bench:
 def _conditions(bench: Bench, pod: str, type_: str, status: str) -> list[Document]:
     found = bench.job_of(pod)["status"]["conditions"]
     return [each for each in found if (each["type"], each["status"]) == (type_, status)]
+
+
+def _budget(bench: Bench, name: str, **selector: Any) -> None:
+    """Another budget, which would allow everything."""
+    spec, status = {"maxUnavailable": 9, "selector": selector}, {"disruptionsAllowed": 9, "observedGeneration": 1}
+    bench.cluster.put(
+        POD_DISRUPTION_BUDGETS,
+        {"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status},
+    )

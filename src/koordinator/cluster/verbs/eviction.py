@@ -22,6 +22,7 @@ from koordinator.cluster.verbs.options import API_SERVER, DeleteOptions, WriteOp
 from koordinator.cluster.verbs.selection import compile_selector
 from koordinator.cluster.verbs.target import Target, check_form, check_namespace, decode
 from koordinator.cluster.verbs.update import Attempt, retry, store
+from koordinator.model.pod_disruption import is_unprotected, lets_unready_go
 
 # PodDisruptionBudgets as an eviction meets them: which one covers a pod, and whether it lets one more go.
 
@@ -267,9 +268,8 @@ class _Eviction:
 
 
 def _ends_anyway(pod: Document) -> bool:
-    """Nothing that a budget protects goes with it."""
-    phase = (pod.get("status") or {}).get("phase")
-    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+    phase = (pod.get("status") or {}).get("phase") or ""
+    return is_unprotected(phase, is_terminating=bool(pod["metadata"].get("deletionTimestamp")))
 
 
 def _is_ready(pod: Document) -> bool:
@@ -278,10 +278,8 @@ def _is_ready(pod: Document) -> bool:
 
 
 def _lets_unready_go(budget: Document) -> bool:
-    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
     current, desired = (budget["status"].get(name) or 0 for name in ("currentHealthy", "desiredHealthy"))
-    return bool(current >= desired > 0)
+    return lets_unready_go(budget["spec"].get("unhealthyPodEvictionPolicy") or "", current, desired)
 
 
 def _add_condition(pod: Document, now: str) -> None:

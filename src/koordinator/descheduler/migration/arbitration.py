@@ -16,7 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration.gangs import Gang, Gangs
-from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node, waits
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node, refers_to, waits
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.policies import MigrationPolicies
@@ -73,6 +73,9 @@ def filter_job(
     gang = gangs.of(pod)
     if gang is None:
         return _filter_pod(pod, policies, drains=is_of_drain_node(job))
+    if not refers_to(job, pod):
+        # Its pod is gone, which it will say; no gang moves because of the pod that has the name now.
+        return ArbitrationResult(ArbitrationStatus.PASSED)
     key = (gang.id, job.metadata.labels.get(GANG_MIGRATION, ""))
     known = refused.get(key)
     if known is not None:
@@ -86,7 +89,11 @@ def filter_job(
 def _filter_gang(
     job: PodMigrationJob, gang: Gang, policies: MigrationPolicies, cluster: MigrationLister
 ) -> ArbitrationResult:
-    results = [_filter_member(job, member, policies, cluster) for member in gang.members]
+    begun = cluster.jobs_of_gang(job.metadata.labels.get(GANG_MIGRATION, ""))
+    if any(has_passed_arbitration(each) and not is_terminal(each) for each in begun):
+        # A round that was interrupted has decided about the gang, and its jobs take the places of the limits already.
+        return ArbitrationResult(ArbitrationStatus.PASSED, gang=gang)
+    results = [_filter_member(member, policies, cluster) for member in gang.members]
     for status in (ArbitrationStatus.FORBIDDEN, ArbitrationStatus.WAITING):
         for member, result in zip(gang.members, results, strict=True):
             if result.status is status:
@@ -95,15 +102,9 @@ def _filter_gang(
     return ArbitrationResult(ArbitrationStatus.PASSED, gang=gang)
 
 
-def _filter_member(
-    job: PodMigrationJob, member: Pod, policies: MigrationPolicies, cluster: MigrationLister
-) -> ArbitrationResult:
-    """Whether a member of the gang that ``job`` would move may be moved now."""
-    gang = job.metadata.labels.get(GANG_MIGRATION)
-    live = [each for each in cluster.jobs_of(member) if not is_terminal(each)]
-    if any(has_passed_arbitration(each) and each.metadata.labels.get(GANG_MIGRATION) == gang for each in live if gang):
-        # A round that was interrupted has decided about the gang.
-        return ArbitrationResult(ArbitrationStatus.PASSED)
+def _filter_member(member: Pod, policies: MigrationPolicies, cluster: MigrationLister) -> ArbitrationResult:
+    """Whether a member of a gang may be moved now."""
+    live = [each for each in cluster.jobs_of(member) if refers_to(each, member) and not is_terminal(each)]
     others = [each.metadata.name for each in live if not waits(each)]
     if others:
         return ArbitrationResult(ArbitrationStatus.WAITING, [f"PodMigrationJob {others[0]} moves it, or is held"])

@@ -246,8 +246,9 @@ class JobController:
         siblings = tuple(siblings_of(job, self._cluster))
         size = max(map(size_of, (job, *siblings)))
         every = (job, *siblings)
-        problem = self._gangs.budget_problem(every) if can_all_leave(every, self._args) else ""
-        return GangFacts(siblings, size, problem)
+        if not can_all_leave(every, self._args):
+            return GangFacts(siblings, size)
+        return GangFacts(siblings, size, self._gangs.budget_problem(every), self._gangs.newcomer(job, every))
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         """From the cache; a pod that it does not have is read from the API, so that none counts as gone too early."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
+import msgspec
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import POD_MIGRATION_JOBS
@@ -14,7 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
 from koordinator.descheduler.migration.gangs import Gang
-from koordinator.descheduler.migration.job_facts import has_passed_arbitration, waits
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration, refers_to, waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError
@@ -48,14 +50,16 @@ class GangJobs:
         return found
 
     def _waiting_job(self, member: Pod) -> PodMigrationJob | None:
-        found = (each for each in self._cluster.jobs_of(member) if waits(each))
+        found = (each for each in self._jobs_of(member) if waits(each))
         return min(found, key=lambda each: each.metadata.name, default=None)
 
     def _is_through(self, member: Pod, migration: str) -> bool:
-        found = self._cluster.jobs_of(member)
-        return any(
-            each.metadata.labels.get(GANG_MIGRATION) == migration and has_passed_arbitration(each) for each in found
-        )
+        found = (each for each in self._jobs_of(member) if has_passed_arbitration(each))
+        return any(each.metadata.labels.get(GANG_MIGRATION) == migration for each in found)
+
+    def _jobs_of(self, member: Pod) -> Sequence[PodMigrationJob]:
+        """Without those of a predecessor, which had the same name."""
+        return [each for each in self._cluster.jobs_of(member) if refers_to(each, member)]
 
     async def _marked(self, job: PodMigrationJob, marks: dict[str, dict[str, str]]) -> PodMigrationJob:
         metadata = job.metadata
@@ -92,7 +96,8 @@ def _job_for(job: PodMigrationJob, member: Pod, marks: dict[str, dict[str, str]]
     if job.spec.ttl is not None:
         spec["ttl"] = format_duration(job.spec.ttl)
     if options is not None:
-        spec["deleteOptions"] = to_document(options)
+        # What must hold of the first pod, such as its resourceVersion, holds of no other.
+        spec["deleteOptions"] = to_document(msgspec.structs.replace(options, preconditions=None))
     return {
         "apiVersion": POD_MIGRATION_JOBS.api_version,
         "kind": POD_MIGRATION_JOBS.name,

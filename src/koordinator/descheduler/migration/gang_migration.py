@@ -76,7 +76,7 @@ def _broken(job: PodMigrationJob, gang: GangFacts) -> str:
     # Before they are let through, jobs are still being made.
     if has_passed_arbitration(job) and there < gang.size:
         return f"{_NOT_WHOLE}: {there} of its {gang.size} PodMigrationJobs are left"
-    return ""
+    return f"{_NOT_WHOLE}: {gang.newcomer} has joined it" if gang.newcomer else ""
 
 
 def _begins_eviction(plan: JobPlan) -> bool:

@@ -18,7 +18,12 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.descheduler.migration.arguments import EVICTION, MEMBERS, MigrationControllerArgs
-from koordinator.descheduler.migration.job_facts import eviction_policy, has_passed_arbitration
+from koordinator.descheduler.migration.job_facts import (
+    eviction_policy,
+    has_passed_arbitration,
+    is_ready,
+    refers_to,
+)
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.ledger import is_available
 from koordinator.descheduler.migration.lister import MigrationLister
@@ -32,7 +37,8 @@ from koordinator.model.gang_declaration import (
     declared_by_pod_group,
     gang_id_of,
 )
-from koordinator.model.label_selector import SelectorError, compile_selector
+from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
+from koordinator.model.pod_disruption import is_unprotected, lets_unready_go
 
 _BY_GANG: Final = "migration gang"
 _BY_NAMESPACE: Final = "migration namespace"
@@ -74,17 +80,24 @@ class Gangs:
         return Gang(gang_id, tuple(sorted(members, key=_KEY)))
 
     def budget_problem(self, jobs: Iterable[PodMigrationJob]) -> str:
-        """Which PodDisruptionBudget does not let all pods of the jobs leave now; empty if each does."""
+        """Why PodDisruptionBudgets do not let all pods of the jobs leave now; empty if they do."""
         if not self._is_whole:
             return ""
         pods = [pod for job in jobs if (pod := self._pod_of(job)) is not None and self._asks_budgets(job, pod)]
-        for namespace in sorted({pod.metadata.namespace for pod in pods}):
-            for budget in sorted(self._budgets.by_index(_BY_NAMESPACE, namespace), key=_NAME):
-                needed = sum(pod.metadata.namespace == namespace and _covers(budget, pod) for pod in pods)
-                allowed = budget.status.disruptions_allowed
-                if needed > allowed:
-                    return f"the PodDisruptionBudget {budget.metadata.key} allows {allowed} of the {needed} evictions"
-        return ""
+        namespaces = sorted({pod.metadata.namespace for pod in pods})
+        problems = (
+            self._problem_in(each, [pod for pod in pods if pod.metadata.namespace == each]) for each in namespaces
+        )
+        return next(filter(None, problems), "")
+
+    def newcomer(self, job: PodMigrationJob, jobs: Iterable[PodMigrationJob]) -> str:
+        """The key of a member of the gang of the job's pod that none of the jobs is for; empty if there is none."""
+        pod = self._pod_of(job)
+        gang = self.of(pod) if pod is not None and refers_to(job, pod) else None
+        if gang is None:
+            return ""
+        moved = {each.spec.pod_ref.uid for each in jobs if each.spec.pod_ref is not None}
+        return next((each.metadata.key for each in gang.members if each.metadata.uid not in moved), "")
 
     def _is_spare(self, pod: Pod, gang_id: str, declaration: Declaration) -> bool:
         """Whether enough members run on without the pod, and without those that are on their way."""
@@ -111,7 +124,23 @@ class Gangs:
         return self._cluster.pod(reference.namespace, reference.name) if reference is not None else None
 
     def _asks_budgets(self, job: PodMigrationJob, pod: Pod) -> bool:
-        return not is_terminating(pod) and eviction_policy(job, pod, self._args) == EVICTION
+        unprotected = is_unprotected(pod.status.phase, is_terminating=is_terminating(pod))
+        return not unprotected and eviction_policy(job, pod, self._args) == EVICTION
+
+    def _problem_in(self, namespace: str, pods: Iterable[Pod]) -> str:
+        budgets = sorted(self._budgets.by_index(_BY_NAMESPACE, namespace), key=_NAME)
+        selectors, needed = [_selector(each) for each in budgets], [0] * len(budgets)
+        for pod in pods:
+            covering = [place for place, each in enumerate(selectors) if each.matches(pod.metadata.labels)]
+            if len(covering) > 1:
+                return f"{pod.metadata.key} has {len(covering)} PodDisruptionBudgets, and the Eviction API supports one"
+            for place in covering:
+                needed[place] += is_ready(pod) or not _lets_unready_go(budgets[place])
+        for budget, count in zip(budgets, needed, strict=True):
+            allowed = budget.status.disruptions_allowed
+            if count > allowed:
+                return f"the PodDisruptionBudget {budget.metadata.key} allows {allowed} of the {count} evictions"
+        return ""
 
 
 def siblings_of(job: PodMigrationJob, cluster: MigrationLister) -> Sequence[PodMigrationJob]:
@@ -139,8 +168,13 @@ def _namespace(budget: PodDisruptionBudget) -> Sequence[str]:
     return (budget.metadata.namespace,)
 
 
-def _covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
+def _lets_unready_go(budget: PodDisruptionBudget) -> bool:
+    status = budget.status
+    return lets_unready_go(budget.spec.unhealthy_pod_eviction_policy, status.current_healthy, status.desired_healthy)
+
+
+def _selector(budget: PodDisruptionBudget) -> CompiledSelector:
     try:
-        return compile_selector(budget.spec.selector).matches(pod.metadata.labels)
+        return compile_selector(budget.spec.selector)
     except SelectorError:
-        return False
+        return NOTHING

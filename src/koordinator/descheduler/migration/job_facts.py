@@ -35,6 +35,12 @@ def waits(job: PodMigrationJob) -> bool:
     return not (held or is_terminal(job) or has_passed_arbitration(job))
 
 
+def refers_to(job: PodMigrationJob, pod: Pod) -> bool:
+    """Whether the job is for this very pod, which has the name that the job refers to; a job may name no uid."""
+    reference = job.spec.pod_ref
+    return reference is not None and reference.uid in ("", pod.metadata.uid)
+
+
 def is_of_drain_node(job: PodMigrationJob) -> bool:
     """Whether a DrainNode controls the job, which has decided by its own rules whether the pod may be moved."""
     controller = controller_of(job.metadata)

@@ -13,6 +13,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobStatus
 from koordinator.api.reservation import Reservation
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
+from koordinator.descheduler.migration.job_facts import refers_to
 from koordinator.descheduler.migration.job_status import COMPLETE, at_condition
 from koordinator.descheduler.plan_controller import PlannedEvent
 
@@ -26,6 +27,8 @@ class GangFacts:
     """How many jobs there were when they were let through."""
     budget_problem: str = ""
     """Why a PodDisruptionBudget does not let all members leave; empty as long as one of them cannot leave anyhow."""
+    newcomer: str = ""
+    """A member that no job moves, since it came when the jobs had been let through; empty as with a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +134,8 @@ class Migration(msgspec.Struct, frozen=True):
     @property
     def pod(self) -> Pod | None:
         """The pod to move; another one under its name is not it."""
-        pod, reference = self.facts.pod, self.job.spec.pod_ref
-        if pod is None or reference is None or (reference.uid and pod.metadata.uid != reference.uid):
-            return None
-        return pod
+        pod = self.facts.pod
+        return pod if pod is not None and refers_to(self.job, pod) else None
 
     def to(self, condition: PodMigrationJobCondition, *events: PlannedEvent) -> JobPlan | None:
         """A plan to the condition; None if the job has it already."""

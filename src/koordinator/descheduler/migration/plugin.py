@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, Self
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.evictors import PodEvictor
-from koordinator.descheduler.migration.gangs import Gangs
+from koordinator.descheduler.migration.gangs import Gang, Gangs
 from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
@@ -51,6 +52,14 @@ from koordinator.kube.errors import KubeError
 from koordinator.kube.reconciler import Reconcilers
 
 logger = logging.getLogger(__name__)
+
+
+class _RefusedMembers(NamedTuple):
+    """What keeps a gang, found once for all of its members."""
+
+    gang: Gang
+    first_two: Sequence[tuple[Pod, Refusals]]
+    """The second is for the first, which does not keep itself in this way."""
 
 
 class MigrationController(FilterPlugin, EvictPlugin):
@@ -139,6 +148,9 @@ class MigrationController(FilterPlugin, EvictPlugin):
         for job, result in await self.arbitrator.results():
             what = f"{result.status.value}: {'; '.join(result.reasons)}" if result.reasons else result.status.value
             found.append(f"PodMigrationJob {job.metadata.name}: {what}")
+            if result.status is ArbitrationStatus.PASSED and result.gang is not None:
+                members = ", ".join(each.metadata.key for each in result.gang.members)
+                found.append(f"PodMigrationJob {job.metadata.name}: move all of gang {result.gang.id}: {members}")
             if result.status is ArbitrationStatus.PASSED:
                 annotations = {**job.metadata.annotations, annotation_keys.PASSED_ARBITRATION: "true"}
                 goes_on.append(replace(job, metadata=replace(job.metadata, annotations=annotations)))
@@ -167,15 +179,20 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._member = EvictionPipeline(self._planned.refusals, may_migrate, self._is_cooling_down)
         self._candidates = EvictionPipeline(self._member.evaluate, self._node_fit.pre_eviction_filter, self._with_gang)
         self._evictable = EvictionPipeline(may_migrate, self._is_limited, self._with_gang)
+        self._refused: dict[str, _RefusedMembers] = {}
 
     def _with_gang(self, pod: Pod) -> Refusals:
         """Why another member of the pod's gang may not be moved, so that this one stays, too."""
         gang = self._gangs.of(pod)
         if gang is None:
             return NOTHING_REFUSED
-        for member in gang.members:
-            refusals = self._member.evaluate(member) if member.metadata.uid != pod.metadata.uid else NOTHING_REFUSED
-            if refusals:
+        known = self._refused.get(gang.id)
+        if known is None or known.gang != gang:
+            refused = ((member, self._member.evaluate(member)) for member in gang.members)
+            known = _RefusedMembers(gang, tuple(islice((each for each in refused if each[1]), 2)))
+            self._refused[gang.id] = known
+        for member, refusals in known.first_two:
+            if member.metadata.uid != pod.metadata.uid:
                 return [f"gang {gang.id}: {member.metadata.key}: {each}" for each in refusals]
         return NOTHING_REFUSED
 
@@ -205,6 +222,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
             job = await self._writer.create(self._job_for(pod, plugin, reason, options))
         except KubeError as error:
             return EvictionResult(False, f"the job could not be created: {error}")
+        self._refused.clear()
         return EvictionResult(True, f"PodMigrationJob {job.metadata.name} was created")
 
     def plan_eviction(self, pod: Pod) -> EvictionResult:
@@ -215,6 +233,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
             gang = self._gangs.of(pod)
             for each in gang.members if gang is not None else (pod,):
                 self._planned.add(each)
+            self._refused.clear()
         return EvictionResult(True, "dry run")
 
     def _job_for(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> dict[str, Any]:
