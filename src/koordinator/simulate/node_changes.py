@@ -150,7 +150,7 @@ class AddNodes(Change):
             each = "a pod of a DaemonSet" if len(daemons) == 1 else f"{len(daemons)} pods of DaemonSets"
             remarks.notes.append(f"{each}, as on {self.like}, on each new node")
         if await give_capacity(cluster, names):
-            remarks.notes.append("new nodes have the batch and mid capacity that koord-manager gives empty nodes")
+            remarks.notes.append("new nodes have the batch, mid and free capacity that koord-manager gives empty nodes")
         for name in names:
             node = node_named(api, name)
             del node["spec"]["unschedulable"]
