@@ -26,7 +26,8 @@ def test_all_programs_work_with_the_rights_of_their_roles_and_people_with_theirs
             refused = [line for line in (await kubectl("get", "--raw=/metrics")).splitlines() if 'code="403"' in line]
             # Bob's and the developer's, below, and of no program.
             kinds = sorted(line.split('resource="')[1].split('"')[0] for line in refused)
-            assert kinds == ["clustercolocationprofiles", "nodemetrics", "podmigrationjobs", "pods"]
+            of_developer = ["clustercolocationprofiles", "nodemetrics", "noderesourcetopologies", "podmigrationjobs"]
+            assert kinds == [*of_developer, "pods"]
 
     asyncio.run(scenario())
 
