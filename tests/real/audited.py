@@ -98,15 +98,11 @@ def audited(programs: Path, folder: Path, program: str, *more: str) -> Iterator[
     stages = ["RequestReceived", "ResponseStarted", "Panic"]
     document = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": stages, "rules": rules}
     policy.write_text(yaml.safe_dump(document))
-    plane = ControlPlane(
+    with ControlPlane(
         programs,
         folder / "cluster",
         authorization_mode="RBAC",
         tokens={TOKEN: (user, ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"))},
         extra_arguments=(f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"),
-    )
-    plane.start()
-    try:
+    ) as plane:
         yield Audited(plane, log, (program, *more))
-    finally:
-        plane.stop()

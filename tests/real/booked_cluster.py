@@ -87,10 +87,6 @@ def booked_cluster(programs: RealPrograms, folder: Path) -> Iterator[Cluster]:
     document = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": stages, "rules": rules}
     policy.write_text(json.dumps(document))
     arguments = (f"--audit-policy-file={policy}", f"--audit-log-path={books}", "--audit-log-mode=blocking")
-    plane = ControlPlane(programs.kubernetes, folder / "plane", extra_arguments=arguments)
-    plane.start()
-    try:
+    with ControlPlane(programs.kubernetes, folder / "plane", extra_arguments=arguments) as plane:
         prepare(plane)
         yield Cluster(plane, books)
-    finally:
-        plane.stop()

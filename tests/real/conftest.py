@@ -126,10 +126,8 @@ def real_programs() -> RealPrograms:
 @pytest.fixture(scope="session")
 def real_control_plane(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running control plane that tests share: they leave it running, and break only ones of their own."""
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane"))
-    plane.start()
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")
@@ -141,16 +139,12 @@ def real_cluster(real_control_plane: ControlPlane) -> Path:
 @pytest.fixture
 def empty(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
     """A control plane of the test's own, without any object, which grants what roles say."""
-    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster", authorization_mode="RBAC")
-    cluster.start()
-    yield cluster
-    cluster.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster", authorization_mode="RBAC") as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
     """A control plane of the test's own: to be broken, or since its nodes and volumes are all that there may be."""
-    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
-    cluster.start()
-    yield cluster
-    cluster.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster") as cluster:
+        yield cluster

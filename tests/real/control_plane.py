@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -35,7 +35,7 @@ class ControlPlaneError(RuntimeError):
 
 
 class ControlPlane:
-    """etcd and kube-apiserver below one folder, on ports of their own.
+    """etcd and kube-apiserver below one folder, on ports of their own; they run in a ``with`` block.
 
     ``tokens`` adds users: token -> (user, groups). ``extra_arguments`` go to kube-apiserver as they are and win over
     the ones given here.
@@ -74,6 +74,13 @@ class ControlPlane:
     @property
     def kubeconfig(self) -> Path:
         return self._directory / "kubeconfig"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> Path:
         """Start both programs and wait until the API server is ready. Returns the kubeconfig of an administrator."""

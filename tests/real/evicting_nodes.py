@@ -306,8 +306,7 @@ def evictions(
     arguments = ["--feature-gates=" + ",".join(f"{gate}={str(is_on).lower()}" for gate, is_on in switches.items())]
     arguments += [f"--{resource}-evict-cool-time-seconds={cool_down}" for resource in ("cpu", "memory")]
     arguments += ["--kubelet-sync-interval=1s", "--disable-query-kubelet-config", "--only-evict-by-api"]
-    plane.start()
-    try:
+    with plane:
         prepare(plane)
         with CPUCounters() as counters:
             nodes = {name: Node(name, plane, folder, counters) for name in NAMES}
@@ -319,5 +318,3 @@ def evictions(
                 both_koordlets(programs, machines, pods, plane.kubeconfig, folder, arguments),
             ):
                 yield Evictions(list(nodes.values()), quiet_seconds)
-    finally:
-        plane.stop()

@@ -40,9 +40,8 @@ def cluster_of_moving_pods(
 ) -> Iterator[ControlPlane]:
     """Without a descheduler; a few nodes are ready."""
     plane = ControlPlane(programs.kubernetes, folder / "cluster")
-    plane.start()
     with ExitStack() as stack:
-        stack.callback(plane.stop)
+        stack.enter_context(plane)
         for definition in custom_resource_definitions():
             created(plane, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         created(plane, "/api/v1/namespaces", {"metadata": {"name": "koordinator-system"}})

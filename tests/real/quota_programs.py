@@ -52,9 +52,7 @@ class Programs:
 @contextmanager
 def quota_cluster(programs: RealPrograms, folder: Path) -> Iterator[ControlPlane]:
     """A real API server with QUOTAS and PODS in it."""
-    plane = ControlPlane(programs.kubernetes, folder)
-    plane.start()
-    try:
+    with ControlPlane(programs.kubernetes, folder) as plane:
         prepare(plane)
         for name in NAMESPACES:
             create(plane, "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -64,8 +62,6 @@ def quota_cluster(programs: RealPrograms, folder: Path) -> Iterator[ControlPlane
         for document in PODS:
             create(plane, f"/api/v1/namespaces/{document['metadata']['namespace']}/pods", document)
         yield plane
-    finally:
-        plane.stop()
 
 
 @contextmanager

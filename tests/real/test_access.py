@@ -49,23 +49,19 @@ def both(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("access")
     plane = ControlPlane(real_programs.kubernetes, folder / "cluster", authorization_mode="RBAC")
     options = ServerOptions(authorization_mode=AuthorizationMode.RBAC, role_aggregation=False)
-    plane.start()
-    try:
-        with embedded_server(folder, options) as kubeconfig:
-            document = yaml.safe_load(kubeconfig.read_text())
-            port = urlsplit(document["clusters"][0]["cluster"]["server"]).port
-            assert port is not None
-            real, embedded = (
-                Administrator(plane.port, TOKEN),
-                Administrator(port, document["users"][0]["user"]["token"]),
-            )
-            for server, namespace in product((real, embedded), NAMESPACES):
-                server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-            yield real, embedded
-            real.close()
-            embedded.close()
-    finally:
-        plane.stop()
+    with plane, embedded_server(folder, options) as kubeconfig:
+        document = yaml.safe_load(kubeconfig.read_text())
+        port = urlsplit(document["clusters"][0]["cluster"]["server"]).port
+        assert port is not None
+        real, embedded = (
+            Administrator(plane.port, TOKEN),
+            Administrator(port, document["users"][0]["user"]["token"]),
+        )
+        for server, namespace in product((real, embedded), NAMESPACES):
+            server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        yield real, embedded
+        real.close()
+        embedded.close()
 
 
 def agree(both: Both, ask: Callable[[Administrator], Any], about: Any) -> None:

@@ -181,13 +181,9 @@ def played(plane: ControlPlane, folder: Path) -> Observed:
 @pytest.fixture(scope="module")
 def observed(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     folder = tmp_path_factory.mktemp("adaptive")
-    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
-    plane.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, folder / "cluster") as plane:
         prepare(plane)
         yield played(plane, folder)
-    finally:
-        plane.stop()
 
 
 def test_batch_pods_are_suppressed_earlier_until_the_node_is_calm(observed: Observed) -> None:

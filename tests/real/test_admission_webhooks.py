@@ -21,14 +21,12 @@ _NUMBERS = count()
 @pytest.fixture(scope="module")
 def routing_cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A control plane that finds webhooks by the endpoints of their Services, as the embedded API does."""
-    plane = ControlPlane(
+    with ControlPlane(
         real_programs.kubernetes,
         tmp_path_factory.mktemp("routing"),
         extra_arguments=("--enable-aggregator-routing=true",),
-    )
-    plane.start()
-    yield plane.kubeconfig
-    plane.stop()
+    ) as plane:
+        yield plane.kubeconfig
 
 
 @pytest.fixture(scope="module")

@@ -447,8 +447,7 @@ def servers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
     program = real_programs.kubernetes / "kube-controller-manager"
     with ExitStack() as stack:
         plane = ControlPlane(real_programs.kubernetes, folder / "real")
-        plane.start()
-        stack.callback(plane.stop)
+        stack.enter_context(plane)
         made: dict[str, Server] = {SERVERS[0]: plane}
         kubeconfigs = {SERVERS[0]: plane.kubeconfig}
         for name in SERVERS[1:]:

@@ -244,8 +244,7 @@ def _best_effort(machine: FakeMachine) -> tuple[frozenset[int], frozenset[int], 
 def _bench(programs: RealPrograms, folder: Path, *arguments: str, **kubelet_configuration: str) -> Iterator[Bench]:
     plane = ControlPlane(programs.kubernetes, folder / "cluster")
     given = ["--kubelet-sync-interval=1s", "--node-topology-sync-interval=1s", f"--feature-gates={GATES}", *arguments]
-    plane.start()
-    try:
+    with plane:
         prepare(plane)
         made = Bench(plane, folder)
         pods = dict.fromkeys(made.machines, made.pods)
@@ -260,8 +259,6 @@ def _bench(programs: RealPrograms, folder: Path, *arguments: str, **kubelet_conf
             made.counters,
         ):
             yield made
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")

@@ -83,11 +83,8 @@ def _run(who: str, programs: RealPrograms, folder: Path, part: str) -> Seen:
                     # Reservations are named by their UIDs, which differ.
                     return Seen(outcomes, json.loads(_UID.sub("UID", await response.text())))
 
-    plane.start()
-    try:
+    with plane:
         return asyncio.run(run())
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +153,5 @@ def test_one_scheduler_knows_what_pods_hold_that_the_other_has_placed(
                     found = await play_all(client, [replace(scenario, steps=pods)], who)
             return {device["id"] for each in found[""].values() for device in json.loads(each.devices)["gpu"]}
 
-    plane.start()
-    try:
+    with plane:
         assert len(asyncio.run(run())) == 6
-    finally:
-        plane.stop()

@@ -216,9 +216,8 @@ def books(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory)
     )
     flags = (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking")
     plane = ControlPlane(real_programs.kubernetes, folder / "cluster", extra_arguments=flags)
-    plane.start()
     with ExitStack() as stack:
-        stack.callback(plane.stop)
+        stack.enter_context(plane)
         made = Books(plane, log, folder)
         made.fill()
         yield made

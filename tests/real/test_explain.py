@@ -134,18 +134,14 @@ def responses(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFact
     if address is None:
         pytest.skip("this machine has no address but its loopback one, to which an API server forwards nothing")
     folder = tmp_path_factory.mktemp("explain")
-    plane = ControlPlane(
+    with ControlPlane(
         real_programs.kubernetes,
         folder / "cluster",
         authorization_mode="RBAC",
         tokens={READER: ("reader", ()), EXPLAINER: ("explainer", ())},
-    )
-    plane.start()
-    try:
+    ) as plane:
         cluster = Cluster(plane, folder, address)
         yield asyncio.run(interview(cluster))
-    finally:
-        plane.stop()
 
 
 def bind_roles(plane: ControlPlane) -> None:

@@ -152,13 +152,9 @@ def played(plane: ControlPlane, folder: Path) -> Observed:
 @pytest.fixture(scope="module")
 def observed(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
     folder = tmp_path_factory.mktemp("free")
-    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
-    plane.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, folder / "cluster") as plane:
         prepare(plane)
         yield played(plane, folder)
-    finally:
-        plane.stop()
 
 
 def test_a_node_offers_what_all_others_leave(observed: Observed) -> None:

@@ -35,18 +35,16 @@ MOST_GROWTH = 160 << 10
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane of this module's own: its webhooks stand in the way of others' tests."""
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane"))
-    plane.start()
-    prepare(plane)
-    profile = {
-        "apiVersion": "config.koordinator.sh/v1alpha1",
-        "kind": "ClusterColocationProfile",
-        "metadata": {"name": "batch"},
-        "spec": {"selector": {"matchLabels": {"kind": "batch"}}, "qosClass": "LS"},
-    }
-    create(plane, PROFILES, profile)
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane")) as plane:
+        prepare(plane)
+        profile = {
+            "apiVersion": "config.koordinator.sh/v1alpha1",
+            "kind": "ClusterColocationProfile",
+            "metadata": {"name": "batch"},
+            "spec": {"selector": {"matchLabels": {"kind": "batch"}}, "qosClass": "LS"},
+        }
+        create(plane, PROFILES, profile)
+        yield plane
 
 
 def ignore_failures(cluster: ControlPlane) -> None:

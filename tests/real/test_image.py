@@ -144,9 +144,8 @@ def cluster(
         # Webhooks are called at the addresses of their pods: kube-proxy, which knows the Service's, is not here.
         extra_arguments=("--enable-aggregator-routing=true",),
     )
-    plane.start()
     with ExitStack() as stack:
-        stack.callback(plane.stop)
+        stack.enter_context(plane)
         stack.enter_context(pod_network(folder / "node", plane.port))
         stack.enter_context(_shared_mounts())
         stack.callback(_remove, [path for path in _HOST_PATHS if not path.exists()])

@@ -74,11 +74,8 @@ def test_informer_follows_through_a_killed_and_a_paused_server(real_programs: Re
             await client.delete(CONFIG_MAPS, "seen-a", "default")
             await until(lambda: len(story) == 4)
 
-    plane.start()
-    try:
+    with plane:
         with_client(plane.kubeconfig, body)
-    finally:
-        plane.stop()
     assert story == ["+seen-a=1", "+seen-b=1", "seen-b=2", "-seen-a"]
 
 

@@ -215,8 +215,5 @@ def test_versions_and_tokens_expire(real_programs: RealPrograms, tmp_path: Path)
                 pass
         assert caught.value.is_expired
 
-    plane.start()
-    try:
+    with plane:
         within(plane.kubeconfig, body)
-    finally:
-        plane.stop()

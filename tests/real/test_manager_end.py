@@ -22,12 +22,10 @@ AT_ONCE_SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane"))
-    plane.start()
-    prepare(plane)
-    install(plane)
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane")) as plane:
+        prepare(plane)
+        install(plane)
+        yield plane
 
 
 @pytest.fixture

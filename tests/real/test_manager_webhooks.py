@@ -32,11 +32,9 @@ ARGUMENTS = ("--enable-leader-election=false", gates())
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane of this module's own: webhooks stand in the way of others' tests."""
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane"))
-    plane.start()
-    prepare(plane)
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane")) as plane:
+        prepare(plane)
+        yield plane
 
 
 @pytest.fixture

@@ -39,24 +39,18 @@ def servers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
         extra_arguments=("--enable-admission-plugins=NodeRestriction",),
     )
     options = ServerOptions(authorization_mode=AuthorizationMode.NODE_RBAC)
-    plane.start()
-    try:
-        with embedded_server(folder, options) as kubeconfig:
-            document = yaml.safe_load(kubeconfig.read_text())
-            port = urlsplit(document["clusters"][0]["cluster"]["server"]).port
-            assert port is not None
-            found = Servers(
-                Administrator(plane.port, TOKEN), Administrator(port, document["users"][0]["user"]["token"])
-            )
-            for server in found:
-                for path, body in OBJECTS:
-                    code, made = server.request("POST", path, body)
-                    assert code == 201, (path, made)
-            yield found
-            for server in found:
-                server.close()
-    finally:
-        plane.stop()
+    with plane, embedded_server(folder, options) as kubeconfig:
+        document = yaml.safe_load(kubeconfig.read_text())
+        port = urlsplit(document["clusters"][0]["cluster"]["server"]).port
+        assert port is not None
+        found = Servers(Administrator(plane.port, TOKEN), Administrator(port, document["users"][0]["user"]["token"]))
+        for server in found:
+            for path, body in OBJECTS:
+                code, made = server.request("POST", path, body)
+                assert code == 201, (path, made)
+        yield found
+        for server in found:
+            server.close()
 
 
 def _response(server: Administrator, case: Case) -> tuple[int, Any]:

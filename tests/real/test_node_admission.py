@@ -78,9 +78,7 @@ def our_program() -> dict[str, Webhook]:
 @pytest.fixture(scope="module")
 def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     folder = tmp_path_factory.mktemp("node-admission")
-    plane = ControlPlane(real_programs.kubernetes, folder / "control-plane")
-    plane.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, folder / "control-plane") as plane:
         prepare(plane)
         for name, found in _NODES.items():
             create(plane, "/api/v1/nodes", {"metadata": {"name": name, "labels": found}})
@@ -95,8 +93,6 @@ def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFacto
             yield both
             both.original.close()
             process.stop()
-    finally:
-        plane.stop()
 
 
 def _knows_all(programs: Programs) -> bool:

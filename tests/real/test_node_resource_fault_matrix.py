@@ -53,13 +53,9 @@ _SECONDS: Final = 120.0
 
 @pytest.fixture(scope="module")
 def plane(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    made = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("node-resource-faults"))
-    made.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("node-resource-faults")) as made:
         prepare(made)
         yield made
-    finally:
-        made.stop()
 
 
 class Cluster:

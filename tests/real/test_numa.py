@@ -120,8 +120,7 @@ def _run(
         async with connected(plane) as client:
             return await Stage(client).play(steps)
 
-    plane.start()
-    try:
+    with plane:
         asyncio.run(begin())
         with _scheduler(who, programs, plane, folder / who, args):
             first = asyncio.run(play(scenarios))
@@ -134,8 +133,6 @@ def _run(
         said = _said((folder / who / f"{who}.log").read_text())
         scores = {pod: {node: each["NodeNUMAResource"] for node, each in nodes.items()} for pod, nodes in said.items()}
         return Played(outcomes, scores, frozenset(pod for pod, nodes in said.items() if _is_tied(nodes)))
-    finally:
-        plane.stop()
 
 
 def _after(scenarios: Mapping[str, Scenario]) -> dict[str, Scenario]:

@@ -89,9 +89,8 @@ def run_specs(
 ) -> Mapping[str, bool]:
     """Spec -> whether it passed, with the programs of ``who``: ``ours`` or ``original``."""
     plane = ControlPlane(programs.kubernetes, folder / "cluster")
-    plane.start()
     with ExitStack() as stack:
-        stack.callback(plane.stop)
+        stack.enter_context(plane)
         _start_cluster(stack, plane, programs, folder)
         is_ours = who == "ours"
         command = OURS if is_ours else (str(programs.original / "koord-manager"),)

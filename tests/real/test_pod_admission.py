@@ -137,9 +137,7 @@ def our_webhooks() -> dict[str, Webhook]:
 @pytest.fixture(scope="module")
 def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     folder = tmp_path_factory.mktemp("admission")
-    plane = ControlPlane(real_programs.kubernetes, folder / "control-plane")
-    plane.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, folder / "control-plane") as plane:
         _fill(plane)
         command = (str(real_programs.original / "koord-manager"),)
         with manager(command, plane.kubeconfig, folder / "original", arguments=_ARGUMENTS) as original:
@@ -149,8 +147,6 @@ def programs(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFacto
             original.wait(lambda: _is_filled(both), "profiles in its memory")
             yield both
             original.stop()
-    finally:
-        plane.stop()
 
 
 def _fill(plane: ControlPlane) -> None:

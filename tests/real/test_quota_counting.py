@@ -94,11 +94,9 @@ def clear(cluster: ControlPlane) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("counting-control-plane"))
-    plane.start()
-    prepare(plane)
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("counting-control-plane")) as plane:
+        prepare(plane)
+        yield plane
 
 
 def test_random_pods_are_counted_as_the_original_does(

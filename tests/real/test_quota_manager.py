@@ -47,11 +47,9 @@ def build_and_use(users: Users) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("quota-control-plane"))
-    plane.start()
-    prepare(plane)
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("quota-control-plane")) as plane:
+        prepare(plane)
+        yield plane
 
 
 def test_users_are_notified_the_same(real_programs: RealPrograms, cluster: ControlPlane, tmp_path: Path) -> None:

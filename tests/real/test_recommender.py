@@ -38,11 +38,9 @@ HOUR = 3600
 
 @pytest.fixture
 def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    made = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
-    made.start()
-    prepare(made)
-    yield made
-    made.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster") as made:
+        prepare(made)
+        yield made
 
 
 def add_workload(plane: ControlPlane) -> None:

@@ -49,10 +49,8 @@ BESIDE = (
 
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("failing") / "cluster")
-    plane.start()
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("failing") / "cluster") as plane:
+        yield plane
 
 
 @pytest.fixture(scope="module", autouse=True)

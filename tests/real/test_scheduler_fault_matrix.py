@@ -232,10 +232,8 @@ async def matrix_on(plane: ControlPlane) -> AsyncIterator[Matrix]:
 
 @pytest.fixture
 def cluster(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    plane = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
-    plane.start()
-    yield plane
-    plane.stop()
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster") as plane:
+        yield plane
 
 
 @contextmanager

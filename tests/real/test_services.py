@@ -293,12 +293,8 @@ def responses(
 ) -> Iterator[tuple[Responses, Responses]]:
     """The original's and ours, on a cluster of its own: its nodes are all that schedulers may see."""
     folder = tmp_path_factory.mktemp("services")
-    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
-    plane.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, folder / "cluster") as plane:
         yield asyncio.run(both(real_programs, plane, folder))
-    finally:
-        plane.stop()
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -360,12 +356,8 @@ def of_plugins(
 ) -> Iterator[list[dict[str, tuple[int, str, Any]]]]:
     """The original's and ours, with the profile of the chart."""
     folder = tmp_path_factory.mktemp("plugins")
-    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
-    plane.start()
-    try:
+    with ControlPlane(real_programs.kubernetes, folder / "cluster") as plane:
         yield asyncio.run(plugin_documents(real_programs, plane, folder))
-    finally:
-        plane.stop()
 
 
 @pytest.mark.parametrize("path", plugin_services.PATHS)

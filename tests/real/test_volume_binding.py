@@ -87,8 +87,7 @@ RELEASED = ("first", "of-deleted", "of-recycled")
 def _real(programs: RealPrograms, folder: Path) -> Iterator[ApiServer]:
     plane = ControlPlane(programs.kubernetes, folder / "plane")
     with ExitStack() as stack:
-        stack.callback(plane.stop)
-        plane.start()
+        stack.enter_context(plane)
         manager = str(programs.kubernetes / "kube-controller-manager")
         arguments = [f"--kubeconfig={plane.kubeconfig}", f"--controllers={_CONTROLLERS}"]
         more = ["--leader-elect=false", "--secure-port=0", "--pvclaimbinder-sync-period=1s"]

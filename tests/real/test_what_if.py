@@ -110,9 +110,8 @@ def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
     plane = ControlPlane(
         real_programs.kubernetes, folder / "plane", authorization_mode="RBAC", tokens={PLANNER: (PLANNER, ())}
     )
-    plane.start()
     with ExitStack() as stack:
-        stack.callback(plane.stop)
+        stack.enter_context(plane)
         planned = Planned(plane, folder)
         _install(planned)
         configuration = shipped_file("scheduler.yaml")

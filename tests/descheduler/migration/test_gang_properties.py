@@ -6,24 +6,18 @@ which write the program crashes, before or after the write was done.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
-from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.migration.arguments import WHOLE, MigrationControllerArgs
-from koordinator.kube.errors import TransportError
 from tests.descheduler.migration import scene
-from tests.descheduler.migration.simulated_cluster import Crash, SimulatedCluster
+from tests.descheduler.migration.interrupted_program import InterruptedProgram
 from tests.examples import examples
 
 _TERMINAL = ("Succeeded", "Failed", "Aborted")
-_ARGS = MigrationControllerArgs(evict_burst=99, gang_policy=WHOLE)
 _MEMBERS = ("web-0", "web-1", "web-2")
 _INDEXES = st.integers(0, 2)
 
@@ -33,23 +27,16 @@ def _may_hinder(machine: GangMigration) -> bool:
     return machine.is_hindered
 
 
-class GangMigration(RuleBasedStateMachine):
+class GangMigration(InterruptedProgram):
     """A gang of three, one member of which somebody wants to be moved."""
+
+    args = MigrationControllerArgs(evict_burst=99, gang_policy=WHOLE)
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.cluster = SimulatedCluster()
         self.uids: set[str] = set()
         self.is_hindered = False
         """Something may happen that keeps the gang where it is."""
-
-    def teardown(self) -> None:
-        try:
-            if self.uids:
-                self.finish()
-        finally:
-            self.runner.close()
 
     @initialize(
         mode=st.sampled_from(["ReservationFirst", "EvictDirectly"]),
@@ -68,9 +55,9 @@ class GangMigration(RuleBasedStateMachine):
         self.mode = mode
         for name in _MEMBERS[:jobs]:
             scene.job(self.cluster, name, name, passed=False, mode=mode)
-        self.plugin = self.cluster.start(_ARGS)
+        self.plugin = self.cluster.start(self.args)
         self.cluster.disruptions_allowed = 0
-        for step in (self.do_all, self.schedule_all, self.do_all)[:prepared]:
+        for step in (self.work_once, self.schedule_all, self.work_once)[:prepared]:
             step()
             self.cluster.deliver()
         if prepared < 3:
@@ -83,50 +70,13 @@ class GangMigration(RuleBasedStateMachine):
     @rule(index=_INDEXES)
     def reconcile(self, index: int) -> None:
         found = sorted(self._jobs())
-        self._work(self.plugin.controller.reconcile(found[index % len(found)]))
+        self.run(self.plugin.controller.reconcile(found[index % len(found)]))
 
     @rule()
-    def arbitrate(self) -> None:
-        self._work(self.plugin.arbitrator.arbitrate())
-
-    @rule()
-    def do_all(self) -> None:
-        """As the program does when nothing disturbs it."""
+    def work_once(self) -> None:
         self.arbitrate()
         for index in range(len(self._jobs())):
             self.reconcile(index)
-
-    @rule(after=st.integers(0, 7), done=st.booleans(), lost=st.booleans())
-    def fail_at_a_write(self, after: int, done: bool, lost: bool) -> None:
-        """The program ends at a write, or does not learn what became of it."""
-        left = after
-        error: Exception = TransportError("the connection broke") if lost else Crash()
-
-        def fault(verb: str, path: str, is_done: bool) -> Exception | None:
-            nonlocal left
-            if is_done is not done:
-                return None
-            left -= 1
-            return error if left == -1 else None
-
-        self.cluster.fault = fault
-        try:
-            self.do_all()
-        finally:
-            self.cluster.fault = lambda verb, path, done: None
-
-    @rule(seed=st.integers(1, 9))
-    def restart(self, seed: int) -> None:
-        """Another replica leads."""
-        self.plugin = self.cluster.start(_ARGS, seed)
-
-    @rule()
-    def deliver(self) -> None:
-        self.cluster.deliver()
-
-    @rule(seconds=st.sampled_from([1, 3]))
-    def wait(self, seconds: int) -> None:
-        self.runner.run(self.cluster.clock.advance(seconds))
 
     @precondition(_may_hinder)
     @rule(seconds=st.sampled_from([61, 301]))
@@ -206,14 +156,6 @@ class GangMigration(RuleBasedStateMachine):
     def _jobs(self) -> dict[str, Document]:
         return self.cluster.documents(POD_MIGRATION_JOBS)
 
-    def _work(self, work: Any) -> None:
-        try:
-            self.runner.run(work)
-        except Crash:
-            self.plugin = self.cluster.start(_ARGS)
-        except KoordinatorError:
-            """Tried again, as the queue does."""
-
     def finish(self) -> None:
         """With a healthy server, nobody who holds it back, and time passing."""
         self.cluster.disruptions_allowed = None
@@ -221,13 +163,13 @@ class GangMigration(RuleBasedStateMachine):
             self.pause(index, False)
         for _ in range(6):
             self.cluster.deliver()
-            self.do_all()
+            self.work_once()
             self.schedule_all()
         if not self.is_hindered:
             assert set(self.cluster.evicted) == self.uids, "nothing keeps the gang"
         for _ in range(6):
             self.cluster.deliver()
-            self.do_all()
+            self.work_once()
             self.cluster.deliver()
             self.wait_long(301)
         ends = {name: job.get("status", {}).get("phase", "") for name, job in self._jobs().items()}

@@ -6,43 +6,30 @@ are, and at which write the program crashes, before or after the write was done.
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from koordinator.api.document import copied
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
-from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
-from koordinator.kube.errors import TransportError
 from tests.descheduler.migration import scene
-from tests.descheduler.migration.simulated_cluster import Crash, SimulatedCluster
+from tests.descheduler.migration.interrupted_program import InterruptedProgram
 from tests.examples import examples
 
 TERMINAL = ("Succeeded", "Failed", "Aborted")
 _POD = "default/web-0"
-_ARGS = MigrationControllerArgs(evict_burst=99)
 
 
-class Migration(RuleBasedStateMachine):
+class Migration(InterruptedProgram):
     """One job for the pod web-0 of a workload that gives its pods their old names back."""
+
+    args = MigrationControllerArgs(evict_burst=99)
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.cluster = SimulatedCluster()
         self.ended_as = ""
         self.pod_uid = ""
-
-    def teardown(self) -> None:
-        try:
-            if self.pod_uid:
-                self.finish()
-        finally:
-            self.runner.close()
 
     @initialize(mode=st.sampled_from(["ReservationFirst", "EvictDirectly"]), named_uid=st.booleans())
     def begin(self, mode: str, named_uid: bool) -> None:
@@ -51,49 +38,17 @@ class Migration(RuleBasedStateMachine):
         reference = {"namespace": "default", "name": "web-0"} | ({"uid": self.pod_uid} if named_uid else {})
         self.mode = mode
         scene.job(self.cluster, "web-0", passed=False, mode=mode, podRef=reference)
-        self.plugin = self.cluster.start(_ARGS)
+        self.plugin = self.cluster.start(self.args)
 
     # The program.
 
     @rule()
-    def reconcile(self) -> None:
-        self._work(self.plugin.controller.reconcile("job"))
+    def work_once(self) -> None:
+        self.run(self.plugin.controller.reconcile("job"))
 
-    @rule()
-    def arbitrate(self) -> None:
-        self._work(self.plugin.arbitrator.arbitrate())
-
-    @rule(after=st.integers(0, 4), done=st.booleans(), lost=st.booleans())
-    def fail_at_a_write(self, after: int, done: bool, lost: bool) -> None:
-        """The program ends at a write, or does not learn what became of it."""
-        left = after
-        error: Exception = TransportError("the connection broke") if lost else Crash()
-
-        def fault(verb: str, path: str, is_done: bool) -> Exception | None:
-            nonlocal left
-            if is_done is not done:
-                return None
-            left -= 1
-            return error if left == -1 else None
-
-        self.cluster.fault = fault
-        try:
-            self.reconcile()
-        finally:
-            self.cluster.fault = lambda verb, path, done: None
-
-    @rule(seed=st.integers(1, 9))
-    def restart(self, seed: int) -> None:
-        """Another replica leads."""
-        self.plugin = self.cluster.start(_ARGS, seed)
-
-    @rule()
-    def deliver(self) -> None:
-        self.cluster.deliver()
-
-    @rule(seconds=st.sampled_from([1, 3, 61, 301]))
-    def wait(self, seconds: int) -> None:
-        self.runner.run(self.cluster.clock.advance(seconds))
+    @rule(seconds=st.sampled_from([61, 301]))
+    def wait_long(self, seconds: int) -> None:
+        self.wait(seconds)
 
     # Everybody else.
 
@@ -174,14 +129,6 @@ class Migration(RuleBasedStateMachine):
         uid: str = self.cluster.job()["spec"]["podRef"].get("uid", "")
         return uid
 
-    def _work(self, work: Any) -> None:
-        try:
-            self.runner.run(work)
-        except Crash:
-            self.plugin = self.cluster.start(_ARGS)
-        except KoordinatorError:
-            """Tried again, as the queue does."""
-
     def finish(self) -> None:
         """With a healthy server, nobody who holds it back, and time passing."""
         self.pause(False)
@@ -189,7 +136,7 @@ class Migration(RuleBasedStateMachine):
             self.cluster.deliver()
             self.arbitrate()
             self.cluster.deliver()
-            self.reconcile()
+            self.work_once()
             self.cluster.deliver()
             self.wait(301)
         assert self.cluster.status()["phase"] in TERMINAL

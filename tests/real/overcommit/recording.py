@@ -67,13 +67,9 @@ def record(
     steps: Sequence[Step],
 ) -> Recording:
     """All responses of one program."""
-    plane = ControlPlane(programs, folder / "cluster")
-    plane.start()
-    try:
+    with ControlPlane(programs, folder / "cluster") as plane:
         prepare(plane)
         return asyncio.run(_record(plane, folder, command, nodes, quotas, steps))
-    finally:
-        plane.stop()
 
 
 async def _record(
