@@ -111,7 +111,8 @@ def test_what_may_be_missing_is_said_where_it_matters() -> None:
         in_memory=True,
     )
     assert list(coverage_sentences(coverage, {"since": "2025-12-31T00:00:00Z"})) == [
-        "records are kept since 2026-01-01T00:00:00Z, in memory: a restart of koord-manager forgets them.",
+        "records are kept since 2026-01-01T00:00:00Z, in memory: a restart of koord-manager, or another leader, "
+        "forgets them.",
         "records may be missing from 2026-01-01T00:01:00Z to 2026-01-01T00:02:00Z: nobody listened.",
         "the store was full: 3 records of the namespace shop up to 2026-01-01T00:01:00Z were deleted "
         "(--audit-max-megabytes).",

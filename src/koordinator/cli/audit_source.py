@@ -48,7 +48,7 @@ def coverage_sentences(coverage: Coverage, query: Mapping[str, str]) -> Iterator
     if coverage.since is None:
         yield "nothing has been kept yet."
     elif since is None or coverage.since > since:
-        where = ", in memory: a restart of koord-manager forgets them" if coverage.in_memory else ""
+        where = ", in memory: a restart of koord-manager, or another leader, forgets them" if coverage.in_memory else ""
         yield f"records are kept since {format_time(coverage.since)}{where}."
     for gap in coverage.gaps:
         if (since is None or gap.until > since) and (until is None or gap.since < until):

@@ -25,7 +25,7 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.audit.keeper import AuditKeeper
 from koordinator.manager.audit.options import AuditOptions
-from koordinator.manager.audit.store import AuditStore, AuditStoreError, Query
+from koordinator.manager.audit.store import AuditStore, AuditStoreError, DiskFullError, Query
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.options import Options
 from tests.in_memory_api import InMemoryApi
@@ -187,5 +187,26 @@ def test_events_that_cannot_be_read_are_said() -> None:
             answer = await bench.find()
         assert answer.coverage.problem.startswith("Events cannot be read: ")
         assert answer.coverage.since is None
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_steps_down_while_the_disk_is_full_leaves_the_file_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise DiskFullError("the disk is full")
+
+    async def scenario() -> None:
+        bench = Bench(directory=str(tmp_path))
+        async with bench.leading():
+            bench.act()
+            await bench.find()
+            monkeypatch.setattr(AuditStore, "add", refuse)
+            bench.act()
+            assert "the disk is full" in (await bench.find()).coverage.problem
+        store = AuditStore(str(tmp_path), 1 << 20, timedelta(days=1))
+        assert store.open() == ""
+        store.close()
 
     asyncio.run(scenario())

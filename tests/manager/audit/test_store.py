@@ -112,6 +112,13 @@ def test_large_records_do_not_push_out_small_ones_of_another_namespace(store: Au
     assert [drop.namespace for drop in store.find(Query(), NOW).coverage.drops] == ["shop"]
 
 
+def test_the_names_of_pods_take_space_too(store: AuditStore) -> None:
+    pods = [f"shop/{'x' * 200}-{number}" for number in range(30)]
+    store.add([received(number, namespace="bank", cause=Cause(text="x" * 1000)) for number in range(250)], NOW)
+    store.add([received(number, pods=pods) for number in range(60)], NOW)
+    assert [drop.namespace for drop in store.find(Query(), NOW).coverage.drops] == ["shop"]
+
+
 def test_a_time_in_which_nobody_listened_for_longer_than_events_last_is_a_gap(store: AuditStore) -> None:
     for minutes in (0, 30, 80, 200, 210):
         store.add([], NOW + minutes * MINUTE)

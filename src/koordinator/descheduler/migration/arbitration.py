@@ -76,7 +76,7 @@ def filter_job(
     if not refers_to(job, pod):
         # Its pod is gone, which it will say; no gang moves because of the pod that has the name now.
         return ArbitrationResult(ArbitrationStatus.PASSED)
-    key = (gang.id, job.metadata.labels.get(GANG_MIGRATION, ""))
+    key = gang_key(job, gang)
     known = refused.get(key)
     if known is not None:
         return known
@@ -86,13 +86,25 @@ def filter_job(
     return result
 
 
+def gang_key(job: PodMigrationJob, gang: Gang) -> tuple[str, str]:
+    """Equal for jobs that move the gang together."""
+    return gang.id, job.metadata.labels.get(GANG_MIGRATION, "")
+
+
 def _filter_gang(
     job: PodMigrationJob, gang: Gang, policies: MigrationPolicies, cluster: MigrationLister
 ) -> ArbitrationResult:
     begun = cluster.jobs_of_gang(job.metadata.labels.get(GANG_MIGRATION, ""))
     if any(has_passed_arbitration(each) and not is_terminal(each) for each in begun):
-        # A round that was interrupted has decided about the gang, and its jobs take the places of the limits already.
-        return ArbitrationResult(ArbitrationStatus.PASSED, gang=gang)
+        # A round that was interrupted has decided about those for which it made jobs, and these take the places of the
+        # limits already. Who has joined since is moved by none of them, which the first that could leave finds out.
+        names = {each.metadata.name for each in begun}
+        decided = [
+            member
+            for member in gang.members
+            if any(each.metadata.name in names and refers_to(each, member) for each in cluster.jobs_of(member))
+        ]
+        return ArbitrationResult(ArbitrationStatus.PASSED, gang=Gang(gang.id, tuple(decided)))
     results = [_filter_member(member, policies, cluster) for member in gang.members]
     for status in (ArbitrationStatus.FORBIDDEN, ArbitrationStatus.WAITING):
         for member, result in zip(gang.members, results, strict=True):

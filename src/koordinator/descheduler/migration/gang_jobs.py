@@ -16,7 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
 from koordinator.descheduler.migration.gangs import Gang
-from koordinator.descheduler.migration.job_facts import has_passed_arbitration, refers_to, waits
+from koordinator.descheduler.migration.job_facts import refers_to, waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError
@@ -45,7 +45,7 @@ class GangJobs:
             known = waiting[member.metadata.uid]
             if known is not None:
                 found.append(await self._marked(known, marks))
-            elif not self._is_through(member, migration):
+            elif not self._has_job(member, migration):
                 found.append(await self._create(job, member, marks))
         return found
 
@@ -53,9 +53,9 @@ class GangJobs:
         found = (each for each in self._jobs_of(member) if waits(each))
         return min(found, key=lambda each: each.metadata.name, default=None)
 
-    def _is_through(self, member: Pod, migration: str) -> bool:
-        found = (each for each in self._jobs_of(member) if has_passed_arbitration(each))
-        return any(each.metadata.labels.get(GANG_MIGRATION) == migration for each in found)
+    def _has_job(self, member: Pod, migration: str) -> bool:
+        """One that is through, or held."""
+        return any(each.metadata.labels.get(GANG_MIGRATION) == migration for each in self._jobs_of(member))
 
     def _jobs_of(self, member: Pod) -> Sequence[PodMigrationJob]:
         """Without those of a predecessor, which had the same name."""

@@ -34,7 +34,7 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
-from koordinator.descheduler.migration.arbitration import ArbitrationStatus
+from koordinator.descheduler.migration.arbitration import ArbitrationStatus, gang_key
 from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
@@ -145,13 +145,15 @@ class MigrationController(FilterPlugin, EvictPlugin):
 
     async def _job_intentions(self) -> list[str]:
         found, goes_on = [], []
+        moving = set[tuple[str, str]]()
         for job, result in await self.arbitrator.results():
             what = f"{result.status.value}: {'; '.join(result.reasons)}" if result.reasons else result.status.value
             found.append(f"PodMigrationJob {job.metadata.name}: {what}")
-            if result.status is ArbitrationStatus.PASSED and result.gang is not None:
-                members = ", ".join(each.metadata.key for each in result.gang.members)
-                found.append(f"PodMigrationJob {job.metadata.name}: move all of gang {result.gang.id}: {members}")
             if result.status is ArbitrationStatus.PASSED:
+                if (gang := result.gang) is not None and (key := gang_key(job, gang)) not in moving:
+                    moving.add(key)
+                    members = ", ".join(each.metadata.key for each in gang.members)
+                    found.append(f"PodMigrationJob {job.metadata.name}: move all of gang {gang.id}: {members}")
                 annotations = {**job.metadata.annotations, annotation_keys.PASSED_ARBITRATION: "true"}
                 goes_on.append(replace(job, metadata=replace(job.metadata, annotations=annotations)))
         goes_on += [job for job in self._cluster.jobs() if not waits(job) and job.metadata.deletion_timestamp is None]

@@ -212,11 +212,13 @@ class AuditKeeper:
     def _finish(self, last: Sequence[ReceivedRecord], now: datetime) -> None:
         try:
             if last:
-                self._put(last, now)
-            self._store.close()
+                self._kept_count.inc(self._put(last, now))
         except AuditStoreError as error:
             # A leader that follows finds them where the API has their Events still.
             logger.warning("the audit could not store its last %d records: %s", len(last), error)
+        finally:
+            # After a full disk it is still open, and locked.
+            self._store.close()
 
     def _hears(self) -> bool:
         return self._clock.monotonic() - self._reflector.statistics.last_contact < _CONTACT_SECONDS
