@@ -1,6 +1,7 @@
 """Who may see the pages of a program on a cluster: the API server is asked, as by every Kubernetes component.
 
-A client shows a bearer token, which a TokenReview gives a name, or a certificate of the cluster's authority for
+A client shows a bearer token, which a TokenReview gives a name (in ``TOKEN_HEADER`` one that is made for our programs
+alone, as requests have it that an API server forwards), or a certificate of the cluster's authority for
 clients; one that shows nothing is ``system:anonymous``. A SubjectAccessReview says whether that user may do this with
 the path (``nonResourceURLs`` of a ClusterRole). The paths of probes are open. Answers are kept for some seconds.
 
@@ -20,6 +21,8 @@ from typing import Final, Generic, TypeVar
 
 from koordinator.api.kinds import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from koordinator.api.reviews import (
+    AUDIENCE,
+    TOKEN_HEADER,
     NonResourceAttributes,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
@@ -80,24 +83,30 @@ class DelegatedAccess:
         if request.client is not None:
             name, groups = request.client
             return UserInfo(username=name, groups=[*groups, _AUTHENTICATED])
-        value = request.headers.get("Authorization", "")
-        if value[: len(_BEARER)].lower() != _BEARER:
-            return ANONYMOUS
-        token = value[len(_BEARER) :].strip()
+        token, audiences = request.headers.get(TOKEN_HEADER, ""), [AUDIENCE]
+        if not token:
+            value, audiences = request.headers.get("Authorization", ""), []
+            if value[: len(_BEARER)].lower() != _BEARER:
+                return ANONYMOUS
+            token = value[len(_BEARER) :].strip()
         if not token or len(token) > _LONGEST_TOKEN:
             raise _unauthorized()
         # Not the token: what is in memory for long may end up in a dump.
-        key = hashlib.sha256(token.encode()).digest()
+        key = hashlib.sha256(f"{audiences} {token}".encode()).digest()
         ttl = self._options.token_ttl
-        user = await self._tokens.get(key, lambda: self._review(token), lambda _: ttl, lambda found: found is not None)
+        user = await self._tokens.get(
+            key, lambda: self._review(token, audiences), lambda _: ttl, lambda found: found is not None
+        )
         if user is None:
             raise _unauthorized()
         return user
 
-    async def _review(self, token: str) -> UserInfo | None:
-        body = TokenReview(spec=TokenReviewSpec(token=token))
+    async def _review(self, token: str, audiences: list[str]) -> UserInfo | None:
+        body = TokenReview(spec=TokenReviewSpec(token=token, audiences=audiences))
         status = (await self._ask(self._reviewing.create(TOKEN_REVIEWS, body), "TokenReviews")).status
-        return status.user if status.authenticated else None
+        # A server that knows nothing of audiences names none: its word is not about ours.
+        is_for_us = not audiences or bool(set(audiences) & set(status.audiences))
+        return status.user if status.authenticated and is_for_us else None
 
     async def _may(self, user: UserInfo, verb: str, path: str) -> bool:
         async def ask() -> bool:
