@@ -30,7 +30,7 @@ _ACCOUNT: Final = "koord-explain"
 _TOKEN_SECONDS: Final = 600
 """The shortest life that the API server gives a token."""
 _PLAIN_PORTS: Final = {SCHEDULER: 10251, MANAGER: 8080, DESCHEDULER: 10251}
-"""Where a program serves that runs on this very machine, and not in a pod."""
+"""Where programs serve whoever is on their machine, or in their pod."""
 _LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease", DESCHEDULER: "descheduler-lease"}
 
 
@@ -90,17 +90,19 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
         host = session.leaders.get(endpoint.lease) or await _leading_host(client, endpoint)
         session.leaders[endpoint.lease] = host
         namespace = endpoint.lease[0]
+        asked_by = await _with_token(session, client, options, namespace)
         proxied = f"/api/v1/namespaces/{namespace}/pods/https:{quote(host)}:{endpoint.port}/proxy{target}"
         try:
-            asking = await session.client(await _with_token(session, client, options, namespace))
-            return decode_any(await asking.raw("GET", proxied))
+            return decode_any(await (await session.client(asked_by)).raw("GET", proxied))
         except ApiStatusError as error:
             if not error.reason:
                 # Passed on by the API server, whose own refusals all have one.
                 raise _refusal(error.code, _in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
-                return await _get(session, endpoint, f"http://127.0.0.1:{_PLAIN_PORTS[endpoint.program]}", target)
+                return await _get(
+                    session, endpoint, f"https://127.0.0.1:{endpoint.port}", target, dict(asked_by.headers)
+                )
             if error.is_forbidden:
                 raise
             raise ExplainError(
@@ -122,7 +124,15 @@ async def _with_token(session: Session, client: KubeClient, options: ClientOptio
     found, until = session.tokens.get(namespace, (options, 0.0))
     if monotonic() >= until:
         body = encode({"spec": {"audiences": [AUDIENCE], "expirationSeconds": _TOKEN_SECONDS}})
-        document = decode_any(await client.raw("POST", SERVICE_ACCOUNTS.path(namespace, _ACCOUNT, "token"), body))
+        try:
+            document = decode_any(await client.raw("POST", SERVICE_ACCOUNTS.path(namespace, _ACCOUNT, "token"), body))
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            raise ExplainError(
+                f"there is no ServiceAccount {namespace}/{_ACCOUNT}, in whose name the programs are queried: koord "
+                "manifests has it"
+            ) from error
         found = replace(options, headers=((TOKEN_HEADER, document["status"]["token"]),))
         session.tokens[namespace] = found, monotonic() + _TOKEN_SECONDS / 2
     return found
@@ -147,11 +157,15 @@ async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
 
 
-async def _get(session: Session, endpoint: ProgramEndpoint, address: str, target: str) -> Any:
+async def _get(
+    session: Session, endpoint: ProgramEndpoint, address: str, target: str, headers: Mapping[str, str] | None = None
+) -> Any:
+    """``headers`` are for a program on this very machine, which makes its certificate for itself."""
     timeout = aiohttp.ClientTimeout(total=endpoint.seconds)
     try:
         http = await session.http()
-        async with http.get(URL(address + target, encoded=True), timeout=timeout) as response:
+        url, verified = URL(address + target, encoded=True), headers is None
+        async with http.get(url, timeout=timeout, headers=headers, ssl=verified) as response:
             status, body = response.status, await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
