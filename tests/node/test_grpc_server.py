@@ -140,7 +140,7 @@ def test_ordinary_clients_are_served_beside(client: HostileClient, run: Run) -> 
     async def scenario() -> None:
         async with serving(replace(SOCKET_LIMITS, connections=LIMITS.connections)) as server:
             target = replace(server.target, method=LARGE)
-            await outlive(AttackedServer(target, server.clock, lambda: server.open, closes_idle=False), client)
+            await outlive(AttackedServer(target, server.clock, lambda: server.open, is_port=False), client)
 
     run(scenario())
 

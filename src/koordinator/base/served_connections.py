@@ -29,7 +29,9 @@ logger = logging.getLogger(__name__)
 
 _MOST_RESERVED_FILES: Final = 256
 STALLED_SECONDS: Final = 1.0
-"""For so long a client must have read and written nothing to be stalled."""
+"""For so long a client is watched before it may be called stalled."""
+SLOWEST: Final = 16 << 10
+"""Bytes a second. A client that moves fewer is stalled, else a byte now and then would hold a connection."""
 
 
 class Reason(StrEnum):
@@ -108,8 +110,8 @@ class ServedConnection:
         self.drop = drop
         """Closes it at once; what has not been sent is lost."""
         self.progress: Callable[[], int | None] = _at_work
-        """While it is busy: a number that changes when the client reads or writes; None if it is not the client that
-        is waited for."""
+        """While it is busy: a number that changes by one with each byte that the client reads or writes; None if it is
+        not the client that is waited for."""
 
     @property
     def is_open(self) -> bool:
@@ -148,6 +150,7 @@ class ServedConnection:
         """The rest of the body is to come. ``late`` is called if it does not: then the request fails, and its
         connection ends with the response."""
         self._late = late
+        self._seen = None
         self._within(self._pool.limits.body, Reason.BODY)
 
     def work(self) -> None:
@@ -159,6 +162,7 @@ class ServedConnection:
     def deliver(self, size: int) -> None:
         """A response of ``size`` bytes is to be read by the client."""
         self._late = None
+        self._seen = None
         self._within(self._pool.limits.reading(size), Reason.RESPONSE)
 
     def rest(self, *, is_complete: bool) -> None:
@@ -209,17 +213,24 @@ class ServedConnection:
             self._pool.forget(self, reason)
 
     def is_stalled(self, now: float) -> bool:
-        """Whether its client has not moved since the last look, a second ago or more."""
-        seen = self.progress()
-        if seen is None or seen != self._seen:
+        """Whether its client has hardly moved since the last look, a second ago or more."""
+        seen, before = self.progress(), self._seen
+        if seen is None or before is None:
             self._seen, self._seen_at = seen, now
             return False
-        return now - self._seen_at >= STALLED_SECONDS
+        elapsed = now - self._seen_at
+        if elapsed < STALLED_SECONDS:
+            return False
+        if abs(seen - before) < SLOWEST * elapsed:
+            return True
+        self._seen, self._seen_at = seen, now
+        return False
 
     def _move(self, state: dict[ServedConnection, None]) -> None:
         if self._state is not None:
             self._leave(self._state)
             self._state = state
+            self._seen = None
             state[self] = None
             self._pool.entered(state)
 
