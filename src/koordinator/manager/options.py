@@ -19,6 +19,7 @@ from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
 from koordinator.manager.recommender.options import TITLE as RECOMMENDER
 from koordinator.manager.recommender.options import RecommenderOptions
+from koordinator.manager.webhook.admission_queue import AdmissionQueueSettings
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import FREE_RESOURCE, KNOWN_PLUGINS
 
@@ -178,6 +179,7 @@ class Options:
     )
     colocation_profile: ColocationProfileOptions = group(CONTROLLER, ColocationProfileOptions)
     node_strategy_name_needed: bool = False
+    admission_queue: AdmissionQueueSettings = group(WEBHOOK, AdmissionQueueSettings)
     pod_enhanced_validator: PodEnhancedValidatorOptions = group(WEBHOOK, PodEnhancedValidatorOptions)
     quota_update: QuotaUpdateOptions = group(WEBHOOK, QuotaUpdateOptions)
     binding_admission: BindingAdmissionSettings = group(WEBHOOK, BindingAdmissionSettings)

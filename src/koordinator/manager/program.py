@@ -171,6 +171,7 @@ class Manager:
             random=given.random,
             connections=connections,
             events=self._events,
+            queue=options.admission_queue,
         )
         webhooks.server.add_route(QUOTA_PAGE, quota_page(quotas))
         return webhooks

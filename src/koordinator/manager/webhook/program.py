@@ -30,6 +30,7 @@ from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.admission_queue import AdmissionQueue, AdmissionQueueSettings
 from koordinator.manager.webhook.certificate_files import AUTHORITY
 from koordinator.manager.webhook.certificate_writers import CertificateWriter, FileWriter, SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
@@ -114,6 +115,7 @@ class Webhooks:
         random: Random,
         connections: ProgramConnections,
         events: EventBroadcaster,
+        queue: AdmissionQueueSettings | None = None,
     ) -> None:
         folder, address = environment.certificate_folder, listening_address(environment.host)
         certificate = ServingCertificate.in_folder(folder)
@@ -129,6 +131,7 @@ class Webhooks:
             host=address,
             connections=connections,
             missing=MissingObjects(client, clock),
+            queue=AdmissionQueue(clock, queue),
         )
         self.sync = ConfigurationSync(
             client,

@@ -16,7 +16,6 @@ from koordinator.kube.http_server import HttpServer
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.admission_queue import (
-    RETRY_AFTER_SECONDS,
     AdmissionQueue,
     OverloadedError,
     priority_of,
@@ -38,7 +37,6 @@ _JSON: Final = "application/json"
 _REFUSED: Final = 429
 _GONE: Final = 503
 """Nobody reads it: the API server no longer waits for the response, so that none is worked out."""
-_RETRY_LATER: Final = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 _TOO_MANY: Final = "koord-manager has more admissions of at least this priority than it can answer now"
 _PORT_FIELD: Final = "the environment variable WEBHOOK_PORT"
 
@@ -121,14 +119,18 @@ class WebhookServer:
             in_flight.inc()
             try:
                 body = await request.read()
-                await self._queue.turn(lambda: priority_of(body))
-                if request.transport is None or request.transport.is_closing():
-                    gone.inc()
-                    return web.Response(status=_GONE)
-                return web.Response(body=await webhook.respond(body), content_type=_JSON)
-            except OverloadedError:
-                refused.inc()
-                return web.Response(status=_REFUSED, headers=_RETRY_LATER, text=_TOO_MANY)
+                try:
+                    await self._queue.turn(lambda: priority_of(body))
+                except OverloadedError:
+                    refused.inc()
+                    return web.Response(status=_REFUSED, headers={"Retry-After": self._queue.retry_after}, text=_TOO_MANY)
+                try:
+                    if request.transport is None or request.transport.is_closing():
+                        gone.inc()
+                        return web.Response(status=_GONE)
+                    return web.Response(body=await webhook.respond(body), content_type=_JSON)
+                finally:
+                    self._queue.end()
             finally:
                 in_flight.dec()
 
