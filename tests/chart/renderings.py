@@ -26,6 +26,7 @@ CHART: Final = Path(__file__).parents[2] / "charts/koordinator"
 _FOLDER: Final = Path(__file__).parent / "renderings"
 _FINGERPRINT: Final = _FOLDER / "chart.sha256"
 _REFUSALS: Final = _FOLDER / "refusals.json"
+_SLO_EXAMPLE: Final = yaml.safe_load((CHART.parents[1] / "docs/examples/slo-controller-config.yaml").read_text())
 KUBERNETES: Final = "1.35.0"
 CASES: Final[dict[str, Document]] = {
     "defaults": {},
@@ -37,7 +38,7 @@ CASES: Final[dict[str, Document]] = {
         "crds": {"keep": False, "reservations": False},
         "serviceAccount": {"annotations": {"example.com/role": "manager"}},
         "webhookConfiguration": {"failurePolicy": {"pods": "Fail", "nodes": "Fail"}, "timeoutSeconds": 30},
-        "slo": {"colocation-config": {"enable": True, "cpuReclaimThresholdPercent": 60}},
+        "slo": {key: json.loads(text) for key, text in _SLO_EXAMPLE["data"].items()},
         "manager": {
             "replicas": 3,
             "image": {"tag": "9.9.9"},
@@ -123,6 +124,22 @@ REFUSED: Final[dict[str, tuple[Document, str]]] = {
     "a misspelt configuration": (
         {"slo": {"colocation-confg": {"enable": True}}},
         "slo: Additional property colocation-confg",
+    ),
+    "more than the whole node": (
+        {"slo": {"colocation-config": {"cpuReclaimThresholdPercent": 900}}},
+        "slo.colocation-config.cpuReclaimThresholdPercent",
+    ),
+    "a misspelt field of a configuration": (
+        {"slo": {"colocation-config": {"cpuReclaimThresholdPercnt": 50}}},
+        "slo.colocation-config: Additional property cpuReclaimThresholdPercnt",
+    ),
+    "a share of some nodes that is none": (
+        {"slo": {"resource-threshold-config": {"nodeStrategies": [{"name": "a", "cpuSuppressThresholdPercent": -1}]}}},
+        "slo.resource-threshold-config.nodeStrategies.0.cpuSuppressThresholdPercent",
+    ),
+    "a text for a share": (
+        {"slo": {"colocation-config": {"memoryReclaimThresholdPercent": "60%"}}},
+        "slo.colocation-config.memoryReclaimThresholdPercent",
     ),
     "an image with a blank": ({"manager": {"image": {"repository": "koord inator"}}}, "manager.image.repository"),
     "a registry that is a URL": ({"imageRepositoryHost": "https://registry.example"}, "imageRepositoryHost"),

@@ -17,9 +17,11 @@ import yaml
 
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.slo_values import slo_schema
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.api.manifests.yaml_text import GENERATED, generated_text
 
+_SCHEMA: Final = "values.schema.json"
 _NAMESPACE: Final = "{{ $values.installation.namespace | quote }}"
 _KEEP: Final = "helm.sh/resource-policy"
 _POLICIES: Final = {
@@ -70,12 +72,18 @@ _STORAGE: Final = """\
 
 def chart_files(chart: Path) -> dict[str, str]:
     """Path below the folder of the chart -> text."""
+    schema = values_schema(json.loads((chart / _SCHEMA).read_text()))
     return {f"templates/{name}": text for name, text in _templates().items()} | {
-        "known-values.yaml": known_values(
-            yaml.safe_load((chart / "values.yaml").read_text()),
-            json.loads((chart / "values.schema.json").read_text()),
-        )
+        _SCHEMA: json.dumps(schema, indent=2) + "\n",
+        "known-values.yaml": known_values(yaml.safe_load((chart / "values.yaml").read_text()), schema),
     }
+
+
+def values_schema(written: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the values, whose ``slo`` and what that refers to are made; the rest is written by hand."""
+    slo, definitions = slo_schema()
+    by_hand = {name: each for name, each in written["$defs"].items() if name[0].islower()}
+    return {**written, "$defs": by_hand | definitions, "properties": {**written["properties"], "slo": slo}}
 
 
 def known_values(defaults: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -123,7 +123,9 @@ class WebhookServer:
                     await self._queue.turn(lambda: priority_of(body))
                 except OverloadedError:
                     refused.inc()
-                    return web.Response(status=_REFUSED, headers={"Retry-After": self._queue.retry_after}, text=_TOO_MANY)
+                    return web.Response(
+                        status=_REFUSED, headers={"Retry-After": self._queue.retry_after}, text=_TOO_MANY
+                    )
                 try:
                     if request.transport is None or request.transport.is_closing():
                         gone.inc()
