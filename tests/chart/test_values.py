@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import yaml
@@ -104,8 +105,9 @@ def test_each_value_is_missing_in_some_rendering_that_was_compared() -> None:
 def test_the_schema_has_the_keys_of_the_slo_configuration() -> None:
     schemas = values_schema(json.loads((CHART / "values.schema.json").read_text()))["properties"]["slo"]["properties"]
     for key in ALL_KEYS:
+        strategy: Any = key.strategy
         below = {"nodeConfigs"} if key.inline else {"clusterStrategy", "nodeStrategies"}
-        fields = {field.wire_name for field in struct_fields(key.strategy)} if key.inline else set[str]()
+        fields = {field.wire_name for field in struct_fields(strategy)} if key.inline else set[str]()
         assert schemas.pop(key.name)["properties"].keys() - {EXTENSIONS_MEMBER} == below | fields
     assert schemas == {}
 

@@ -17,7 +17,8 @@ import uvloop
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.node import http2
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import encode_message

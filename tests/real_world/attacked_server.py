@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from koordinator.base.clock import ManualClock
-from koordinator.base.served_connections import ServerLimits
+from koordinator.base.server_limits import ServerLimits
 from tests.real_world.hostile_clients import Held, HostileClient, Target, connected
 from tests.waiting import wait_for
 

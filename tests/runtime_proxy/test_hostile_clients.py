@@ -16,7 +16,8 @@ import uvloop
 
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS
 from koordinator.node import http2
 from koordinator.node.grpc_server import GrpcServer
 from koordinator.runtime_proxy.checkpoints import Checkpoints

@@ -1,4 +1,4 @@
-"""The TLS context of a server whose certificate is rotated while it runs.
+"""The TLS contexts of servers, and that of a server whose certificate is rotated while it runs.
 
 Each connection gets the newest certificate at its handshake; open connections keep theirs until they end, so that no
 running request is dropped.
@@ -25,20 +25,33 @@ class ServingCertificateError(KoordinatorError):
 
 
 class ServingCertificate:
-    """Serves a certificate file with its key file. The server's ``context`` stays the same object."""
+    """Serves a certificate file with its key file. The server's ``context`` stays the same object.
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    A client need not show a certificate of its own; one that it shows must be of an authority in the file
+    ``client_authority``, if there is one.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_authority: Path | None = None) -> None:
         self._certificate = certificate
         self._key = key
+        self._client_authority = client_authority
         self._current: ssl.SSLContext | None = None
         self._version: _Version = ()
-        self.context = _empty_context()
+        self.context = server_context()
         self.context.sni_callback = self._present
+        if client_authority is not None:
+            # A handshake begins with this context, and goes on with that of ``_present``.
+            self.context.verify_mode = ssl.CERT_OPTIONAL
 
     @classmethod
-    def in_folder(cls, folder: Path) -> Self:
+    def in_folder(cls, folder: Path, client_authority: Path | None = None) -> Self:
         """Return the pair under the file names of a mounted Secret."""
-        return cls(folder / "tls.crt", folder / "tls.key")
+        return cls(folder / "tls.crt", folder / "tls.key", client_authority)
+
+    @property
+    def client_authority(self) -> Path | None:
+        """Of whom clients may show certificates."""
+        return self._client_authority
 
     def reload(self) -> bool:
         """Load the files. Returns True if they differ from those in use.
@@ -47,13 +60,21 @@ class ServingCertificate:
         """
         certificate, key = self._certificate, self._key
         try:
-            version = (_version(certificate), _version(key))
-            if version == self._version:
-                return False
-            context = _empty_context()
+            version: _Version = (_version(certificate), _version(key))
+            context = server_context()
             context.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:
             raise ServingCertificateError(f"{certificate} and {key} cannot be served: {error}") from error
+        try:
+            if self._client_authority is not None:
+                version = (*version, _version(self._client_authority))
+                context.load_verify_locations(self._client_authority)
+                context.verify_mode = ssl.CERT_OPTIONAL
+        except (OSError, ValueError) as error:
+            text = f"{self._client_authority} has no authorities of clients that can be used: {error}"
+            raise ServingCertificateError(text) from error
+        if version == self._version:
+            return False
         self._current, self._version = context, version
         return True
 
@@ -70,7 +91,8 @@ class ServingCertificate:
         return None
 
 
-def _empty_context() -> ssl.SSLContext:
+def server_context() -> ssl.SSLContext:
+    """A context without a certificate, which has what all servers agree on."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION

@@ -179,6 +179,14 @@ class Options:
     )
     colocation_profile: ColocationProfileOptions = group(CONTROLLER, ColocationProfileOptions)
     node_strategy_name_needed: bool = False
+    webhook_client_authority: str = text(
+        "webhook-client-ca-file",
+        "",
+        "Authorities (PEM) of the certificates that API servers show when they call webhooks: without one of theirs a "
+        "request gets 401, and its connection is closed first when there are too many. Empty: everybody may call.",
+        placeholder="file",
+        under=WEBHOOK,
+    )
     admission_queue: AdmissionQueueSettings = group(WEBHOOK, AdmissionQueueSettings)
     pod_enhanced_validator: PodEnhancedValidatorOptions = group(WEBHOOK, PodEnhancedValidatorOptions)
     quota_update: QuotaUpdateOptions = group(WEBHOOK, QuotaUpdateOptions)

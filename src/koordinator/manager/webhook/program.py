@@ -116,9 +116,10 @@ class Webhooks:
         connections: ProgramConnections,
         events: EventBroadcaster,
         queue: AdmissionQueueSettings | None = None,
+        client_authority: Path | None = None,
     ) -> None:
         folder, address = environment.certificate_folder, listening_address(environment.host)
-        certificate = ServingCertificate.in_folder(folder)
+        certificate = ServingCertificate.in_folder(folder, client_authority)
         self._clock = clock
         self._environment = environment
         self._needed = tuple(informers)
