@@ -108,7 +108,7 @@ def _templates() -> dict[str, str]:
     }
     files |= {f"rbac/{name}.yaml": _rbac(name, condition) for name, condition in _RBAC.items()}
     files["webhook-configurations.yaml"] = _webhooks()
-    files["priority-classes.yaml"] = GENERATED + _template("priority-classes.yaml")
+    files["priority-classes.yaml"] = _priority_classes()
     files["gpu-shared-resource-templates.yaml"] = _when(
         "$values.scheduler.enabled", _template("config-maps/gpu-shared-resource-templates.yaml")
     )
@@ -142,6 +142,21 @@ def _definition(definition: dict[str, Any]) -> str:
                 rf"(- name: {name}\n    served: true\n    storage:) \w+", rf'\1 {{{{ eq $stored "{name}" }}}}', text
             )
     return _when(f'or ({wanted}) (include "koordinator.isReleased" (list . $live))', text, live)
+
+
+def _priority_classes() -> str:
+    """Those that are part of the release stay so: without its class no pod that names it can be created."""
+    parts = []
+    for document in _template("priority-classes.yaml").split("---\n"):
+        (name,) = re.findall(r"^  name: (\S+)$", document, re.MULTILINE)
+        live = f'lookup "scheduling.k8s.io/v1" "PriorityClass" "" "{name}"'
+        kept = "{{- if not $values.priorityClasses.managed }}\n  annotations:\n    " + _KEEP + ": keep\n  {{- end }}\n"
+        parts.append(
+            f'{{{{- if or $values.priorityClasses.managed (include "koordinator.isReleased" (list . ({live}))) }}}}\n'
+            + document.replace(f"  name: {name}\n", f"  name: {name}\n  {kept}")
+            + "{{- end }}\n"
+        )
+    return _VALUES + GENERATED + "---\n".join(parts)
 
 
 def _literally(text: str) -> str:
