@@ -128,7 +128,6 @@ class _HttpConnection(web.RequestHandler):
         # uvloop's transports do not derive from asyncio.Transport.
         self._wire = cast("asyncio.Transport", transport)
         self._connection.drop = self._wire.abort
-        self._connection.is_known = bool(self._wire.get_extra_info("peercert"))
         if self._connection.is_open:
             self._connection.await_header()
         else:

@@ -27,55 +27,69 @@ class ServingCertificateError(KoordinatorError):
 class ServingCertificate:
     """Serves a certificate file with its key file. The server's ``context`` stays the same object.
 
-    A client need not show a certificate of its own; one that it shows must be of an authority in the file
-    ``client_authority``, if there is one.
+    ``client_authority`` is a file with what ``trust`` is given, and is read again with the others.
     """
 
     def __init__(self, certificate: Path, key: Path, client_authority: Path | None = None) -> None:
         self._certificate = certificate
         self._key = key
-        self._client_authority = client_authority
         self._current: ssl.SSLContext | None = None
         self._version: _Version = ()
+        self._authority = ""
+        self.client_authority = client_authority
         self.context = server_context()
         self.context.sni_callback = self._present
-        if client_authority is not None:
-            # A handshake begins with this context, and goes on with that of ``_present``.
-            self.context.verify_mode = ssl.CERT_OPTIONAL
 
     @classmethod
     def in_folder(cls, folder: Path, client_authority: Path | None = None) -> Self:
         """Return the pair under the file names of a mounted Secret."""
         return cls(folder / "tls.crt", folder / "tls.key", client_authority)
 
-    @property
-    def client_authority(self) -> Path | None:
-        """Of whom clients may show certificates."""
-        return self._client_authority
-
     def reload(self) -> bool:
         """Load the files. Returns True if they differ from those in use.
 
         Raises ServingCertificateError if they are unusable; the previous certificate then stays in use.
         """
+        is_trust_new = self.client_authority is not None and self._trust_file(self.client_authority)
+        return self._reload_pair() or is_trust_new
+
+    def _trust_file(self, path: Path) -> bool:
+        try:
+            return self.trust(path.read_text("ascii"), str(path))
+        except (OSError, ValueError) as error:
+            raise ServingCertificateError(f"{path} cannot be used as the authority of clients: {error}") from error
+
+    def _reload_pair(self) -> bool:
         certificate, key = self._certificate, self._key
         try:
-            version: _Version = (_version(certificate), _version(key))
+            version = (_version(certificate), _version(key))
+            if version == self._version:
+                return False
             context = server_context()
             context.load_cert_chain(certificate, key)
+            if self._authority:
+                _ask_clients(context, self._authority)
         except (OSError, ValueError) as error:
             raise ServingCertificateError(f"{certificate} and {key} cannot be served: {error}") from error
-        try:
-            if self._client_authority is not None:
-                version = (*version, _version(self._client_authority))
-                context.load_verify_locations(self._client_authority)
-                context.verify_mode = ssl.CERT_OPTIONAL
-        except (OSError, ValueError) as error:
-            text = f"{self._client_authority} has no authorities of clients that can be used: {error}"
-            raise ServingCertificateError(text) from error
-        if version == self._version:
-            return False
         self._current, self._version = context, version
+        return True
+
+    def trust(self, authority: str, source: str = "the authority of clients") -> bool:
+        """Ask clients for a certificate of this authority (PEM; several are allowed), which they need not have. Returns
+        True if it differs from that before. ``source`` is where it comes from.
+
+        Raises ServingCertificateError if it is unusable; that before then stays in use.
+        """
+        if authority == self._authority:
+            return False
+        before, self._authority = self._authority, authority
+        version, self._version = self._version, ()
+        try:
+            _ask_clients(self.context, authority)
+            self._reload_pair()
+        except (ssl.SSLError, ValueError) as error:
+            self._authority, self._version = before, version
+            raise ServingCertificateError(f"{source} cannot be used: {error}") from error
         return True
 
     async def reload_if_changed(self) -> None:
@@ -100,6 +114,12 @@ def server_context() -> ssl.SSLContext:
     context.num_tickets = 0
     context.set_alpn_protocols(list(_PROTOCOLS))
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, authority: str) -> None:
+    # The handshake goes by what the first context asks for, and verifies by the one that is presented.
+    context.load_verify_locations(cadata=authority)
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _version(path: Path) -> tuple[int, int, int]:
