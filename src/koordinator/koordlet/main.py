@@ -64,7 +64,7 @@ async def _run(options: Options, process: Process) -> None:
             traffic_control=netlink_traffic_control.KERNEL,
             set_verbosity=logs.configure,
             # What is taken back is taken back of everybody.
-            plugins=Plugins() if options.cleanup else installed_plugins(),
+            plugins=Plugins() if options.cleanup else installed_plugins(backend=options.backend),
         )
         agent = Agent(options, given)
         if options.cleanup:

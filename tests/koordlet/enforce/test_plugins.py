@@ -23,7 +23,8 @@ from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.plugins import HOOKS, SINKS, STRATEGIES, Guard, Plugins, installed_plugins
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.koordlet.observe.metric_cache import kinds
-from koordinator.koordlet.observe.metric_cache.sinks import Round, Sink
+from koordinator.koordlet.observe.metric_cache.kinds import Round
+from koordinator.koordlet.observe.metric_cache.sinks import Sink
 from koordinator.node.kernel_files import CPU_SHARES, Target
 from tests.koordlet.enforce.hooks.hook_fixtures import running
 from tests.koordlet.enforce.hooks.hooked_node import HookedNode

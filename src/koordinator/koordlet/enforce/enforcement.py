@@ -14,6 +14,7 @@ from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce import terway_files
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
+from koordinator.koordlet.enforce.controller_loops import ControllerLoops
 from koordinator.koordlet.enforce.decision_report import DecisionReport, account_for_writes
 from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
 from koordinator.koordlet.enforce.evictions import Evictions, Evictor, count_evictions
@@ -102,6 +103,8 @@ class Enforcement:
             observe_only=observe_only,
         )
         self.hooks = RuntimeHooks(context, self._sources)
+        self.controllers = ControllerLoops(context, self._sources, self._report)
+        """Of other packages."""
         self.enforcing = EnforcingPass(
             self._table.strategies(),
             self.hooks.reconciler,
@@ -124,6 +127,7 @@ class Enforcement:
         async with self._pass:
             self.executor.reassert_every(self._context.options.enforcement.reassert_interval)
             self.enforcing.replace(self._table.strategies())
+            self.controllers.reconfigure()
 
     @property
     def suppression(self) -> SuppressionReport:
@@ -145,7 +149,7 @@ class Enforcement:
             loops.append(Loop("modifications", self._record_modifications, PERIOD, _DEADLINE))
         if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
             loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
-        return [*loops, *self.hooks.loops()]
+        return [*loops, *self.hooks.loops(), *self.controllers.loops()]
 
     async def follow_changes(self) -> None:
         """Call the hooks when pods or policies have changed, until cancelled."""
