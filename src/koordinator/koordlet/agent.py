@@ -94,7 +94,8 @@ class Agent:
         self._backend = self._open_backend()
         sinks = [*given.plugins.sinks, *self._sink_of_backend()]
         self._feeds = [SinkFeed(each, options.node_name, self._cache) for each in sinks]
-        self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        self.loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        """Of all parts."""
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
         self._events = EventBroadcaster(
@@ -144,7 +145,7 @@ class Agent:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
         servers, health = Servers(self.metrics.both, self._given.clock, self._connections), HealthChecks()
         # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
-        health.add("loops", self._loops.check, "readyz")
+        health.add("loops", self.loops.check, "readyz")
         servers.add(self._options.listen, self._add_routes, health=health)
         unserved = "profiles are not served, see --pprof-addr"
         servers.add(self._options.profiles, profiles=True, dispensable=unserved)
@@ -193,7 +194,7 @@ class Agent:
                 while not self.states.has_synced_pods:
                     await self.states.sync_pods(kubelet, listing)
                     await self._given.clock.sleep(PAUSE)
-                enforcement = Enforcement(self._context, layout, info, None, self._loops.metrics)
+                enforcement = Enforcement(self._context, layout, info, None, self.loops.metrics)
                 return await take_back(enforcement, self._given.clock)
             finally:
                 await connection.close()
@@ -245,20 +246,20 @@ class Agent:
             enforcement = self._add_loops(kubelet, sync_pods, layout, meter, nvml)
             reconfigure = partial(self._reconfigure, enforcement)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(self.loops.run(), name="loops")
                 tasks.create_task(self._configuration.follow(reconfigure), name="configuration")
                 tasks.create_task(follower.follow(layout), name="kubelet's configuration")
-                tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
-                follow_changes = self._loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
+                tasks.create_task(enforcement.hooks.serve(self.loops.metrics), name="runtime hooks")
+                follow_changes = self.loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
                 tasks.create_task(follow_changes, name="changed pods")
                 if given.plugins.controllers:
                     tasks.create_task(self._start_controllers(enforcement.controllers), name="start of controllers")
                 if self._options.features.enabled(features.POD_RESOURCES_PROXY):
                     serve = partial(self._serve_pod_resources, kubelet)
-                    tasks.create_task(self._loops.metrics.loop("pod resources").watch(serve), name="pod resources")
+                    tasks.create_task(self.loops.metrics.loop("pod resources").watch(serve), name="pod resources")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
-                        layout, self._given.clock, self._loops.metrics, sync_pods, enforcement.executor.look_again
+                        layout, self._given.clock, self.loops.metrics, sync_pods, enforcement.executor.look_again
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
@@ -280,11 +281,11 @@ class Agent:
         before = [loop.name for loop in enforcement.loops()]
         self._go_by(options)
         await enforcement.reconfigure()
-        self._loops.replace(before, enforcement.loops())
+        self.loops.replace(before, enforcement.loops())
 
     async def _start_controllers(self, controllers: ControllerLoops) -> None:
         await controllers.has_pods.wait()
-        self._loops.replace((), controllers.start())
+        self.loops.replace((), controllers.start())
 
     async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
@@ -320,7 +321,7 @@ class Agent:
         monitor = self._detect_interference(observation)
         if monitor is not None:
             loops.append(monitor.loop)
-        metrics = self._loops.metrics
+        metrics = self.loops.metrics
         enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
         loops += enforcement.loops()
         if self._options.topology_interval > 0:
@@ -333,7 +334,7 @@ class Agent:
             extensions = [each.extensions for each in (enforcement.suppression, monitor) if each is not None]
             loops.append(NodeMetricReporter(self._context, observation, prediction.forecast_prod, extensions).loop)
         for loop in loops:
-            self._loops.add(loop)
+            self.loops.add(loop)
         return enforcement
 
     def _detect_interference(self, observation: Observation) -> InterferenceMonitor | None:

@@ -1,5 +1,5 @@
-"""Strategies and hooks of other packages: the example of docs/koordlet.md, installed as its users do it, and others
-that cannot be loaded, raise or never return."""
+"""What other packages add to koordlet: the examples of docs/koordlet.md, installed as users do it, and others that fail
+when they are loaded or called, or never return."""
 
 from __future__ import annotations
 
@@ -7,22 +7,35 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from koordinator.api.kinds import EVENTS
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.installed import ListEntryPoints
+from koordinator.koordlet.agent import Agent
+from koordinator.koordlet.enforce.controller import Controller
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
 from koordinator.koordlet.enforce.hooks.contexts import HookError
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.enforce.plugins import HOOKS, SINKS, STRATEGIES, Guard, Plugins, installed_plugins
+from koordinator.koordlet.enforce.plugins import (
+    BACKENDS,
+    CONTROLLERS,
+    HOOKS,
+    SINKS,
+    STRATEGIES,
+    Guard,
+    Plugins,
+    installed_plugins,
+)
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.koordlet.observe.metric_cache import kinds
+from koordinator.koordlet.observe.metric_cache.backends import MEMORY, MetricCacheError
 from koordinator.koordlet.observe.metric_cache.kinds import Round
 from koordinator.koordlet.observe.metric_cache.sinks import Sink
 from koordinator.node.kernel_files import CPU_SHARES, Target
@@ -49,14 +62,14 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             *offline,
             "--target",
             target,
-            *(EXAMPLES / name for name in ("koordlet-plugin", "koordlet-sink")),
+            *(EXAMPLES / f"koordlet-{name}" for name in ("plugin", "sink", "controller", "backend")),
         ],
         check=True,
     )
     sys.path.insert(0, str(target))
     yield target
     sys.path.remove(str(target))
-    for name in ("careful_batch", "line_files"):
+    for name in ("careful_batch", "line_files", "cool_machine", "csv_files"):
         sys.modules.pop(name, None)
 
 
@@ -65,20 +78,45 @@ def example(packages: Path) -> Plugins:
     return examples(packages)
 
 
-def examples(packages: Path) -> Plugins:
+def examples(packages: Path, backend: str = MEMORY) -> Plugins:
     installed = [Distribution.at(info).entry_points for info in packages.glob("*.dist-info")]
-    return installed_plugins(lambda group: lambda: [entry for each in installed for entry in each.select(group=group)])
+    return installed_plugins(
+        lambda group: lambda: [entry for each in installed for entry in each.select(group=group)], backend
+    )
 
 
 def play(node: SuppressedNode, seconds: int) -> str:
     """The metrics at the end."""
 
-    async def story() -> str:
+    async def story(_: Agent) -> None:
+        await pass_seconds(node, seconds)
+
+    return run(node, story)
+
+
+def run(node: SuppressedNode, story: Callable[[Agent], Awaitable[None]]) -> str:
+    """The metrics at the end."""
+
+    async def play() -> str:
         async with node.running() as agent:
-            await node.pass_seconds(seconds)
+            await story(agent)
             return agent.metrics.both.exposition()[0].decode()
 
-    return asyncio.run(story())
+    return asyncio.run(play())
+
+
+async def pass_seconds(node: SuppressedNode, seconds: int) -> None:
+    """As the node's own, and what controllers do on their threads takes no time."""
+    for _ in range(seconds):
+        await node.pass_seconds(1)
+        while any(guard.thread.is_busy for _, guard in node.plugins.controllers):
+            await asyncio.sleep(0)
+        await node.clock.advance(0)
+
+
+def is_suppressed(node: SuppressedNode) -> bool:
+    """Whether best-effort pods have what CPU suppress gives them, which moves with what others use."""
+    return abs(node.quota - node.wanted) < 5000
 
 
 def test_the_example_acts_on_the_files_of_pods(example: Plugins, tmp_path: Path) -> None:
@@ -94,7 +132,7 @@ def test_the_example_acts_on_the_files_of_pods(example: Plugins, tmp_path: Path)
     assert (pod / "cpu.idle").read_text().strip() == "1"
     # Half of the memory of the node is in use.
     assert (pod / "memory.high").read_text().strip() == "max"
-    assert text.count("koordlet_plugin_working{") == 3
+    assert text.count("koordlet_plugin_working{") == 4
     assert 'package="careful-batch 0.1.0"' in text
 
 
@@ -125,6 +163,42 @@ def test_a_sink_that_cannot_write_loses_samples_and_goes_on(
     for _ in range(2):
         sink.write("n", [Round(1, {kinds.NODE_CPU_USAGE.series(): 1.0})])
     assert caplog.text.count("samples are lost") == 1
+
+
+def test_the_example_of_a_backend_keeps_samples_over_a_restart(packages: Path, tmp_path: Path) -> None:
+    node = SuppressedNode(tmp_path / "machine")
+    node.samples = tmp_path / "samples"
+    node.plugins = examples(packages, "example.com/csv-files")
+    play(node, 10)
+    node.kubelet_is_up = True
+    assert 'package="csv-files 0.1.0",plugin="example.com/csv-files"} 1.0' in play(node, 3)
+    seconds = [int(line.split(",")[0]) // 1000 for line in (node.samples / "node.csv").read_text().splitlines()]
+    assert max(seconds) - min(seconds) >= 10
+
+
+def test_the_example_of_a_controller_holds_best_effort_pods_down_while_the_machine_is_hot(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thermal = tmp_path / "temp"
+    thermal.write_text("40000\n")
+    monkeypatch.setenv("KOORDLET_THERMAL_FILE", str(thermal))
+    node = SuppressedNode(tmp_path / "machine")
+    node.plugins = examples(packages)
+    quotas: list[int] = []
+
+    async def story(_: Agent) -> None:
+        for degrees in (40, 90, 80, 70):
+            thermal.write_text(f"{degrees}000\n")
+            await pass_seconds(node, 12)
+            quotas.append(node.quota)
+
+    run(node, story)
+    cool, hot, less_hot, cool_again = quotas
+    assert max(abs(quota - node.wanted) for quota in (cool, cool_again)) < 5000
+    # A quarter of the 2.6 cores of the node that were in use, or a little more: it began with four.
+    assert 65_000 <= hot == less_hot <= 80_000
+    (event,) = [each for each in node.api.all(EVENTS) if each["reason"] == "MachineHot"]
+    assert event["reportingComponent"] == "example.com/cool-machine"
 
 
 def test_a_bad_annotation_is_the_pods_fault_and_not_the_plugins(example: Plugins) -> None:
@@ -167,6 +241,10 @@ def strategy_in_order() -> Strategy:
 def nothing() -> None: ...
 
 
+def controller_without_a_deadline() -> Controller:
+    return Controller(NAME, 1.0, raises, deadline=0.0)
+
+
 def sink_that_waits_too_long() -> Sink:
     return Sink(NAME, 301.0, raises)
 
@@ -180,6 +258,10 @@ def sink_that_waits_too_long() -> Sink:
         (HOOKS, f"{__name__}:hook_without_functions", "has no function"),
         (STRATEGIES, f"{__name__}:nothing", "gives None"),
         (STRATEGIES, f"{__name__}:strategy_that_never_runs", "has interval = 0.0"),
+        (CONTROLLERS, f"{__name__}:nothing", "gives None"),
+        (CONTROLLERS, f"{__name__}:controller_without_a_deadline", "has deadline = 0.0"),
+        (BACKENDS, "no_such_module:open", "cannot be imported (ModuleNotFoundError: No module named 'no_such_module')"),
+        (BACKENDS, f"{__name__}:NAME", "is 'example.com/ours'"),
         (SINKS, f"{__name__}:nothing", "gives None"),
         (SINKS, f"{__name__}:sink_that_waits_too_long", "has interval = 301.0"),
     ],
@@ -187,7 +269,7 @@ def sink_that_waits_too_long() -> Sink:
 def test_one_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, group: str, value: str, problem: str) -> None:
     found = [entry(tmp_path, group, value)]
     with pytest.raises(ConfigurationError) as raised:
-        installed_plugins(only(group, found))
+        installed_plugins(only(group, found), NAME if group == BACKENDS else MEMORY)
     expected = f"entry point {group}: '{NAME}' is not usable: entry point {NAME} = {value} of ours 1.0 {problem}"
     assert str(raised.value).startswith(expected)
 
@@ -298,6 +380,55 @@ def test_a_sink_that_fails_is_off_and_everything_else_goes_on(tmp_path: Path) ->
     node.plugins = loaded(tmp_path, SINKS, Sink(NAME, 2.0, raises))
     text = play(node, 10)
     assert f'koordlet_plugin_working{{node="node-1",package="ours 1.0",plugin="{NAME}"}} 0.0' in text
+    assert node.quota == node.wanted
+
+
+def test_a_backend_that_is_not_installed_is_named_with_those_that_are(tmp_path: Path) -> None:
+    found = [entry(tmp_path, BACKENDS, f"{__name__}:open_none")]
+    with pytest.raises(ConfigurationError) as raised:
+        installed_plugins(only(BACKENDS, found), "sqlit")
+    assert str(raised.value) == (
+        "--metric-cache-backend: 'sqlit' is not usable: no package that is installed has it;"
+        f" there are memory, sqlite, {NAME}"
+    )
+
+
+def open_none(*_: Any) -> Any:
+    raise OSError("no space left")
+
+
+class Unreadable:
+    def read(self) -> Any:
+        yield Round(1000, {kinds.NODE_CPU_USAGE.series(): 1.0})
+        yield "what is this?"
+
+    def write(self, rounds: Any) -> None:
+        raise AssertionError("it is off")
+
+    close = write
+
+
+def open_unreadable(*_: Any) -> Unreadable:
+    return Unreadable()
+
+
+def opened(folder: Path, value: str) -> Plugins:
+    found = [entry(folder, BACKENDS, f"{__name__}:{value}")]
+    return installed_plugins(only(BACKENDS, found), NAME)
+
+
+def test_a_backend_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:
+    with pytest.raises(MetricCacheError, match=r"example.com/ours of ours 1\.0 raised OSError: no space left"):
+        opened(tmp_path, "open_none").open_backend(tmp_path, {})
+
+
+def test_a_backend_that_fails_is_off_and_samples_stay_in_memory(tmp_path: Path) -> None:
+    node = SuppressedNode(tmp_path / "machine")
+    node.samples = tmp_path
+    node.plugins = opened(tmp_path, "open_unreadable")
+    text = play(node, 10)
+    assert f'koordlet_plugin_working{{node="node-1",package="ours 1.0",plugin="{NAME}"}} 0.0' in text
+    assert "raised TypeError: 'what is this?' is no Round" in node.plugins.guards[0].problem
     assert node.quota == node.wanted
 
 

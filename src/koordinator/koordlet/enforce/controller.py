@@ -47,7 +47,7 @@ class Controller:
     reconcile: Callable[[NodeAccess], Decision]
     deadline: float = 30.0
     close: Callable[[], None] | None = None
-    """Called once, when koordlet ends, while all that the controller uses is still there."""
+    """Called once, when koordlet ends, after the last call of ``reconcile``."""
     reads_best_effort: bool = False
     """As for a strategy: whether it needs ``Snapshot.best_effort``."""
 

@@ -6,8 +6,8 @@ what one without any restart has.
 
 from __future__ import annotations
 
+import runpy
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from koordinator.koordlet.observe.metric_cache.backends import (
 from koordinator.koordlet.observe.metric_cache.kinds import Round, Series
 from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
 
-EXAMPLE = Path(__file__).parents[4] / "docs/examples/koordlet-backend"
+EXAMPLE = Path(__file__).parents[4] / "docs/examples/koordlet-backend/csv_files.py"
 RETENTIONS = {kinds.NODE: Retention(1.0, 60.0), kinds.PODS: Retention(1.0, 30.0)}
 CPU = kinds.NODE_CPU_USAGE.series()
 NAMES = ("sqlite", "csv-files")
@@ -35,12 +35,7 @@ NAMES = ("sqlite", "csv-files")
 def backend_of(name: str) -> OpenBackend:
     if name == "sqlite":
         return open_sqlite
-    sys.path.insert(0, str(EXAMPLE))
-    try:
-        from csv_files import open_files
-    finally:
-        sys.path.remove(str(EXAMPLE))
-    found: OpenBackend = open_files
+    found: OpenBackend = runpy.run_path(str(EXAMPLE))["open_files"]
     return found
 
 
