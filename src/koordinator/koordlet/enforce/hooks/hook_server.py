@@ -65,6 +65,11 @@ class HookServer:
             await self._until_pools_are_known()
             await self._server.keep_serving(Path(self._options.socket), "runtime proxies", _RETRY, self._listening)
 
+    def withdraw(self) -> None:
+        """Runtime proxies do not ask here any more. RegistrationError if that cannot be written."""
+        if self._options.socket:
+            unregister(self._options)
+
     async def _until_pools_are_known(self) -> None:
         """Until then a container would get no CPUs from the hooks, and could start on those of others.
 
@@ -166,3 +171,12 @@ def register(options: HookOptions, stages: Iterable[Stage]) -> None:
         os.replace(fresh, folder / _NAME)
     except OSError as error:
         raise RegistrationError(f"{folder}: {error.strerror}") from error
+
+
+def unregister(options: HookOptions) -> None:
+    """RegistrationError if the file cannot be removed."""
+    file = Path(options.registration_folder) / _NAME
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise RegistrationError(f"{file}: {error.strerror}") from error

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
@@ -88,6 +89,8 @@ class RuntimeHooks:
             fails=options.hooks.plugin_failure_policy == FAIL,
         )
         self._server = HookServer(context, self._starting)
+        self._switched = asyncio.Event()
+        """Set when it may have changed whether koordlet only observes."""
         self._export()
 
     @property
@@ -137,11 +140,18 @@ class RuntimeHooks:
         return [Loop("network QoS", self._network.reconcile, self._options.hooks.reconcile_interval, _DEADLINE)]
 
     async def serve(self, loops: LoopMetrics) -> None:
-        """Serve runtimes and their proxies until cancelled; neither with ``--observe-only``, since answers of hooks
-        change containers."""
-        if self._options.enforcement.observe_only:
-            logger.info("observe only: neither runtime proxies nor NRI are served")
-            return
+        """Serve runtimes and their proxies until cancelled; neither while koordlet only observes, since what hooks
+        respond changes containers."""
+        while True:
+            self._switched.clear()
+            if self._options.enforcement.observe_only:
+                logger.info("observe only: neither runtime proxies nor NRI are served")
+                await self._switched.wait()
+            elif not await unless(self._switched, self._serve(loops)):
+                self._nri = None
+                self._server.withdraw()
+
+    async def _serve(self, loops: LoopMetrics) -> None:
         async with asyncio.TaskGroup() as tasks:
 
             def start(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -157,6 +167,13 @@ class RuntimeHooks:
                 socket = os.path.join(self._options.host.var_run, nri.socket)
                 self._nri = NRIPlugin(replace(nri, socket=socket), self._starting, self._context.given.clock)
                 start("NRI plugin", self._nri.run)
+
+    def only_observe(self, is_only: bool) -> None:
+        """Whether nothing is done, nor anybody served, from now on."""
+        for each in (self._cookies, self._network):
+            if each is not None:
+                each.only_observe(is_only)
+        self._switched.set()
 
     def modes(self) -> dict[str, bool]:
         """Whether hooks are called: by runtime proxies, by the runtime itself, and by going over all pods."""
