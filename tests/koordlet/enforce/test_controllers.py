@@ -20,7 +20,7 @@ from koordinator.koordlet.enforce.strategies.snapshot import Decision
 from koordinator.koordlet.observe.metric_cache.kinds import NODE_CPU_USAGE, POD_CPU_USAGE
 from koordinator.koordlet.options import EnforcementOptions
 from koordinator.node.kernel_files import CPU_QUOTA, Target
-from tests.koordlet.enforce.test_plugins import NAME, is_suppressed, loaded, pass_seconds, run
+from tests.koordlet.enforce.extended_node import NAME, is_suppressed, loaded, pass_seconds, run
 from tests.koordlet.suppressed_node import CLASS, JOB, SuppressedNode
 
 QUOTA = 50_000

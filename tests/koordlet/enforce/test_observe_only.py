@@ -12,8 +12,8 @@ import pytest
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.hooks.options import HookOptions, NRIOptions
 from koordinator.koordlet.options import EnforcementOptions
+from tests.koordlet.enforce.extended_node import is_suppressed
 from tests.koordlet.enforce.test_evictions import evicted, pressed_node
-from tests.koordlet.enforce.test_plugins import is_suppressed
 from tests.koordlet.node_under_test import NodeUnderTest, play
 from tests.koordlet.suppressed_node import SuppressedNode
 

@@ -1,26 +1,17 @@
-"""What other packages add to koordlet: the examples of docs/koordlet.md, installed as users do it, and others that fail
-when they are loaded or called, or never return."""
+"""What other packages add to koordlet, when it cannot be loaded, raises or never returns."""
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from importlib.metadata import Distribution, EntryPoint
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import EVENTS
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.installed import ListEntryPoints
-from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.enforce.controller import Controller
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
-from koordinator.koordlet.enforce.hooks.contexts import HookError
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
 from koordinator.koordlet.enforce.plugins import (
@@ -39,183 +30,10 @@ from koordinator.koordlet.observe.metric_cache.backends import MEMORY, MetricCac
 from koordinator.koordlet.observe.metric_cache.kinds import Round
 from koordinator.koordlet.observe.metric_cache.sinks import Sink
 from koordinator.node.kernel_files import CPU_SHARES, Target
+from tests.koordlet.enforce.extended_node import NAME, entry, loaded, only, play
 from tests.koordlet.enforce.hooks.hook_fixtures import running
 from tests.koordlet.enforce.hooks.hooked_node import HookedNode
-from tests.koordlet.node_under_test import GIB
-from tests.koordlet.suppressed_node import JOB, JOB_FOLDERS, SuppressedNode
-
-EXAMPLES = Path(__file__).parents[3] / "docs/examples"
-NAME = "example.com/ours"
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the examples are installed, without a network, and imported from."""
-    target = tmp_path_factory.mktemp("packages")
-    offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--quiet")
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            *offline,
-            "--target",
-            target,
-            *(EXAMPLES / f"koordlet-{name}" for name in ("plugin", "sink", "controller", "backend")),
-        ],
-        check=True,
-    )
-    sys.path.insert(0, str(target))
-    yield target
-    sys.path.remove(str(target))
-    for name in ("careful_batch", "line_files", "cool_machine", "csv_files"):
-        sys.modules.pop(name, None)
-
-
-@pytest.fixture
-def example(packages: Path) -> Plugins:
-    return examples(packages)
-
-
-def examples(packages: Path, backend: str = MEMORY) -> Plugins:
-    installed = [Distribution.at(info).entry_points for info in packages.glob("*.dist-info")]
-    return installed_plugins(
-        lambda group: lambda: [entry for each in installed for entry in each.select(group=group)], backend
-    )
-
-
-def play(node: SuppressedNode, seconds: int) -> str:
-    """The metrics at the end."""
-
-    async def story(_: Agent) -> None:
-        await pass_seconds(node, seconds)
-
-    return run(node, story)
-
-
-def run(node: SuppressedNode, story: Callable[[Agent], Awaitable[None]]) -> str:
-    """The metrics at the end."""
-
-    async def play() -> str:
-        async with node.running() as agent:
-            await story(agent)
-            return agent.metrics.both.exposition()[0].decode()
-
-    return asyncio.run(play())
-
-
-async def pass_seconds(node: SuppressedNode, seconds: int) -> None:
-    """As the node's own, and what controllers do on their threads takes no time."""
-    for _ in range(seconds):
-        await node.pass_seconds(1)
-        while any(guard.thread.is_busy for _, guard in node.plugins.controllers):
-            await asyncio.sleep(0)
-        await node.clock.advance(0)
-
-
-def is_suppressed(node: SuppressedNode) -> bool:
-    """Whether best-effort pods have what CPU suppress gives them, which moves with what others use."""
-    return abs(node.quota - node.wanted) < 5000
-
-
-def test_the_example_acts_on_the_files_of_pods(example: Plugins, tmp_path: Path) -> None:
-    node = SuppressedNode(tmp_path)
-    node.plugins = example
-    node.pods[1]["metadata"]["annotations"] = {"example.com/cpu-idle": "true"}
-    for folder in JOB_FOLDERS:
-        node.machine.write(f"/sys/fs/cgroup/{folder}/memory.high", "max\n")
-        node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.idle", "0\n")
-    node.closed_gates = ("BECPUSuppress",)
-    text = play(node, 15)
-    pod = tmp_path / "sys/fs/cgroup" / JOB_FOLDERS[1]
-    assert (pod / "cpu.idle").read_text().strip() == "1"
-    # Half of the memory of the node is in use.
-    assert (pod / "memory.high").read_text().strip() == "max"
-    assert text.count("koordlet_plugin_working{") == 4
-    assert 'package="careful-batch 0.1.0"' in text
-
-
-def test_the_example_of_a_sink_has_every_sample_of_the_node(
-    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "samples.line"
-    monkeypatch.setenv("KOORDLET_SAMPLE_FILE", str(file))
-    node = SuppressedNode(tmp_path / "machine")
-    node.plugins = examples(packages)
-    play(node, 14)
-    lines = file.read_text().splitlines()
-    # In the order of time, up to the end: not only what the last interval has written.
-    of_node = [line for line in lines if line.startswith("node_memory_usage,node=node-1 ")]
-    seconds = [int(line.split()[-1]) // 10**9 for line in of_node]
-    assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))
-    assert len(seconds) >= 12
-    assert f"node_memory_usage,node=node-1 value={8 * GIB} 1767225602100000000" in of_node
-    assert any(line.startswith(f"pod_memory_usage,node=node-1,pod_uid={JOB} value=") for line in lines)
-
-
-def test_a_sink_that_cannot_write_loses_samples_and_goes_on(
-    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("KOORDLET_SAMPLE_FILE", str(tmp_path / "file" / "samples.line"))
-    (sink,) = examples(packages).sinks
-    for _ in range(2):
-        sink.write("n", [Round(1, {kinds.NODE_CPU_USAGE.series(): 1.0})])
-    assert caplog.text.count("samples are lost") == 1
-
-
-def test_the_example_of_a_backend_keeps_samples_over_a_restart(packages: Path, tmp_path: Path) -> None:
-    node = SuppressedNode(tmp_path / "machine")
-    node.samples = tmp_path / "samples"
-    node.plugins = examples(packages, "example.com/csv-files")
-    play(node, 10)
-    node.kubelet_is_up = True
-    assert 'package="csv-files 0.1.0",plugin="example.com/csv-files"} 1.0' in play(node, 3)
-    seconds = [int(line.split(",")[0]) // 1000 for line in (node.samples / "node.csv").read_text().splitlines()]
-    assert max(seconds) - min(seconds) >= 10
-
-
-def test_the_example_of_a_controller_holds_best_effort_pods_down_while_the_machine_is_hot(
-    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    thermal = tmp_path / "temp"
-    thermal.write_text("40000\n")
-    monkeypatch.setenv("KOORDLET_THERMAL_FILE", str(thermal))
-    node = SuppressedNode(tmp_path / "machine")
-    node.plugins = examples(packages)
-    quotas: list[int] = []
-
-    async def story(_: Agent) -> None:
-        for degrees in (40, 90, 80, 70):
-            thermal.write_text(f"{degrees}000\n")
-            await pass_seconds(node, 12)
-            quotas.append(node.quota)
-
-    run(node, story)
-    cool, hot, less_hot, cool_again = quotas
-    assert max(abs(quota - node.wanted) for quota in (cool, cool_again)) < 5000
-    # A quarter of the 2.6 cores of the node that were in use, or a little more: it began with four.
-    assert 65_000 <= hot == less_hot <= 80_000
-    (event,) = [each for each in node.api.all(EVENTS) if each["reason"] == "MachineHot"]
-    assert event["reportingComponent"] == "example.com/cool-machine"
-
-
-def test_a_bad_annotation_is_the_pods_fault_and_not_the_plugins(example: Plugins) -> None:
-    (hook,) = example.hooks
-    assert hook.pod is not None
-    with pytest.raises(HookError, match="'maybe' is not usable"):
-        hook.pod(running(annotations={"example.com/cpu-idle": "maybe"}), Rules())
-    assert not any(guard.problem for guard in example.guards)
-
-
-def entry(folder: Path, group: str, value: str, name: str = NAME) -> EntryPoint:
-    info = folder / "ours-1.0.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text("Name: ours\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
-    (found,) = Distribution.at(info).entry_points
-    return found
+from tests.koordlet.suppressed_node import SuppressedNode
 
 
 def hook_of_another_name() -> Hook:
@@ -361,20 +179,6 @@ def test_the_other_hooks_go_on(tmp_path: Path) -> None:
     assert node.of_pod(pod, "cpu.bvt_warp_ns") == ["1", "1", "1"]
 
 
-made: list[Any] = []
-
-
-def take() -> Any:
-    """What the test has put there."""
-    return made.pop()
-
-
-def loaded(folder: Path, group: str, plugin: Any) -> Plugins:
-    made.append(plugin)
-    found = [entry(folder, group, f"{__name__}:take")]
-    return installed_plugins(only(group, found))
-
-
 def test_a_sink_that_fails_is_off_and_everything_else_goes_on(tmp_path: Path) -> None:
     node = SuppressedNode(tmp_path / "machine")
     node.plugins = loaded(tmp_path, SINKS, Sink(NAME, 2.0, raises))
@@ -432,5 +236,14 @@ def test_a_backend_that_fails_is_off_and_samples_stay_in_memory(tmp_path: Path) 
     assert node.quota == node.wanted
 
 
-def only(group: str, found: list[EntryPoint]) -> Callable[[str], ListEntryPoints]:
-    return lambda asked: lambda: found if asked == group else []
+def test_what_is_switched_off_by_its_name_desires_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wanted = Decision((DesiredSetting(NAME, Target(CPU_SHARES, "kubepods"), 2, "ours"),), "ours")
+    plugins = loaded(tmp_path, STRATEGIES, Strategy(NAME, 1.0, lambda _: wanted))
+    (strategy,) = plugins.strategies
+    plugins.switch({NAME: False, "example.com/our": True})
+    assert strategy.decide(Snapshot()) == Decision((), "switched off by --qos-extension-plugins")
+    assert (
+        "--qos-extension-plugins=example.com/our: no package that is installed has one of that name; did" in caplog.text
+    )
+    plugins.switch({})
+    assert strategy.decide(Snapshot()) == wanted

@@ -66,9 +66,13 @@ class HookServer:
             await self._server.keep_serving(Path(self._options.socket), "runtime proxies", _RETRY, self._listening)
 
     def withdraw(self) -> None:
-        """Runtime proxies do not ask here any more. RegistrationError if that cannot be written."""
-        if self._options.socket:
+        """Runtime proxies are not to ask here any more. One that goes on is refused the connection."""
+        if not self._options.socket:
+            return
+        try:
             unregister(self._options)
+        except RegistrationError as error:
+            logger.warning("the registration at runtime proxies stays: %s", error)
 
     async def _until_pools_are_known(self) -> None:
         """Until then a container would get no CPUs from the hooks, and could start on those of others.

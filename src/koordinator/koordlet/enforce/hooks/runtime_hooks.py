@@ -47,6 +47,9 @@ logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "koordlet-runtimehook"
 _DEADLINE: Final = 30.0
+_HOOK_SERVER: Final = "hook server"
+_RESIZED_PODS: Final = "resized pods"
+_NRI_PLUGIN: Final = "NRI plugin"
 _FORGOTTEN_AFTER: Final = 300.0
 """Seconds after which the counts of a group of pods end that has not changed."""
 
@@ -148,6 +151,8 @@ class RuntimeHooks:
                 logger.info("observe only: neither runtime proxies nor NRI are served")
                 await self._switched.wait()
             elif not await unless(self._switched, self._serve(loops)):
+                for name in (_HOOK_SERVER, _RESIZED_PODS, _NRI_PLUGIN):
+                    loops.forget(name)
                 self._nri = None
                 self._server.withdraw()
 
@@ -157,8 +162,8 @@ class RuntimeHooks:
             def start(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
                 tasks.create_task(loops.loop(name).watch(body), name=name)
 
-            start("hook server", self._server.run)
-            start("resized pods", self._resized.run)
+            start(_HOOK_SERVER, self._server.run)
+            start(_RESIZED_PODS, self._resized.run)
             nri = self._options.hooks.nri
             if nri.socket:
                 # With the library of protocol buffers, 3 MiB that nobody else needs.
@@ -166,7 +171,7 @@ class RuntimeHooks:
 
                 socket = os.path.join(self._options.host.var_run, nri.socket)
                 self._nri = NRIPlugin(replace(nri, socket=socket), self._starting, self._context.given.clock)
-                start("NRI plugin", self._nri.run)
+                start(_NRI_PLUGIN, self._nri.run)
 
     def only_observe(self, is_only: bool) -> None:
         """Whether nothing is done, nor anybody served, from now on."""
