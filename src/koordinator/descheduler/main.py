@@ -113,7 +113,9 @@ async def _run(
         read_only=ReadOnly("a dry run") if configuration.document.dry_run else None,
     )
     async with connected(reaching) as client:
-        events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
+        events = EventBroadcaster(
+            client, host=process.host, program=_PROGRAM, clock=clock, random=random, metrics=metrics
+        )
         leadership = Leadership(
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
         )

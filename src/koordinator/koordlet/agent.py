@@ -99,7 +99,12 @@ class Agent:
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
         self._events = EventBroadcaster(
-            given.client, host=options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+            given.client,
+            host=options.node_name,
+            program="koordlet",
+            clock=given.clock,
+            random=given.random,
+            metrics=given.metrics,
         )
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""

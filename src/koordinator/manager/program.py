@@ -89,6 +89,7 @@ class Manager:
         self._events = EventBroadcaster(
             given.client,
             instance=given.instance,
+            program="koord-manager",
             clock=given.clock,
             random=given.random,
             metrics=given.metrics,

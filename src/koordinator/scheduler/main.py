@@ -80,7 +80,9 @@ async def _run(
     reaching = client_options(connection, _PROGRAM, metrics, kubeconfig=options.kubeconfig, master=options.master)
     async with connected(reaching) as client:
         options.features.export(metrics)
-        events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
+        events = EventBroadcaster(
+            client, host=process.host, program=_PROGRAM, clock=clock, random=random, metrics=metrics
+        )
         leadership = Leadership(
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
         )
