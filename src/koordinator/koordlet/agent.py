@@ -279,7 +279,8 @@ class Agent:
     def _go_by(self, options: Options) -> None:
         if options.verbosity != self._context.options.verbosity:
             self._given.set_verbosity(options.verbosity)
-        self._given.plugins.switch(options.plugins)
+        if options.plugins != self._context.options.plugins:
+            self._given.plugins.switch(options.plugins)
         self._context.options = options
 
     async def _reconfigure(self, enforcement: Enforcement, options: Options) -> None:

@@ -226,7 +226,7 @@ class Options:
     )
     plugins: Mapping[str, bool] = switches(
         "qos-extension-plugins",
-        "Which strategies, hooks, controllers and sinks of other packages are on, by name. All others are.",
+        "Which of what other packages add is on, by the name of the entry point; what is not named is.",
         under=ENFORCING,
     )
     hooks: HookOptions = group(HOOKS, HookOptions)

@@ -21,7 +21,7 @@ from koordinator.koordlet.enforce.plugins import GuardedController, checked_deci
 
 logger = logging.getLogger(__name__)
 
-_STARTING: Final = 30.0
+_STARTING: Final = 5.0
 """Seconds for which a call waits for the present round of measuring, beside the controller's own deadline."""
 _CLOSING: Final = 5.0
 
