@@ -152,6 +152,8 @@ class Agent:
         # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
         health.add("loops", self.loops.check, "readyz")
         servers.add(self._options.listen, self._add_routes, health=health)
+        secure = self._options.secure.listen_address()
+        servers.add(secure, self._add_routes, health=health, secure=self._given.secure)
         unserved = "profiles are not served, see --pprof-addr"
         servers.add(self._options.profiles, profiles=True, dispensable=unserved)
         lifecycle = Lifecycle(self._given.clock)
