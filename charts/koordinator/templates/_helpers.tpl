@@ -157,18 +157,22 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* Whether a program works: (list port scheme). */}}
+{{/* Whether a program works: (list port scheme), which is empty for HTTP. */}}
 {{- define "koordinator.probes" -}}
 readinessProbe:
   httpGet:
     path: /readyz
     port: {{ index . 0 }}
-    scheme: {{ index . 1 }}
+    {{- with index . 1 }}
+    scheme: {{ . }}
+    {{- end }}
 livenessProbe:
   httpGet:
     path: /livez
     port: {{ index . 0 }}
-    scheme: {{ index . 1 }}
+    {{- with index . 1 }}
+    scheme: {{ . }}
+    {{- end }}
   initialDelaySeconds: 15
   timeoutSeconds: 15
 {{- end -}}
