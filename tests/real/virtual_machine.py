@@ -2,8 +2,8 @@
 
 QEMU emulates the processors in software, so that it works wherever it is installed; to boot takes ten seconds, and
 programs run ten times slower. The root is this machine's, read-only by 9p; what is written stays in the memory of the
-virtual machine. Unlike user-mode Linux (``cgroup2_kernel.py``) it has several CPUs, cpuset and pressure (PSI); it has
-no disk, and no network but this machine's loopback, where that is wanted.
+virtual machine. Unlike user-mode Linux (``cgroup2_kernel.py``) it has several CPUs, cpuset and pressure (PSI). Where
+that is wanted, it has this machine's loopback as its network, and a disk of nothing but zeros.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _BOOT = "console=ttyS0 quiet panic=-1 psi=1 net.ifnames=0"
 _SYSTEMD = "/lib/systemd/systemd"
 _MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 _NETWORK_MODULES = ("virtio_net",)
+_DISK_MODULES = ("virtio_blk",)
 _PACKAGES = "apt-get install qemu-system-x86 linux-image-amd64 busybox-static kmod"
 _INIT = """#!/bin/busybox sh
 for module in /modules/*; do /bin/busybox insmod $module; done
@@ -97,13 +98,14 @@ StandardError=null
 @dataclass(frozen=True)
 class VirtualMachine:
     """``numa_nodes`` share the CPUs and the memory evenly. ``has_systemd``: systemd is the first process, with a bus,
-    and the program one of its services; nothing else runs."""
+    and the program one of its services; nothing else runs. ``has_disk``: ``/dev/vda``."""
 
     cpus: int
     megabytes: int = 1536
     numa_nodes: int = 1
     has_network: bool = False
     has_systemd: bool = False
+    has_disk: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -115,6 +117,9 @@ class VirtualMachine:
             cpus = f"{number * count}-{(number + 1) * count - 1}"
             found += ["-object", f"memory-backend-ram,id=memory{number},size={size}M"]
             found += ["-numa", f"node,nodeid={number},cpus={cpus},memdev=memory{number}"]
+        if self.has_disk:
+            found += ["-blockdev", f"null-co,node-name=disk,size={1 << 30},read-zeroes=on"]
+            found += ["-device", "virtio-blk-pci,drive=disk"]
         if not self.has_network:
             return [*found, "-net", "none"]
         return [*found, "-netdev", "user,id=here", "-device", "virtio-net-pci,netdev=here,romfile="]
@@ -211,6 +216,7 @@ def _first_files(kernel: Path, busybox: Path, machine: VirtualMachine) -> Mappin
     init = _INIT + network + (_AS_SERVICE if machine.has_systemd else _AS_ONLY_PROGRAM)
     files |= {"init": init.encode(), "bin/busybox": busybox.read_bytes()}
     names = _MODULES + (_NETWORK_MODULES if machine.has_network else ())
+    names += _DISK_MODULES if machine.has_disk else ()
     for number, path in enumerate(_modules(kernel, names)):
         content = path.read_bytes()
         files[f"modules/{number:02}.ko"] = lzma.decompress(content) if path.suffix == ".xz" else content
