@@ -99,7 +99,7 @@ class TestHuawei:
             "npu-smi info -t board -i 5": npu_board("0000:C1:00.0"),
             "npu-smi info -t memory -i 5 -c 0": "DDR Capacity(MB) : 100",
             "npu-smi info -t memory -i 5 -c 1": "DDR Capacity(MB) : 200",
-            "npu-smi info -t cpu-num-cfg -i 5": "Current AI CPU number : 7",
+            **{f"npu-smi info -t cpu-num-cfg -i 5 -c {chip}": "Current AI CPU number : 7" for chip in (0, 1)},
         }
         made = machine(tmp_path, tools)
         for number in (0, 1):

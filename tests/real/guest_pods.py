@@ -26,9 +26,7 @@ _TICK = 0.5
 class GuestPods:
     """Start pods, and let the agent's time go by; ``end`` leaves no pod, so that another such node may follow."""
 
-    def __init__(
-        self, folder: Path, cpus: int, controllers: str, driver: CgroupDriver = CgroupDriver.CGROUPFS
-    ) -> None:
+    def __init__(self, folder: Path, cpus: int, controllers: str, driver: CgroupDriver = CgroupDriver.CGROUPFS) -> None:
         """``controllers`` are those of the cgroups of pods, such as ``+cpu +memory``."""
         self.layout = CgroupLayout(str(CGROUPS), CgroupVersion.V2, driver)
         self.node = NodeUnderTest(folder)

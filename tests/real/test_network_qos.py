@@ -110,7 +110,10 @@ QUEUED, COUNTED = 900, 450
 
 def shared(ls: dict[str, Any], be: dict[str, Any]) -> dict[str, Any]:
     classes = {"lsClass": ls, "beClass": be}
-    return {**SHARED, "resourceQOSStrategy": {name: {"networkQOS": {"enable": True, **of}} for name, of in classes.items()}}
+    return {
+        **SHARED,
+        "resourceQOSStrategy": {name: {"networkQOS": {"enable": True, **of}} for name, of in classes.items()},
+    }
 
 
 def share_of_ls(network: NodeNetwork, slo: dict[str, Any]) -> float:
