@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from koordinator.api.kinds import NODES
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, ContainerID

@@ -251,8 +251,8 @@ NPU_OF_TWO_CHIPS: Final[Mapping[str, str]] = {
 \tCurrent data CPU number        : 0
 """,
 }
-"""As ``print_npu_common_info`` of npu_info_print.c and ``show_ascend_chip_cpu_num_info`` of npu_chip_info_ext.c there print
-them; without ``-c`` the second command prints all chips of the card, one after the other."""
+"""As ``print_npu_common_info`` of npu_info_print.c and ``show_ascend_chip_cpu_num_info`` of npu_chip_info_ext.c there
+print them; without ``-c`` the second command prints all chips of the card, one after the other."""
 
 NPU_OF_ASCEND_310: Final[Mapping[str, str]] = {
     "npu-smi info -t board -i 0": """\
@@ -264,8 +264,8 @@ NPU_OF_ASCEND_310: Final[Mapping[str, str]] = {
 """,
     "npu-smi info -t memory -i 0": "\tCapacity(MB)                   : 8192\n\tClock Speed(MHz)               : 1600\n",
 }
-"""As ``print_npu_card_info`` and ``print_ddr_info`` of npu_info_print.c there print them for the chips 310 and 310B, with the
-names that no other chip has. In a container the faults are ``NA``."""
+"""As ``print_npu_card_info`` and ``print_ddr_info`` of npu_info_print.c there print them for the chips 310 and 310B, with
+the names that no other chip has. In a container the faults are ``NA``."""
 
 MX_ECC: Final = """\
 mx-smi  version: 2.2.9
@@ -293,7 +293,7 @@ Card 0
         Total                      : 23308 MiB
         Used                       : 4096 MiB
 """
-"""``cnmon info -c 0`` abridged, without a UUID and a place on the PCI bus, from the tests of the monitor of cnmon-5.10.22."""
+"""``cnmon info -c 0`` abridged, without a UUID and a place on the PCI bus; the source is that of cnmon-5.10.22."""
 
 NPU_BOARD: Final = """\
         NPU ID                         : 0
