@@ -264,8 +264,8 @@ NPU_OF_ASCEND_310: Final[Mapping[str, str]] = {
 """,
     "npu-smi info -t memory -i 0": "\tCapacity(MB)                   : 8192\n\tClock Speed(MHz)               : 1600\n",
 }
-"""As ``print_npu_card_info`` and ``print_ddr_info`` of npu_info_print.c there print them for the chips 310 and 310B, with
-the names that no other chip has. In a container the faults are ``NA``."""
+"""As ``print_npu_card_info`` and ``print_ddr_info`` of npu_info_print.c there print them for the chips 310 and 310B,
+with names that no other chip has. In a container the faults are ``NA``."""
 
 MX_ECC: Final = """\
 mx-smi  version: 2.2.9
