@@ -12,14 +12,16 @@ from koordinator.api import labels as label_keys
 from koordinator.api import modification as modifications
 from koordinator.api.annotations import RESERVATION_ALLOCATED
 from koordinator.api.audit_answer import KeptRecord
-from koordinator.api.codec import DecodeError, convert, decode_any
+from koordinator.api.codec import DecodeError, convert, decode, decode_any
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.explanations import AttemptRecord, EventRecord, Moment
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.modification import Modification
 from koordinator.api.nodemetric import INTERFERENCE
+from koordinator.api.recommendation import APPLIED, BY_ADMISSION, AppliedRecommendation
 from koordinator.api.timestamps import format_micro_time
 from koordinator.cli.explain_state import scheduler_of
+from koordinator.model.container_sizes import describe
 from koordinator.model.label_selector import SelectorError, compile_selector
 
 Document = Mapping[str, Any]
@@ -59,6 +61,7 @@ def timeline_of(
     found = [
         *_creation(pod),
         *_admission(pod, traces),
+        *_recommendation(pod),
         *_scheduling(pod, attempts, {event.get("reason") for event in events}),
         *_told(_unkept(events, traces.records), {scheduler_of(pod)} if attempts else ()),
         *_on_node(pod),
@@ -131,6 +134,22 @@ def _admission(pod: Document, traces: Traces) -> Iterator[Moment]:
             name = profile.metadata.name
             what = f"admits it, with {', '.join(settings)}"
             yield Moment(time=created, program=_MANAGER, what=what, why=f"ClusterColocationProfile {name} selects it")
+
+
+def _recommendation(pod: Document) -> Iterator[Moment]:
+    """What the pod webhook made of a Recommendation, or why it made nothing of it. What became of resizes is in the
+    events of the pod."""
+    try:
+        applied = decode((pod["metadata"].get("annotations") or {}).get(APPLIED, "{}"), AppliedRecommendation)
+    except DecodeError:
+        return
+    if applied.by != BY_ADMISSION:
+        return
+    what = "admits it with the requests that it came with"
+    if applied.containers:
+        what = f"admits it, with {describe(applied.containers)}"
+    why = applied.skipped or f"Recommendation {applied.recommendation} is about it"
+    yield Moment(time=pod["metadata"].get("creationTimestamp") or "", program=_MANAGER, what=what, why=why)
 
 
 def _selects(profile: ClusterColocationProfile, pod: Document, namespace_labels: Mapping[str, str] | None) -> bool:
@@ -301,6 +320,8 @@ def moment_of_record(record: Modification, pod: str) -> Moment:
             what = f"has moved {about.namespace}/{about.name}, in whose place it is"
         case modifications.SUPPRESSED:
             what = f"holds best-effort pods down{where}{times}"
+        case modifications.RESIZED if record.program == _MANAGER:
+            what = "resizes its containers in place"
         case modifications.RESIZED:
             what = f"changes the CPU quota of its containers{times}"
         case action:

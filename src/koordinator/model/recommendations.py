@@ -28,7 +28,6 @@ from koordinator.api.recommendation import (
     RecommendationTarget,
 )
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.base.durations import format_duration
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 
 _APPS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
@@ -82,8 +81,8 @@ class Recommended:
         if written is None or not self.containers:
             return f"Recommendation {self.key} recommends nothing yet"
         if now - written > STALE_AFTER:
-            age = format_duration(timedelta(seconds=(now - written) // timedelta(seconds=1)))
-            return f"Recommendation {self.key} is stale: it was written {age} ago"
+            hours = (now - written) // timedelta(hours=1)
+            return f"Recommendation {self.key} is stale: it was written {hours} hours ago"
         return ""
 
 

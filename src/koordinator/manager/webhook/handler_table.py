@@ -32,6 +32,7 @@ from koordinator.manager.webhook.listers import (
     ProfileLister,
     QuotaPodLister,
     QuotaTreeLister,
+    RecommendationLister,
     SLOConfigurationLister,
     forget_weights,
 )
@@ -41,6 +42,7 @@ from koordinator.manager.webhook.node.validating import NodeValidatingHandler
 from koordinator.manager.webhook.pod.binding import DENIED, DRY_RUN, BindingAdmissionHandler
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
+from koordinator.manager.webhook.pod.recommended_requests import RecommendedRequests
 from koordinator.manager.webhook.pod.template_validating import PodTemplateValidatingHandler
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
@@ -87,12 +89,17 @@ class HandlerEntry:
 
 
 def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
+    settings, recommended = PodMutationSettings.from_gates(context.options.features), None
+    if context.options.features.enabled(features.RECOMMENDER):
+        known = RecommendationLister(context.informers, context.options.namespace)
+        recommended = RecommendedRequests(known, context.clock.now, translate_free=settings.translate_free)
     return PodMutatingHandler(
         ProfileLister(context.informers),
         QuotaTreeLister(context.informers, context.options.namespace, context.quotas),
         context.draw,
-        PodMutationSettings.from_gates(context.options.features),
+        settings,
         context.timer(MUTATE, "pod"),
+        recommended=recommended,
         on_applied=context.admissions.admitted,
     )
 
