@@ -175,6 +175,12 @@ class ResizeOptions:
         "A workload of which a resize was undone is left alone for so long, and twice as long each time, up to a day.",
         minimum=_SECOND,
     )
+    evicted_after: timedelta = duration(
+        "recommender-evict-after",
+        timedelta(hours=12),
+        "A younger pod is not evicted for a Recommendation with the update mode InPlaceOrRecreate.",
+        minimum=_SECOND,
+    )
     is_dry_run: bool = switch(
         "recommender-dry-run",
         False,

@@ -45,9 +45,6 @@ from koordinator.model.container_sizes import (
 from koordinator.model.recommendations import Recommended
 
 _LONGEST_RETRY: Final = timedelta(hours=24)
-_EVICTED_AFTER: Final = timedelta(hours=12)
-"""A younger pod is not evicted, as by the vertical pod autoscaler: where admission does not set what is recommended,
-the next pod would be no better."""
 _AT_LIMIT: Final = 0.95
 """The part of a lowered limit from which on its use is too much."""
 _RESIZABLE: Final = frozenset({CPU, MEMORY})
@@ -254,7 +251,7 @@ def _next(
             if not obstacle:
                 return Decision(Resize(pod, changes, tuple(_restarted(pod, changes))), waiting)
             reason = f"it cannot be resized in place: {obstacle}"
-            if rules.update_mode == IN_PLACE_OR_RECREATE and _may_be_evicted(pod, now):
+            if rules.update_mode == IN_PLACE_OR_RECREATE and _may_be_evicted(pod, options, now):
                 return Decision(Evict(pod, reason), waiting)
         waiting[metadata.name] = reason
     return Decision(waiting=waiting)
@@ -318,7 +315,8 @@ def _restarted(pod: ObservedPod, changes: Mapping[str, ContainerChange]) -> Iter
             yield each.name
 
 
-def _may_be_evicted(pod: ObservedPod, now: datetime) -> bool:
+def _may_be_evicted(pod: ObservedPod, options: ResizeOptions, now: datetime) -> bool:
+    """A young pod is not: where admission does not set what is recommended, the next pod would be no better."""
     created = pod.metadata.creation_timestamp
-    is_old = created is not None and now - created >= _EVICTED_AFTER
+    is_old = created is not None and now - created >= options.evicted_after
     return is_old and controller_of(pod.metadata) is not None and CONFIG_MIRROR not in pod.metadata.annotations
