@@ -242,14 +242,14 @@ def _next(
     waiting = dict[str, str]()
     for pod in sorted(pods, key=lambda each: each.metadata.name):
         metadata = pod.metadata
-        changes = decide_sizes(_sized(pod), recommended.containers, _shape(pod), sizing)
-        if not changes:
+        resize = resize_of(pod, recommended, sizing)
+        if resize is None:
             continue
         reason = held.get(metadata.uid, "") or _too_early(pod, records[metadata.uid], options, now)
         if not reason:
-            obstacle = _obstacle(pod, changes)
+            obstacle = obstacle_of(resize)
             if not obstacle:
-                return Decision(Resize(pod, changes, tuple(_restarted(pod, changes))), waiting)
+                return Decision(resize, waiting)
             reason = f"it cannot be resized in place: {obstacle}"
             if rules.update_mode == IN_PLACE_OR_RECREATE and _may_be_evicted(pod, options, now):
                 return Decision(Evict(pod, reason), waiting)
@@ -274,8 +274,15 @@ def _too_early(pod: ObservedPod, record: AppliedRecommendation | None, options: 
     return ""
 
 
-def _obstacle(pod: ObservedPod, changes: Mapping[str, ContainerChange]) -> str:
+def resize_of(pod: ObservedPod, recommended: Recommended, sizing: Sizing) -> Resize | None:
+    """What would make the pod request what is recommended; None if it does."""
+    changes = decide_sizes(_sized(pod), recommended.containers, _shape(pod), sizing)
+    return Resize(pod, changes, tuple(_restarted(pod, changes))) if changes else None
+
+
+def obstacle_of(resize: Resize) -> str:
     """Why the API server or the node would not resize the pod; empty if nothing is known to speak against it."""
+    pod, changes = resize.pod, resize.changes
     resources = {name for change in changes.values() for part in (change.requests, change.limits) for name in part}
     if extended := sorted(resources - _RESIZABLE):
         return f"only cpu and memory can be, and it requests {' and '.join(extended)}"

@@ -1,7 +1,6 @@
 """Carries out what is decided about the pods of Recommendations: resizes in place, undoes and evicts.
 
-What a pod had before is written to it first, and then the pod is resized: whoever leads next can undo a resize that is
-half done. What the API server, a quota or a disruption budget refuses is named in an event of the pod, and tried again
+What the API server, a quota or a disruption budget refuses is named in an event of the pod, and tried again
 later and later.
 """
 
@@ -11,27 +10,24 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from koordinator.api.codec import encode, to_document
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.api.modification import EVICTED, RESIZED, Cause, Modification
 from koordinator.api.quantity import Quantity
-from koordinator.api.recommendation import APPLIED, BY_RESIZE, AppliedRecommendation, ContainerChange
+from koordinator.api.recommendation import BY_RESIZE, AppliedRecommendation, ContainerChange
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
-from koordinator.kube.interface import PatchType
 from koordinator.kube.pod_eviction import evict
 from koordinator.manager.controllers import ControllerContext
+from koordinator.manager.recommender.in_place import patch_resources, resize_in_place, write_record
 from koordinator.manager.recommender.observed_pods import OBSERVED_PODS, ObservedPod
 from koordinator.manager.recommender.resize_decision import (
     Evict,
     Resize,
     Undo,
-    amounts_after,
     decide,
-    record_of,
     restored,
 )
 from koordinator.manager.recommender.samples import Readings
@@ -121,23 +117,7 @@ class Resizer:
             raise _RefusedError(refusal)
         if action.restarted and (refusal := await self._budget_refusal(pod)):
             raise _RefusedError(f"{', '.join(action.restarted)} would be restarted, and {refusal}")
-        before = record_of(pod)
-        restarts = {name: count + (name in action.restarted) for name, count in pod.restarts.items()}
-        record = AppliedRecommendation(
-            recommendation=tracked.recommendation.metadata.name,
-            by=BY_RESIZE,
-            at=self._clock.now().replace(microsecond=0),
-            containers=dict(changes),
-            restarts={name: count for name, count in restarts.items() if name in changes},
-            undos=before.undos if before is not None and before.undone else 0,
-        )
-        await self._write_record(pod, record)
-        try:
-            await self._patch_resources(pod, changes)
-        except ApiStatusError:
-            # The annotation must not say what has not happened.
-            await self._write_text(pod, pod.metadata.annotations.get(APPLIED))
-            raise
+        await resize_in_place(self._client, action, tracked.recommendation.metadata.name, self._clock.now())
         self._results.labels("resized").inc()
         self._held.pop(pod.metadata.uid, None)
         self._tell(tracked, pod, "Normal", "RecommendationApplied", describe(changes), "Recommendation")
@@ -145,7 +125,7 @@ class Resizer:
     async def _undo(self, tracked: Tracked, action: Undo) -> None:
         pod, changes = action.pod, restored(action.pod, action.record)
         if changes:
-            await self._patch_resources(pod, changes)
+            await patch_resources(self._client, pod, changes)
         record = AppliedRecommendation(
             recommendation=action.record.recommendation,
             by=BY_RESIZE,
@@ -154,7 +134,7 @@ class Resizer:
             undone=action.reason,
             undos=action.record.undos + 1,
         )
-        await self._write_record(pod, record)
+        await write_record(self._client, pod, record)
         self._results.labels("undone").inc()
         text = f"{action.reason}; {describe(changes) or 'nothing is left to give back'}"
         self._tell(tracked, pod, "Warning", "RecommendationUndone", text, "Undone")
@@ -187,26 +167,6 @@ class Resizer:
         )
         note = f"Recommendation {name}: {text}"
         self._events.event(reference_to(OBSERVED_PODS, pod), type_, reason, "Resize", note, modification=record)
-
-    async def _write_record(self, pod: ObservedPod, record: AppliedRecommendation) -> None:
-        await self._write_text(pod, encode(to_document(record)).decode())
-
-    async def _write_text(self, pod: ObservedPod, text: str | None) -> None:
-        metadata = pod.metadata
-        patch = {"metadata": {"uid": metadata.uid, "annotations": {APPLIED: text}}}
-        await self._client.patch(OBSERVED_PODS, metadata.name, patch, PatchType.MERGE, metadata.namespace)
-
-    async def _patch_resources(self, pod: ObservedPod, changes: Mapping[str, ContainerChange]) -> None:
-        metadata = pod.metadata
-        spec = dict[str, list[dict[str, Any]]]()
-        for group, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
-            for each in containers:
-                if (change := changes.get(each.name)) is not None:
-                    spec.setdefault(group, []).append({"name": each.name, "resources": _resources(change)})
-        patch = {"metadata": {"uid": metadata.uid}, "spec": spec}
-        await self._client.patch(
-            OBSERVED_PODS, metadata.name, patch, PatchType.STRATEGIC, metadata.namespace, subresource="resize"
-        )
 
     async def _budget_refusal(self, pod: ObservedPod) -> str:
         """The budget that allows no pod of its own to be disrupted now; empty if none speaks against it."""
@@ -272,11 +232,6 @@ class _Quotas:
 
 def _nanos(quantity: Quantity | None) -> int:
     return quantity.nanos if quantity is not None else 0
-
-
-def _resources(change: ContainerChange) -> dict[str, Any]:
-    parts = {"requests": amounts_after(change.requests), "limits": amounts_after(change.limits)}
-    return {part: {name: str(each) for name, each in amounts.items()} for part, amounts in parts.items() if amounts}
 
 
 def _text_of(action: Resize | Undo | Evict) -> str:
