@@ -141,6 +141,10 @@ class RecommendationIndex:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def get(self, namespace: str, name: str) -> Recommended:
+        """The one of this name. Raises KeyError."""
+        return self._by_name[namespace, name]
+
     def put(self, source: Recommendation) -> None:
         """Add a Recommendation, or replace the one of its name."""
         name = (source.metadata.namespace, source.metadata.name)
