@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from koordinator.cli.main import main
 from tests.real.control_plane import ControlPlane
-from tests.real.manager_cluster import create, install, prepare
+from tests.real.manager_cluster import NAMESPACE, create, install, prepare
 from tests.real.manager_process import OURS, ManagerProcess, manager
+from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
 CORE = "/api/v1/namespaces/default"
@@ -29,6 +31,7 @@ FLAGS = (
     "--recommender-resize-hold=2s",
     "--recommender-resize-watch=2s",
 )
+ROOT = Path(__file__).resolve().parents[2]
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d9", "uid": "u", "controller": True}
 
 
@@ -171,6 +174,27 @@ def test_a_dry_run_changes_no_pod(plane: ControlPlane, tmp_path: Path) -> None:
 
     assert resources(plane, "api") == {"requests": {"cpu": "1"}}
     assert record(plane, "api") == {}
+
+
+def test_the_values_of_the_chart_for_the_recommender_alone_need_nothing_else(
+    real_programs: RealPrograms, tmp_path: Path
+) -> None:
+    values = yaml.safe_load((ROOT / "charts/koordinator/recommender.yaml").read_text())
+    flags = (f"--feature-gates={values['featureGates']}", *values["manager"]["extraArgs"])
+    definition = (ROOT / "config/crd/analysis.koordinator.sh_recommendations.yaml").read_text()
+    with ControlPlane(real_programs.kubernetes, tmp_path / "bare") as bare:
+        create(bare, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(definition))
+        create(bare, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        install(bare)
+        workload = {"type": "workload", "workload": {"kind": "Deployment", "name": "web"}}
+        until(lambda: bare.request("GET", RECOMMENDATIONS)[0] == 200, 30, "the definition")
+        recommend(bare, "web", "Initial", workload, cpu="250m")
+        arguments = (*flags, "--enable-leader-election=false")
+        with manager(OURS, bare.kubeconfig, tmp_path / "manager", arguments=arguments) as running:
+            running.wait_ready()
+            add_pod(bare, "web-1", {"requests": {"cpu": "1"}})
+            assert running.stop() == 0
+        assert resources(bare, "web-1") == {"requests": {"cpu": "250m"}}
 
 
 def recommender(plane: ControlPlane, folder: Path, *flags: str) -> AbstractContextManager[ManagerProcess]:
