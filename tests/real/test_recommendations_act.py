@@ -107,6 +107,9 @@ def test_new_pods_of_a_deployment_request_what_is_recommended(
     install(plane)
     workload = {"type": "workload", "workload": {"kind": "Deployment", "name": "web"}}
     recommend(plane, "web", "Initial", workload, cpu="250m", memory="512Mi")
+    # Without regard to it, the API server would refuse the pod.
+    least = {"limits": [{"type": "Container", "min": {"cpu": "300m"}}]}
+    create(plane, f"{CORE}/limitranges", {"metadata": {"name": "least"}, "spec": least})
     with manager(OURS, plane.kubeconfig, tmp_path / "manager", arguments=FLAGS) as running:
         running.wait_ready()
         add_pod(plane, "web-1", {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}})
@@ -114,9 +117,9 @@ def test_new_pods_of_a_deployment_request_what_is_recommended(
         said = explained(plane, "web-1", capsys)
         assert running.stop() == 0
 
-    assert found == {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
-    assert record(plane, "web-1")["containers"]["main"]["requests"]["cpu"] == {"before": "1", "after": "250m"}
-    assert "cpu 1 -> 250m, memory 1Gi -> 512Mi, memory limit 2Gi -> 1Gi" in said
+    assert found == {"requests": {"cpu": "300m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+    assert record(plane, "web-1")["containers"]["main"]["requests"]["cpu"] == {"before": "1", "after": "300m"}
+    assert "cpu 1 -> 300m, memory 1Gi -> 512Mi, memory limit 2Gi -> 1Gi" in said
     assert events(plane, "web")["RecommendationApplied"] == "applied to new pods of default (1)"
 
 

@@ -35,6 +35,19 @@ class SizedContainer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one resource: CPU in milli-cores, memory in bytes; None is unbounded."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+
+    def clamp(self, amount: int) -> int:
+        if self.minimum is not None:
+            amount = max(amount, self.minimum)
+        return amount if self.maximum is None else min(amount, self.maximum)
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """How far a request may move at once, as a part of what it is; None is as far as it goes."""
 
@@ -67,6 +80,8 @@ class Sizing:
     threshold: float = 0.0
     """The part by which some request has to differ for anything to change."""
     step: Step = field(default_factory=Step)
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    """Resource name -> what the namespace allows a container: its request at least, its limit at most."""
 
 
 def decide_sizes(
@@ -102,7 +117,17 @@ class _Size:
         self.after = self.before
 
     def capped(self, wanted: int, sizing: Sizing) -> int:
-        return min(wanted, self.limit) if sizing.requests_only and self.limit else wanted
+        """As much of it as the limit and the namespace allow."""
+        if sizing.requests_only and self.limit:
+            wanted = min(wanted, self.limit)
+        bounds = sizing.bounds.get(self.name)
+        if bounds is None:
+            return wanted
+        most = bounds.maximum
+        if most is not None and self.limit and not sizing.requests_only:
+            # The limit grows with the request, and it is what is bounded.
+            most = most * self.before // self.limit
+        return Bounds(bounds.minimum, most).clamp(wanted)
 
     def new_limit(self, sizing: Sizing) -> int:
         """0 where there is none."""

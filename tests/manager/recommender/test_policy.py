@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.manager.recommender.policy import Bounds, PolicyError, Rules, read_policy
+from koordinator.manager.recommender.policy import PolicyError, Rules, read_policy
+from koordinator.model.container_sizes import Bounds
 
 
 def test_an_absent_annotation_changes_nothing() -> None:

@@ -78,7 +78,7 @@ def decided(
     held: Mapping[str, str] | None = None,
 ) -> Decision:
     source = recommended(found if found is not None else recommendation())
-    return decide(source, rules, pods, readings or {}, held or {}, ResizeOptions(), NOW)
+    return decide(source, rules, pods, readings or {}, held or {}, {}, ResizeOptions(), NOW)
 
 
 def text_of(decision: Decision) -> str:

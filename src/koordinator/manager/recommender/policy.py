@@ -22,6 +22,7 @@ from koordinator.api.recommendation import (
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.model.container_sizes import Bounds
 
 RESOURCES: Final = (CPU, MEMORY)
 _EVERY_CONTAINER: Final = "*"
@@ -31,19 +32,6 @@ _PATH: Final = f"annotation {POLICY}: "
 
 class PolicyError(KoordinatorError):
     """The annotation cannot be used; the text names the field, the value and what is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of one resource: CPU in milli-cores, memory in bytes; None is unbounded."""
-
-    minimum: int | None = None
-    maximum: int | None = None
-
-    def clamp(self, amount: int) -> int:
-        if self.minimum is not None:
-            amount = max(amount, self.minimum)
-        return amount if self.maximum is None else min(amount, self.maximum)
 
 
 _UNBOUNDED: Final = Bounds()

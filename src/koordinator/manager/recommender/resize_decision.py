@@ -35,6 +35,7 @@ from koordinator.manager.recommender.policy import Rules
 from koordinator.manager.recommender.samples import Reading, Readings
 from koordinator.model.container_sizes import (
     WHOLE_CORES,
+    Bounds,
     PodShape,
     SizedContainer,
     Sizing,
@@ -92,10 +93,12 @@ def decide(
     pods: Sequence[ObservedPod],
     readings: Readings,
     held: Mapping[str, str],
+    bounds: Mapping[str, Bounds],
     options: ResizeOptions,
     now: datetime,
 ) -> Decision:
-    """What becomes of the pods of one Recommendation. ``held``: UID of a pod -> why it may not be resized now."""
+    """What becomes of the pods of one Recommendation. ``held``: UID of a pod -> why it may not be resized now.
+    ``bounds``: what the namespace allows a container, by resource name."""
     records = {pod.metadata.uid: record_of(pod) for pod in pods}
     for pod in pods:
         record = records[pod.metadata.uid]
@@ -111,7 +114,9 @@ def decide(
         record = records[pod.metadata.uid]
         if record is not None and (reason := _keeps_back(pod, record, options, now)):
             return Decision(waiting={"": reason})
-    return _next(recommended, rules, pods, records, held, options, now)
+    step = Step(options.raised_fraction, options.lowered_fraction)
+    sizing = Sizing(rules.requests_only, options.threshold, step, bounds)
+    return _next(recommended, rules, sizing, pods, records, held, options, now)
 
 
 def record_of(pod: ObservedPod) -> AppliedRecommendation | None:
@@ -231,6 +236,7 @@ def _keeps_back(pod: ObservedPod, record: AppliedRecommendation, options: Resize
 def _next(
     recommended: Recommended,
     rules: Rules,
+    sizing: Sizing,
     pods: Sequence[ObservedPod],
     records: Mapping[str, AppliedRecommendation | None],
     held: Mapping[str, str],
@@ -238,7 +244,6 @@ def _next(
     now: datetime,
 ) -> Decision:
     """The first pod that may be changed, by name."""
-    sizing = Sizing(rules.requests_only, options.threshold, Step(options.raised_fraction, options.lowered_fraction))
     waiting = dict[str, str]()
     for pod in sorted(pods, key=lambda each: each.metadata.name):
         metadata = pod.metadata

@@ -22,6 +22,7 @@ from koordinator.kube.event_series import reference_to
 from koordinator.kube.pod_eviction import evict
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.recommender.in_place import patch_resources, resize_in_place, write_record
+from koordinator.manager.recommender.limit_ranges import LimitRangeLister
 from koordinator.manager.recommender.observed_pods import OBSERVED_PODS, ObservedPod
 from koordinator.manager.recommender.resize_decision import (
     Evict,
@@ -55,6 +56,7 @@ class Resizer:
         self._events = context.events.recorder("recommender")
         self._yielding = context.reconcilers.yielding
         self._quotas = _Quotas(context)
+        self._limit_ranges = LimitRangeLister(context.informers, context.options.namespace)
         self._results = context.metrics.counter(
             "koord_manager_recommender_resizes_total",
             "Pods of Recommendations that were resized in place, given back what they had, or evicted, by result",
@@ -85,6 +87,7 @@ class Resizer:
             tracked.pods,
             readings,
             held,
+            self._limit_ranges.bounds_of(tracked.recommendation.metadata.namespace),
             self._options,
             self._clock.now(),
         )

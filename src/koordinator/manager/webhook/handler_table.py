@@ -17,6 +17,7 @@ from koordinator.kube.interface import Client
 from koordinator.manager import features
 from koordinator.manager.audit.admissions import AdmissionSummary
 from koordinator.manager.options import Options
+from koordinator.manager.recommender.limit_ranges import LimitRangeLister
 from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache, QuotaNames
@@ -92,7 +93,12 @@ def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
     settings, recommended = PodMutationSettings.from_gates(context.options.features), None
     if context.options.features.enabled(features.RECOMMENDER):
         known = RecommendationLister(context.informers, context.options.namespace)
-        recommended = RecommendedRequests(known, context.clock.now, translate_free=settings.translate_free)
+        recommended = RecommendedRequests(
+            known,
+            context.clock.now,
+            bounds_of=LimitRangeLister(context.informers, context.options.namespace).bounds_of,
+            translate_free=settings.translate_free,
+        )
     return PodMutatingHandler(
         ProfileLister(context.informers),
         QuotaTreeLister(context.informers, context.options.namespace, context.quotas),

@@ -23,7 +23,7 @@ from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.manager.recommender.policy import Rules
 from koordinator.manager.webhook.colocation_profile.changes import section
 from koordinator.manager.webhook.pod.resource_specs import LIMITS, REQUESTS, containers, priority_class_of, writable
-from koordinator.model.container_sizes import PodShape, SizedContainer, Sizing, decide_sizes
+from koordinator.model.container_sizes import Bounds, PodShape, SizedContainer, Sizing, decide_sizes
 from koordinator.model.recommendations import Recommended
 
 
@@ -42,15 +42,30 @@ class PodRecommendations(Protocol):
     def of(self, pod: ObjectMeta, namespace: str) -> FoundRecommendation | None: ...
 
 
+BoundsOf = Callable[[str], Mapping[str, Bounds]]
+"""What the LimitRanges of a namespace allow a container, by resource name."""
+
+
+def unbounded(namespace: str) -> Mapping[str, Bounds]:
+    """There are no LimitRanges."""
+    return {}
+
+
 class RecommendedRequests:
     """The step of the pod webhook."""
 
     def __init__(
-        self, recommendations: PodRecommendations, now: Callable[[], datetime], *, translate_free: bool = False
+        self,
+        recommendations: PodRecommendations,
+        now: Callable[[], datetime],
+        *,
+        bounds_of: BoundsOf = unbounded,
+        translate_free: bool = False,
     ) -> None:
         """``translate_free``: whether free pods request resources of their class."""
         self._recommendations = recommendations
         self._now = now
+        self._bounds_of = bounds_of
         self._classes = {PriorityClass.BATCH, PriorityClass.MID} | ({PriorityClass.FREE} if translate_free else set())
 
     def apply(self, pod: Document, namespace: str) -> Recommendation | None:
@@ -65,7 +80,7 @@ class RecommendedRequests:
         recommended, rules = found
         now = self._now()
         skipped = recommended.unusable(now, low_confidence_is_used=rules.low_confidence_is_used) or _obstacle(pod)
-        changes = {} if skipped else self._changes(pod, recommended, rules)
+        changes = {} if skipped else self._changes(pod, namespace, recommended, rules)
         if not (changes or skipped):
             return None
         _write(pod, changes)
@@ -79,14 +94,17 @@ class RecommendedRequests:
         section(section(pod, "metadata"), "annotations")[APPLIED] = encode(to_document(applied)).decode()
         return recommended.source if changes else None
 
-    def _changes(self, pod: Document, recommended: Recommended, rules: Rules) -> Mapping[str, ContainerChange]:
+    def _changes(
+        self, pod: Document, namespace: str, recommended: Recommended, rules: Rules
+    ) -> Mapping[str, ContainerChange]:
         priority = priority_class_of(pod)
         labels = (pod.get("metadata") or {}).get("labels") or {}
         shape = PodShape(
             qos_class_of_name(labels.get(QOS_CLASS, "")),
             priority if priority in self._classes else PriorityClass.NONE,
         )
-        return decide_sizes(_sized(pod), recommended.containers, shape, Sizing(requests_only=rules.requests_only))
+        sizing = Sizing(requests_only=rules.requests_only, bounds=self._bounds_of(namespace))
+        return decide_sizes(_sized(pod), recommended.containers, shape, sizing)
 
 
 def _long_running(pod: Document) -> Sequence[Document]:
