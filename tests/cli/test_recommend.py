@@ -134,6 +134,8 @@ def test_without_an_answer_nothing_is_applied(cluster: ExplainedCluster, capsys:
 
 def test_all_of_a_cluster_is_only_applied_where_that_is_said(cluster: ExplainedCluster) -> None:
     assert koord(cluster, "--apply", "--yes") == 2
+    assert koord(cluster, "-A", "--apply", "--yes", "-o", "json") == 2
+    assert koord(cluster, "--yes") == 2
 
 
 def test_what_cannot_be_resized_is_named(cluster: ExplainedCluster, capsys: pytest.CaptureFixture[str]) -> None:

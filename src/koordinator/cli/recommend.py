@@ -17,8 +17,8 @@ from koordinator.cli.explain import add_cluster, needed_cluster
 from koordinator.cli.explain_cluster import Cluster, seconds
 from koordinator.cli.explain_failure import NotFoundError, UsageError, explain_error
 from koordinator.cli.explain_source import SECONDS
-from koordinator.cli.explain_terminal import Terminal, escape, print_whole, text_of
-from koordinator.cli.output_forms import ALL, WIDE, add_namespaces, add_output, add_selector, add_watch
+from koordinator.cli.explain_terminal import Terminal, escape, print_whole, say, text_of
+from koordinator.cli.output_forms import ALL, TEXT, WIDE, add_namespaces, add_output, add_selector, add_watch
 from koordinator.cli.query import Answer, Ask, run_query
 from koordinator.cli.savings import Saving, Sum, savings_of, sums_of
 from koordinator.cli.session import Session
@@ -81,6 +81,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Query and print, or apply."""
+    if options.apply and (options.watch or options.output != TEXT):
+        return say("--apply prints lines: -o and -w are about what is recommended", UsageError.status)
     if options.apply:
         # Loaded for those who apply it.
         from koordinator.cli.recommend_apply import run_apply

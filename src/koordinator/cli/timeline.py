@@ -3,7 +3,7 @@ descheduler. Decided on documents as the API has them; no request is sent here."
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,7 +18,7 @@ from koordinator.api.explanations import AttemptRecord, EventRecord, Moment
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.modification import Modification
 from koordinator.api.nodemetric import INTERFERENCE
-from koordinator.api.recommendation import APPLIED, BY_ADMISSION, AppliedRecommendation
+from koordinator.api.recommendation import APPLIED, BY_ADMISSION, BY_RESIZE, AppliedRecommendation
 from koordinator.api.timestamps import format_micro_time
 from koordinator.cli.explain_state import scheduler_of
 from koordinator.model.container_sizes import describe
@@ -32,6 +32,8 @@ _KUBELET: Final = "kubelet"
 _API: Final = "API server"
 _OF_ATTEMPTS: Final = frozenset({"Scheduled", "FailedScheduling"})
 """The events that say of an attempt what its record says better."""
+_OF_RESIZES: Final = frozenset({"RecommendationApplied", "RecommendationUndone"})
+"""The events of resizes for a Recommendation."""
 _RANKS: Final = {_API: 0, _MANAGER: 1}
 _OTHERS: Final = 3
 _SCHEDULERS: Final = 2
@@ -61,7 +63,7 @@ def timeline_of(
     found = [
         *_creation(pod),
         *_admission(pod, traces),
-        *_recommendation(pod),
+        *_recommendation(pod, {event.get("reason") for event in events}),
         *_scheduling(pod, attempts, {event.get("reason") for event in events}),
         *_told(_unkept(events, traces.records), {scheduler_of(pod)} if attempts else ()),
         *_on_node(pod),
@@ -136,13 +138,17 @@ def _admission(pod: Document, traces: Traces) -> Iterator[Moment]:
             yield Moment(time=created, program=_MANAGER, what=what, why=f"ClusterColocationProfile {name} selects it")
 
 
-def _recommendation(pod: Document) -> Iterator[Moment]:
-    """What the pod webhook made of a Recommendation, or why it made nothing of it. What became of resizes is in the
-    events of the pod."""
+def _recommendation(pod: Document, told: Set[Any]) -> Iterator[Moment]:
+    """What the pod webhook made of a Recommendation, or why it made nothing of it; and the last resize, unless an event
+    tells it: one by hand has none."""
     try:
         applied = decode((pod["metadata"].get("annotations") or {}).get(APPLIED, "{}"), AppliedRecommendation)
     except DecodeError:
         return
+    if applied.by == BY_RESIZE and applied.at is not None and not told & _OF_RESIZES:
+        what, why = "resizes its containers in place", f"Recommendation {applied.recommendation}"
+        time = format_micro_time(applied.at)
+        yield Moment(time=time, program=_MANAGER, what=what, why=f"{why}: {describe(applied.containers)}")
     if applied.by != BY_ADMISSION:
         return
     what = "admits it with the requests that it came with"

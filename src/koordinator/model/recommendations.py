@@ -102,6 +102,12 @@ def recommended(source: Recommendation) -> Recommended:
     return Recommended(source, containers)
 
 
+def precedence(source: Recommendation) -> tuple[bool, str]:
+    """Of several Recommendations for one pod in one namespace, the lowest counts: the one of a workload before one with
+    a selector, then the one with the lowest name."""
+    return source.spec.target.type != WORKLOAD, source.metadata.name
+
+
 def workload_of_target(target: RecommendationTarget) -> WorkloadKey | None:
     """The workload that the target names; None if it names none, or one of an unknown API version."""
     workload = target.workload

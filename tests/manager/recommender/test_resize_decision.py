@@ -175,6 +175,21 @@ def test_what_cannot_be_resized_is_evicted_only_where_that_is_asked_for() -> Non
     assert decided(pod(**batch, metadata={"ownerReferences": []}), rules=OR_RECREATE).action is None
 
 
+def test_the_next_pod_is_evicted_when_the_last_one_has_been_replaced() -> None:
+    batch: Document = {"resources": {"requests": {"kubernetes.io/batch-cpu": "1k"}}}
+    fresh = {"creationTimestamp": (NOW - 4 * MINUTE).isoformat()}
+    source = recommended(recommendation())
+
+    def may_go(*pods: ObservedPod, may_evict: bool = True) -> bool:
+        found = decide(source, OR_RECREATE, pods, {}, {}, {}, ResizeOptions(), NOW, may_evict=may_evict)
+        return isinstance(found.action, Evict)
+
+    assert may_go(pod("web-0", **batch), pod("web-1"))
+    assert not may_go(pod("web-0", **batch), may_evict=False)
+    assert not may_go(pod("web-0", **batch), pod("web-1", metadata=fresh))
+    assert not may_go(pod("web-0", **batch), pod("web-1", status={"conditions": []}))
+
+
 def test_containers_that_are_restarted_for_it_are_named() -> None:
     policy = {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]}
     action = decided(pod(container=policy)).action

@@ -51,8 +51,11 @@ class Bench:
         )
         await self.report(phase="Running", conditions=[{"type": "Ready", "status": "True"}])
         self.made.clock.set_wall(datetime.now(UTC) + timedelta(hours=1))
+        await self.begin_another("web", cpu)
+
+    async def begin_another(self, name: str, cpu: str) -> None:
         recommendation = {
-            "metadata": {"name": "web", "namespace": "default", "annotations": {POLICY: '{"updateMode": "Auto"}'}},
+            "metadata": {"name": name, "namespace": "default", "annotations": {POLICY: '{"updateMode": "Auto"}'}},
             "status": {
                 "updateTime": self.made.clock.now().isoformat(),
                 "podStatus": {"containerStatuses": [{"containerName": "main", "resources": {"cpu": cpu}}]},
@@ -190,6 +193,22 @@ def test_a_restart_is_a_disruption_that_a_budget_has_to_allow() -> None:
             assert refusal == "main would be restarted, and PodDisruptionBudget web allows no disruption"
             assert await made.cpu() == "2"
             assert (await made.record())["restarts"] == {"main": 4}
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_of_two_recommendations_goes_by_the_first() -> None:
+    async def scenario() -> None:
+        async with bench() as made:
+            await made.begin()
+            first = made.tracked
+            await made.begin_another("a-web", cpu="500m")
+            made.tracked.pods = first.pods = [await made.client.get(OBSERVED_PODS, "web-0", "default")]
+            await made.resizer.act([first, made.tracked], {})
+
+            assert (await made.record())["recommendation"] == "a-web"
+            assert await made.cpu() == "750m"
+            assert made.results() == {"resized": 1}
 
     asyncio.run(scenario())
 

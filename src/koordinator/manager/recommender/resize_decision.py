@@ -96,9 +96,12 @@ def decide(
     bounds: Mapping[str, Bounds],
     options: ResizeOptions,
     now: datetime,
+    *,
+    may_evict: bool = True,
 ) -> Decision:
     """What becomes of the pods of one Recommendation. ``held``: UID of a pod -> why it may not be resized now.
-    ``bounds``: what the namespace allows a container, by resource name."""
+    ``bounds``: what the namespace allows a container, by resource name. ``may_evict``: whether the pod that was evicted
+    last has been replaced."""
     records = {pod.metadata.uid: record_of(pod) for pod in pods}
     for pod in pods:
         record = records[pod.metadata.uid]
@@ -116,7 +119,8 @@ def decide(
             return Decision(waiting={"": reason})
     step = Step(options.raised_fraction, options.lowered_fraction)
     sizing = Sizing(rules.requests_only, options.threshold, step, bounds)
-    return _next(recommended, rules, sizing, pods, records, held, options, now)
+    evicts = rules.update_mode == IN_PLACE_OR_RECREATE and may_evict and _are_settled(pods, options, now)
+    return _next(recommended, sizing, pods, records, held, options, now, evicts=evicts)
 
 
 def record_of(pod: ObservedPod) -> AppliedRecommendation | None:
@@ -235,13 +239,14 @@ def _keeps_back(pod: ObservedPod, record: AppliedRecommendation, options: Resize
 
 def _next(
     recommended: Recommended,
-    rules: Rules,
     sizing: Sizing,
     pods: Sequence[ObservedPod],
     records: Mapping[str, AppliedRecommendation | None],
     held: Mapping[str, str],
     options: ResizeOptions,
     now: datetime,
+    *,
+    evicts: bool,
 ) -> Decision:
     """The first pod that may be changed, by name."""
     waiting = dict[str, str]()
@@ -256,7 +261,7 @@ def _next(
             if not obstacle:
                 return Decision(resize, waiting)
             reason = f"it cannot be resized in place: {obstacle}"
-            if rules.update_mode == IN_PLACE_OR_RECREATE and _may_be_evicted(pod, options, now):
+            if evicts and _may_be_evicted(pod, options, now):
                 return Decision(Evict(pod, reason), waiting)
         waiting[metadata.name] = reason
     return Decision(waiting=waiting)
@@ -325,6 +330,14 @@ def _restarted(pod: ObservedPod, changes: Mapping[str, ContainerChange]) -> Iter
         change = changes.get(each.name)
         if change is not None and each.restarts_for({*change.requests, *change.limits}):
             yield each.name
+
+
+def _are_settled(pods: Sequence[ObservedPod], options: ResizeOptions, now: datetime) -> bool:
+    """Whether all pods of a workload are ready, and none is so new that it could still fail."""
+    return all(
+        pod.condition("Ready") is not None and now - (pod.metadata.creation_timestamp or now) >= options.watch
+        for pod in pods
+    )
 
 
 def _may_be_evicted(pod: ObservedPod, options: ResizeOptions, now: datetime) -> bool:

@@ -7,8 +7,8 @@ later and later.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.api.modification import EVICTED, RESIZED, Cause, Modification
@@ -38,7 +38,7 @@ from koordinator.model.label_selector import SelectorError, compile_selector
 from koordinator.model.quota_tree.pod_quota import quota_name_of
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
-from koordinator.model.recommendations import recommended
+from koordinator.model.recommendations import precedence, recommended
 
 logger = logging.getLogger(__name__)
 
@@ -64,32 +64,41 @@ class Resizer:
         )
         self._held: dict[str, _Held] = {}
         """By the UID of a pod."""
+        self._evictions: dict[str, _Eviction] = {}
+        """By the UID of a Recommendation, the last one."""
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         """By namespace, as read in this pass."""
 
     async def act(self, all_tracked: Iterable[Tracked], readings: Readings) -> None:
+        """One action for each of them at most."""
         self._budgets.clear()
         alive = set[str]()
-        for tracked in all_tracked:
+        for tracked in sorted(all_tracked, key=lambda each: precedence(each.recommendation)):
             await self._yielding.checkpoint()
-            alive.update(pod.metadata.uid for pod in tracked.pods)
+            # Where several Recommendations are about one pod, it goes by the first.
+            pods = [pod for pod in tracked.pods if pod.metadata.uid not in alive]
+            alive.update(pod.metadata.uid for pod in pods)
             tracked.waiting = {}
-            if tracked.pods and tracked.recommendation.metadata.deletion_timestamp is None:
-                await self._act_on(tracked, readings)
+            if pods and tracked.recommendation.metadata.deletion_timestamp is None:
+                await self._act_on(tracked, pods, readings)
         self._held = {uid: held for uid, held in self._held.items() if uid in alive}
-
-    async def _act_on(self, tracked: Tracked, readings: Readings) -> None:
         now = self._clock.monotonic()
+        self._evictions = {uid: each for uid, each in self._evictions.items() if now < each.until}
+
+    async def _act_on(self, tracked: Tracked, pods: Sequence[ObservedPod], readings: Readings) -> None:
+        now = self._clock.monotonic()
+        eviction = self._evictions.get(tracked.recommendation.metadata.uid)
         held = {uid: each.reason for uid, each in self._held.items() if now < each.until}
         decision = decide(
             recommended(tracked.recommendation),
             tracked.rules,
-            tracked.pods,
+            pods,
             readings,
             held,
             self._limit_ranges.bounds_of(tracked.recommendation.metadata.namespace),
             self._options,
             self._clock.now(),
+            may_evict=eviction is None or len(pods) >= eviction.pods,
         )
         tracked.waiting = decision.waiting
         action = decision.action
@@ -127,6 +136,9 @@ class Resizer:
 
     async def _undo(self, tracked: Tracked, action: Undo) -> None:
         pod, changes = action.pod, restored(action.pod, action.record)
+        if refusal := self._quotas.refusal(pod, changes):
+            # Whoever may write the pod may have written the record.
+            raise _RefusedError(refusal)
         if changes:
             await patch_resources(self._client, pod, changes)
         record = AppliedRecommendation(
@@ -144,6 +156,8 @@ class Resizer:
 
     async def _evict(self, tracked: Tracked, action: Evict) -> None:
         await evict(self._client, action.pod.metadata, {})
+        until = self._clock.monotonic() + self._options.hold.total_seconds()
+        self._evictions[tracked.recommendation.metadata.uid] = _Eviction(len(tracked.pods), until)
         self._results.labels("evicted").inc()
         self._tell(tracked, action.pod, "Normal", "RecommendationEvicted", action.reason, "Recommendation", EVICTED)
 
@@ -198,6 +212,13 @@ class _Held:
         self.reason = reason
         self.until = until
         self.backoff = backoff
+
+
+class _Eviction(NamedTuple):
+    """A pod was evicted when there were so many; fewer are waited for until a time."""
+
+    pods: int
+    until: float
 
 
 class _Quotas:
