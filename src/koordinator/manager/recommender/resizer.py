@@ -79,7 +79,8 @@ class Resizer:
             pods = [pod for pod in tracked.pods if pod.metadata.uid not in alive]
             alive.update(pod.metadata.uid for pod in pods)
             tracked.waiting = {}
-            if pods and tracked.recommendation.metadata.deletion_timestamp is None:
+            is_concerned = tracked.rules.resizes or any(pod.metadata.annotations for pod in pods)
+            if pods and is_concerned and tracked.recommendation.metadata.deletion_timestamp is None:
                 await self._act_on(tracked, pods, readings)
         self._held = {uid: held for uid, held in self._held.items() if uid in alive}
         now = self._clock.monotonic()
