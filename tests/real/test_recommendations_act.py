@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from koordinator.cli.main import main
 from tests.real.control_plane import ControlPlane
+from tests.real.koord_command import on_one_line, run_koord
 from tests.real.manager_cluster import NAMESPACE, create, install, prepare
 from tests.real.manager_process import OURS, ManagerProcess, manager
 from tests.real.polling import until
@@ -91,9 +91,8 @@ def events(plane: ControlPlane, name: str) -> dict[str, str]:
     return {each["reason"]: each["note"] for each in listed if each["regarding"]["name"] == name}
 
 
-def explained(plane: ControlPlane, name: str, capsys: pytest.CaptureFixture[str]) -> str:
-    main(["explain", "pod", name, "--kubeconfig", str(plane.kubeconfig)])
-    return " ".join(capsys.readouterr().out.split())
+def explained(plane: ControlPlane, name: str) -> str:
+    return on_one_line(run_koord("explain", "pod", name, kubeconfig=plane.kubeconfig).stdout)
 
 
 def ready(plane: ControlPlane, name: str, **status: Any) -> None:
@@ -101,9 +100,7 @@ def ready(plane: ControlPlane, name: str, **status: Any) -> None:
     report(plane, name, phase="Running", conditions=[condition], **status)
 
 
-def test_new_pods_of_a_deployment_request_what_is_recommended(
-    plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_pods_of_a_deployment_request_what_is_recommended(plane: ControlPlane, tmp_path: Path) -> None:
     install(plane)
     workload = {"type": "workload", "workload": {"kind": "Deployment", "name": "web"}}
     recommend(plane, "web", "Initial", workload, cpu="250m", memory="512Mi")
@@ -114,7 +111,7 @@ def test_new_pods_of_a_deployment_request_what_is_recommended(
         running.wait_ready()
         add_pod(plane, "web-1", {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}})
         found = resources(plane, "web-1")
-        said = explained(plane, "web-1", capsys)
+        said = explained(plane, "web-1")
         assert running.stop() == 0
 
     assert found == {"requests": {"cpu": "300m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
@@ -124,7 +121,7 @@ def test_new_pods_of_a_deployment_request_what_is_recommended(
 
 
 def test_a_running_pod_is_resized_and_given_back_what_it_had_when_it_is_killed(
-    plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    plane: ControlPlane, tmp_path: Path
 ) -> None:
     amounts = {"cpu": "1", "memory": "1Gi"}
     add_pod(plane, "api", {"requests": amounts, "limits": amounts})
@@ -140,7 +137,7 @@ def test_a_running_pod_is_resized_and_given_back_what_it_had_when_it_is_killed(
         running.wait(lambda: "undone" in record(plane, "api"), "undo")
         given_back = resources(plane, "api")
         running.wait(lambda: "RecommendationUndone" in events(plane, "api"), "event")
-        said = explained(plane, "api", capsys)
+        said = explained(plane, "api")
         assert running.stop() == 0
 
     assert lowered == {"requests": {"cpu": "750m", "memory": "768Mi"}, "limits": {"cpu": "750m", "memory": "768Mi"}}
@@ -165,6 +162,33 @@ def test_a_resize_that_a_resource_quota_refuses_is_named(plane: ControlPlane, tm
     assert "exceeded quota: team" in events(plane, "api")["RecommendationNotApplied"]
     assert resources(plane, "api") == {"requests": {"cpu": "1"}}
     assert record(plane, "api") == {}
+
+
+def test_it_is_applied_by_hand_to_pods_and_to_the_template(plane: ControlPlane) -> None:
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    create(plane, deployments, {"metadata": {"name": "web"}, "spec": spec})
+    add_pod(plane, "web-1", {"requests": {"cpu": "1"}})
+    workload = {"type": "workload", "workload": {"kind": "Deployment", "name": "web"}}
+    recommend(plane, "web", "Off", workload, cpu="250m")
+    shown = on_one_line(run_koord("recommend", "-n", "default", kubeconfig=plane.kubeconfig).stdout)
+    apply = ("recommend", "deployment/web", "-n", "default", "--apply")
+    looked = run_koord(*apply, "--dry-run", kubeconfig=plane.kubeconfig)
+    before = resources(plane, "web-1")
+    pods = run_koord(*apply, "--yes", kubeconfig=plane.kubeconfig)
+    rollout = run_koord(*apply, "--template", "--yes", kubeconfig=plane.kubeconfig)
+    (container,) = plane.request("GET", f"{deployments}/web")[1]["spec"]["template"]["spec"]["containers"]
+
+    assert "default/web deployment/web 1 1000m 250m 750m" in shown
+    assert (looked.returncode, pods.returncode, rollout.returncode) == (0, 0, 0)
+    assert before == {"requests": {"cpu": "1"}}
+    assert resources(plane, "web-1") == {"requests": {"cpu": "250m"}}
+    assert record(plane, "web-1")["recommendation"] == "web"
+    assert container["resources"] == {"requests": {"cpu": "250m"}}
 
 
 def test_a_dry_run_changes_no_pod(plane: ControlPlane, tmp_path: Path) -> None:

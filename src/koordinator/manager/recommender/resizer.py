@@ -177,7 +177,6 @@ class Resizer:
     ) -> None:
         name = tracked.recommendation.metadata.name
         record = Modification(
-            program="koord-manager",
             action=action,
             actor=f"Recommendation/{name}",
             node=pod.spec.node_name,
