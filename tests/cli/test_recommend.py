@@ -100,13 +100,13 @@ def koord(cluster: ExplainedCluster, *arguments: str) -> int:
 def test_the_table_has_a_row_for_each_and_one_for_all(
     cluster: ExplainedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert koord(cluster) == 0
+    assert koord(cluster, "-o", "wide") == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
-    assert lines == [
-        "recommendation target pods cpu now cpu then cpu saved memory now memory then memory saved days mode note",
-        "default/tiny pods by label 1 0m 250m -250m 0Mi 1024Mi -1024Mi 3.2 Off",
-        "default/web deployment/web 1 1000m 250m 750m 1024Mi 1024Mi 0Mi 3.2 Off",
+    assert lines[0].startswith("recommendation target pods cpu now cpu then cpu saved memory now memory then")
+    assert lines[1:] == [
+        "default/tiny pods by label 1 0m 250m -250m 0Mi 1024Mi -1024Mi 3.2 Off main: 250m cpu, 1024Mi memory",
+        "default/web deployment/web 1 1000m 250m 750m 1024Mi 1024Mi 0Mi 3.2 Off main: 250m cpu, 1024Mi memory",
         "all that may be used 2 1000m 500m 500m 1024Mi 2048Mi -1024Mi",
     ]
 
