@@ -156,6 +156,7 @@ def test_every_feature_gate_finds_its_rights_and_none_of_them_is_idle(books: Aud
         "--recommender-interval=2s",
         "--recommender-checkpoint-interval=2s",
         "--recommender-resize-hold=1s",
+        "--recommender-resize-watch=1s",
         "--recommender-evict-after=1s",
     ]
     with manager(
