@@ -236,7 +236,7 @@ def test_what_the_scheduler_does_not_know_is_said_in_its_words(responses: dict[s
 
 
 def test_a_port_on_which_nobody_listens_is_said(responses: dict[str, Any]) -> None:
-    assert responses["other port"].startswith("the scheduler at http://127.0.0.1"), responses["other port"]
+    assert responses["other port"].startswith("the scheduler at https://127.0.0.1"), responses["other port"]
 
 
 def test_who_may_not_see_the_lease_is_told_so(responses: dict[str, Any]) -> None:
