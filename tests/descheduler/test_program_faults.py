@@ -66,7 +66,7 @@ class Cluster:
         of_plugin = {"name": "LowNodeLoad", "args": {**PLUGIN_ARGS["LowNodeLoad"], **args}}
         document = {**DOCUMENT, "profiles": [{**profile, "pluginConfig": [of_plugin]}]}
         configuration = resolve(document, "", Catalogue(BUILT_IN, lambda: ()))
-        events = EventBroadcaster(client, clock=self.clock, random=Random(1))
+        events = EventBroadcaster(client, program="koord-descheduler", clock=self.clock, random=Random(1))
         made = Descheduler(client, events, configuration, Process(clock=self.clock, random=Random(1), stop=stop))
         async with asyncio.timeout(20), made.informers.started(20), asyncio.TaskGroup() as tasks:
             tasks.create_task(made.deschedule(stop))

@@ -240,7 +240,6 @@ def _modification(victim: Victim) -> Modification:
     usage = victim.usage
     used = {"usedCPUs": usage.cpu, "usedMemoryBytes": usage.memory}
     return Modification(
-        program="koordlet",
         action=EVICTED,
         actor=victim.feature,
         node=usage.pod.pod.spec.node_name,

@@ -185,7 +185,6 @@ class Evictions:
         )
         note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}"
         record = Modification(
-            program="koord-scheduler",
             action=PREEMPTED,
             actor=f"Pod/{preemptor.key}",
             node=eviction.node_name,
