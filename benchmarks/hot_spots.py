@@ -1,6 +1,6 @@
 """A simulated day: hot spots with and without what the recommender has learned on the day before, with the same pods.
 
-usage: python -m benchmarks.hot_spots [--nodes 20] [--days 5] [--seed 1]
+usage: python -m benchmarks.hot_spots [--nodes 20] [--days 5] [--hours 24] [--seed 1]
 
 Workloads use little for most of the day and much for three hours, most of them in office hours and each at an hour of
 its own; requests say little about either. Every hour two workloads are rolled out anew. The four combinations are made
@@ -170,9 +170,9 @@ class Cluster:
         self.metrics: dict[str, NodeMetric] = {}
         self.made = 0
 
-    def run(self) -> Day:
+    def run(self, hours: float) -> Day:
         self.fill()
-        for step in range(_STEPS):
+        for step in range(round(hours * timedelta(hours=1) / _STEP)):
             self.now = _START + step * _STEP
             self.report()
             if step % 12 == 6:
@@ -271,8 +271,8 @@ def _metric(node: str, usages: Mapping[str, float], now: datetime) -> NodeMetric
     return convert({"metadata": {"name": node}, "status": status}, NodeMetric)
 
 
-def compare(nodes: int, days: int, seed: int) -> dict[str, dict[str, float]]:
-    """By combination, the mean of the days."""
+def compare(nodes: int, days: int, seed: int, hours: float = 24.0) -> dict[str, dict[str, float]]:
+    """By combination, the mean of the days, each of so many hours."""
     totals = {name: Day() for name in _NAMES}
     for number in range(days):
         random = Random(f"{seed}/{number}")
@@ -281,16 +281,16 @@ def compare(nodes: int, days: int, seed: int) -> dict[str, dict[str, float]]:
         for name, total in totals.items():
             made = [_node(each) for each in range(nodes)]
             estimating, expecting = name in ("scheduler", "both"), name in ("descheduler", "both")
-            day = Cluster(made, workloads, known, Random(f"{seed}/{number}"), estimating, expecting).run()
+            day = Cluster(made, workloads, known, Random(f"{seed}/{number}"), estimating, expecting).run(hours)
             total.hot, total.full = total.hot + day.hot, total.full + day.full
             total.evictions, total.pending = total.evictions + day.evictions, total.pending + day.pending
-    hours = _STEP / timedelta(hours=1) / days
+    of_step = _STEP / timedelta(hours=1) / days
     return {
         name: {
-            "hot": round(total.hot * hours, 1),
-            "full": round(total.full * hours, 1),
+            "hot": round(total.hot * of_step, 1),
+            "full": round(total.full * of_step, 1),
             "evictions": round(total.evictions / days, 1),
-            "pending": round(total.pending * hours, 1),
+            "pending": round(total.pending * of_step, 1),
         }
         for name, total in totals.items()
     }
@@ -300,9 +300,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hot_spots")
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--days", type=int, default=5)
+    parser.add_argument("--hours", type=float, default=24.0, help="of each day")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    figures = compare(options.nodes, options.days, options.seed)
+    figures = compare(options.nodes, options.days, options.seed, options.hours)
     print(json.dumps({"benchmark": "hot_spots", "nodes": options.nodes, "days": options.days, **figures}))
     return 0
 
