@@ -47,14 +47,15 @@ def scene(
     used: str = "100m",
     cool: str = "0",
     metrics: Sequence[NodeMetric] = (),
+    target: str = "4",
 ) -> Snapshot:
-    """Two nodes of four cores: of the first, every pod uses little; of the second, the system uses ``cool``."""
+    """A node of four cores, where every pod uses little, and one of which the system uses ``cool``."""
     pods = pods or pods_of("web", 4)
     reports = metrics or [
         make_metric("n1", {pod.metadata.name: used for pod in pods if pod.spec.node_name == "n1"}),
         make_metric("n2", {pod.metadata.name: used for pod in pods if pod.spec.node_name == "n2"}, system=cool),
     ]
-    return make_snapshot([make_node("n1"), make_node("n2")], pods, reports, recommendations=known)
+    return make_snapshot([make_node("n1"), make_node("n2", cpu=target)], pods, reports, recommendations=known)
 
 
 def leaving(snapshot: Snapshot, args: dict[str, Any] = EXPECTING) -> list[str]:
@@ -92,6 +93,12 @@ def test_the_pod_leaves_whose_leaving_relieves_the_node() -> None:
     """All are going to use as much, but the others still raise what is expected as far when the one of db has left."""
     pods = [*pods_of("db", 1), *pods_of("web", 2)]
     assert leaving(scene(peak("1300m"), peak("1300m", "db"), pods=pods)) == ["web-0"]
+
+
+def test_what_is_expected_falls_with_each_pod_that_leaves() -> None:
+    """One pod of either workload: with both of the other one, the node is still going to be hot."""
+    pods = [*pods_of("db", 2), *pods_of("web", 2)]
+    assert leaving(scene(peak("1100m"), peak("1100m", "db"), pods=pods, target="32")) == ["db-0", "web-0"]
 
 
 def test_pods_that_nobody_has_measured_yet_are_going_to_use_something() -> None:
