@@ -21,8 +21,8 @@ _HERE = Path(__file__).resolve().parent
 
 _REAL_NODE = "real node"
 _ON_THE_REAL_NODE = (
-    "cpu_suppress", "critest", "image", "interference", "koordlet", "koordlet_roles", "kubelet_quotas", "nri",
-    "runtime_hooks", "runtime_proxy_kubelet",
+    "cpu_suppress", "critest", "image", "interference", "koordlet", "koordlet_extensions", "koordlet_roles",
+    "kubelet_quotas", "nri", "runtime_hooks", "runtime_proxy_kubelet",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall."""
 _VIRTUAL_MACHINE = "virtual machine"

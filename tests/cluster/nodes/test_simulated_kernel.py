@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES, PODS
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
@@ -339,6 +339,26 @@ def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_
     assert said_by_model["cpus"] == pytest.approx(said["cpus"], rel=0.03)
     assert said["why"].startswith("30 % of 8 CPUs, less 0 CPUs of other pods and ")
     assert said_by_model["why"].startswith("30 % of 8 CPUs, less 0 CPUs of other pods and ")
+
+
+def test_the_config_map_of_koordlet_is_followed(tmp_path: Path) -> None:
+    strategy = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 30}
+
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        job = pod_document("job", "small-0", cpu="2", memory="2Gi", priority=5500)
+        job["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
+        api.put(PODS, job)
+        await clock.advance(40)
+        quota = tmp_path / "small-0/sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice/cpu.max"
+        assert not quota.read_text().startswith("max")
+        metadata = {"name": "koordlet-config", "namespace": "koordinator-system"}
+        api.put(CONFIG_MAPS, {"metadata": metadata, "data": {"feature-gates": "BECPUSuppress=false"}})
+        await clock.advance(10)
+        assert quota.read_text().startswith("max")
+
+    api = InMemoryApi()
+    api.put(NODE_SLOS, {"metadata": {"name": "small-0"}, "spec": {"resourceUsedThresholdWithBE": strategy}})
+    _play(tmp_path, script, 1, api)
 
 
 def test_an_agent_that_cannot_start_is_said_and_starts_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
