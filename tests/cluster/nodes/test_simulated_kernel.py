@@ -21,6 +21,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import default_scenario, scale
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
+from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
 from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.cgroup_layout import CgroupVersion, detect_version, find_kubepods
@@ -171,7 +172,7 @@ def test_kubelets_limit_is_the_quota_of_a_new_pod(node: _Node) -> None:
 def test_resctrl_shows_a_class_and_keeps_the_line_that_was_not_written(node: _Node) -> None:
     host = node.kernel.host
     assert (probe_allocation(host), probe_monitoring(host)) == (None, None)
-    Path(host.sys_fs, "resctrl", "BE", "schemata").write_text("L3:0=f\n")
+    SimulatedFiles().write(f"{host.sys_fs}/resctrl/BE/schemata", "L3:0=f\n")
     (job,) = node.pods(_pod("job", qos="BestEffort", label="BE"))
     node.run(10, [PodDemand(job, 2.0, GIB)])
     assert read_schemata(host, "BE").l3_masks == {0: 0xF}
