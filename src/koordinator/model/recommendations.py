@@ -28,7 +28,6 @@ from koordinator.api.recommendation import (
     RecommendationTarget,
 )
 from koordinator.api.resource_names import CPU, MEMORY
-from koordinator.base.durations import format_duration
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 
 _APPS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
@@ -82,8 +81,8 @@ class Recommended:
         if written is None or not self.containers:
             return f"Recommendation {self.key} recommends nothing yet"
         if now - written > STALE_AFTER:
-            age = format_duration(timedelta(seconds=(now - written) // timedelta(seconds=1)))
-            return f"Recommendation {self.key} is stale: it was written {age} ago"
+            hours = (now - written) // timedelta(hours=1)
+            return f"Recommendation {self.key} is stale: it was written {hours} hours ago"
         return ""
 
 
@@ -101,6 +100,12 @@ def recommended(source: Recommendation) -> Recommended:
         if any(amount > 0 for amount in amounts.values()):
             containers[each.container_name] = {name: amount for name, amount in amounts.items() if amount > 0}
     return Recommended(source, containers)
+
+
+def precedence(source: Recommendation) -> tuple[bool, str]:
+    """Of several Recommendations for one pod in one namespace, the lowest counts: the one of a workload before one with
+    a selector, then the one with the lowest name."""
+    return source.spec.target.type != WORKLOAD, source.metadata.name
 
 
 def workload_of_target(target: RecommendationTarget) -> WorkloadKey | None:
@@ -141,6 +146,10 @@ class RecommendationIndex:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def get(self, namespace: str, name: str) -> Recommended:
+        """The one of this name. Raises KeyError."""
+        return self._by_name[namespace, name]
 
     def put(self, source: Recommendation) -> None:
         """Add a Recommendation, or replace the one of its name."""
