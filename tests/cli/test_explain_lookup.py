@@ -129,7 +129,7 @@ def test_a_scheduler_that_leads_elsewhere_is_reached_by_port_forward(
     status, _, err = explained(capsys, "pod", "gated", *cluster.arguments, "--lease=koordinator-system/far")
     assert status == API_ALONE
     assert "kubectl port-forward -n koordinator-system pod/koord-scheduler-7d 10251" in err
-    assert f"--secure-port={cluster.port} --bind-address=0.0.0.0" in err
+    assert f"--secure-port={cluster.port} --bind-address=::" in err
 
 
 def test_what_the_scheduler_knows_is_said_of_a_pod_that_is_pending(cluster: ExplainedCluster, capsys: Captured) -> None:

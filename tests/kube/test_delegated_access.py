@@ -165,6 +165,28 @@ def test_strangers_use_up_nobody_elses_questions() -> None:
     play(scenario)
 
 
+def test_clients_without_a_token_use_up_no_questions_about_tokens() -> None:
+    async def scenario(bench: Bench) -> None:
+        found = [await bench.status(f"/y{number}") for number in range(200)]
+        assert found[-1] == 429
+        assert await bench.status("/metrics", "good") == 200
+
+    play(scenario)
+
+
+def test_what_is_not_answered_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.api.fault = TransportError("connection refused")
+        for number in range(5):
+            await bench.status("/metrics", f"token-{number}")
+            bench.api.fault = None
+            await bench.status(f"/y{number}")
+            bench.api.fault = TransportError("connection refused")
+
+    play(scenario)
+    assert len(caplog.records) == 1
+
+
 def test_without_an_answer_nobody_is_admitted_but_probes() -> None:
     async def scenario(bench: Bench) -> None:
         bench.api.fault = TransportError("connection refused")

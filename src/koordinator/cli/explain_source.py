@@ -31,6 +31,8 @@ _TOKEN_SECONDS: Final = 600
 """The shortest life that the API server gives a token."""
 _PLAIN_PORTS: Final = {SCHEDULER: 10251, MANAGER: 8080, DESCHEDULER: 10251}
 """Where programs serve whoever is on their machine, or in their pod."""
+_NOT_ADMITTED: Final = (401, 403, 429, 503)
+"""How a secure port refuses, in plain text."""
 _LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease", DESCHEDULER: "descheduler-lease"}
 
 
@@ -107,7 +109,7 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
                 raise
             raise ExplainError(
                 f"{host} leads, but could not be queried through the API server as a pod of {namespace}: {error}; "
-                f"let it serve with --secure-port={endpoint.port} --bind-address=0.0.0.0, or name it with "
+                f"let it serve with --secure-port={endpoint.port} --bind-address=::, or name it with "
                 f"--{endpoint.program}=http://127.0.0.1:{_PLAIN_PORTS[endpoint.program]} after kubectl port-forward -n "
                 f"{namespace} pod/{host} {_PLAIN_PORTS[endpoint.program]}"
             ) from error
@@ -174,6 +176,8 @@ async def _get(
     try:
         document = decode_any(body)
     except DecodeError as error:
+        if status in _NOT_ADMITTED:
+            raise _refusal(status, body.decode("utf-8", "replace").strip()) from error
         raise ExplainError(
             f"{address} answers {target} with status {status}; is that a koord-{endpoint.program}?"
         ) from error
