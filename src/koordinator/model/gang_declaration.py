@@ -69,6 +69,11 @@ def topology_spec_of(annotations: Mapping[str, str], problems: list[str]) -> Top
     return spec
 
 
+MEMBERS: Final = "Members"
+WHOLE: Final = "Whole"
+GANG_POLICIES: Final = (MEMBERS, WHOLE)
+"""What leaves when a member of a gang has to: it alone, or the gang. The values of ``gangPolicy``."""
+
 STRICT: Final = "Strict"
 NON_STRICT: Final = "NonStrict"
 MODES: Final = (STRICT, NON_STRICT)

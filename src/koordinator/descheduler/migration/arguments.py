@@ -21,6 +21,7 @@ from koordinator.descheduler.configuration.arguments import (
     check_namespaces,
     checked_selector,
 )
+from koordinator.model.gang_declaration import GANG_POLICIES, MEMBERS
 
 EVICTION: Final = "Eviction"
 DELETE: Final = "Delete"
@@ -52,11 +53,6 @@ WORKLOAD: Final = "workload"
 NAMESPACE: Final = "namespace"
 LIMITED_OBJECTS: Final = (WORKLOAD, NAMESPACE)
 """The keys of ``objectLimiters``."""
-
-MEMBERS: Final = "Members"
-WHOLE: Final = "Whole"
-GANG_POLICIES: Final = (MEMBERS, WHOLE)
-"""What moves when a member of a gang has to: it alone, or the gang."""
 
 _MODES: Final = (RESERVATION_FIRST, EVICT_DIRECTLY)
 _PERCENT: Final = re.compile(r"(\d+)%")

@@ -17,7 +17,7 @@ from koordinator.api.labels import GANG_MIGRATION
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.api.workload import PodDisruptionBudget
-from koordinator.descheduler.migration.arguments import EVICTION, MEMBERS, MigrationControllerArgs
+from koordinator.descheduler.migration.arguments import EVICTION, MigrationControllerArgs
 from koordinator.descheduler.migration.job_facts import (
     eviction_policy,
     has_passed_arbitration,
@@ -30,6 +30,7 @@ from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.pod_facts import is_terminating
 from koordinator.kube.informer_set import InformerSet
 from koordinator.model.gang_declaration import (
+    MEMBERS,
     NON_STRICT,
     Declaration,
     Defaults,

@@ -17,7 +17,7 @@ from koordinator.api.cluster_network_topology import DEFAULT_NAME
 from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
-from koordinator.model.gang_declaration import Defaults, gang_id_of
+from koordinator.model.gang_declaration import WHOLE, Defaults, gang_id_of
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     ControllerWriter,
@@ -49,6 +49,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.controllers import GangFaultController, PodGroupController
+from koordinator.scheduler.plugins.coscheduling.disruption import GangDisruption
 from koordinator.scheduler.plugins.coscheduling.documents import GangServices, preemption_document
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
@@ -149,7 +150,7 @@ class GangCycle(
         return group.id, plan
 
     def _preemption(self, job: Job) -> JobPreemption:
-        return JobPreemption(self.name, self.view, job, self.handle)
+        return JobPreemption(self, job)
 
     def _job(self, pod: PodInfo, group: Group) -> Job:
         found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
@@ -252,7 +253,7 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
     name = GangPart.name
     handle: Handle
     watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES)
-    part_types = (GangQueueing, GangCycle, GangPlacement, NetworkScore, GangBinding, GangServices)
+    part_types = (GangQueueing, GangCycle, GangPlacement, NetworkScore, GangBinding, GangServices, GangDisruption)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -263,7 +264,8 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
         shared = args, view, self.gangs
         placement = GangPlacement(*shared) if args.aware_network_topology else None
         always = GangQueueing(*shared), GangCycle(*shared, placement), NetworkScore(*shared), GangBinding(*shared)
-        self.parts = (*always, GangServices(*shared), *((placement,) if placement is not None else ()))
+        disruption = GangDisruption(*shared) if args.gang_policy == WHOLE else None
+        self.parts = (*always, GangServices(*shared), *(part for part in (placement, disruption) if part is not None))
 
     @property
     def watched_kinds(self) -> tuple[Kind[Any], ...]:
