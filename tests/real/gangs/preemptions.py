@@ -281,6 +281,26 @@ async def waiting_members_are_victims(stage: PreemptionStage) -> None:
     await stage.gang("g", 2)
 
 
+async def gang_leaves_whole(stage: PreemptionStage) -> None:
+    """One node is enough for the pod, and the gang needs both of its members."""
+    await _gang_below(stage, 0, 0)
+
+
+async def gang_cannot_leave_whole(stage: PreemptionStage) -> None:
+    """One of its members is more important than the pod."""
+    await _gang_below(stage, 0, 20)
+
+
+async def _gang_below(stage: PreemptionStage, *priorities: int) -> None:
+    await stage.nodes(1, 1)
+    await stage.group("low", 2)
+    for number, priority in enumerate(priorities):
+        await stage.important("low", number, priority)
+    await stage.bound("low", 2)
+    await stage.known()
+    await stage.important("p", 0, by="nothing")
+
+
 async def reservation_is_a_member(stage: PreemptionStage) -> None:
     await stage.nodes(2)
     await stage.running("s", 2)
@@ -365,5 +385,7 @@ OURS: Final = _table(
     waiting_members_are_victims,
 )
 """Where the original evicts in vain, does not place the gang, or has nobody who waits."""
+WHOLE: Final = _table(gang_leaves_whole, gang_cannot_leave_whole)
+"""With ``gangPolicy: Whole``, which the original does not have."""
 ALL_PLUGINS: Final = _table(reservation_preempts, members_of_a_quota_preempt)
 """With Reservation and ElasticQuota in the profile."""
