@@ -9,12 +9,31 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.pod import Pod, is_mirror, is_static
+from koordinator.api.pod import Pod, PodCondition, is_finished, is_mirror, is_static
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_with_default
 
 SYSTEM_CRITICAL_PRIORITY: Final = 2 * 10**9
 _LATE: Final = timedelta(seconds=30)
+
+
+def pod_condition(pod: Pod, type_: str) -> PodCondition | None:
+    return next((condition for condition in pod.status.conditions if condition.type == type_), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod's Ready condition is True."""
+    return _has(pod, "Ready")
+
+
+def is_disrupted(pod: Pod) -> bool:
+    """Whether the pod ends because of a disruption: an eviction, a preemption, a taint of its node, or its kubelet."""
+    return _has(pod, "DisruptionTarget") and (is_finished(pod) or is_terminating(pod))
+
+
+def _has(pod: Pod, type_: str) -> bool:
+    condition = pod_condition(pod, type_)
+    return condition is not None and condition.status == "True"
 
 
 def is_terminating(pod: Pod) -> bool:
