@@ -23,17 +23,16 @@ def pod_condition(pod: Pod, type_: str) -> PodCondition | None:
 
 def is_ready(pod: Pod) -> bool:
     """Whether the pod's Ready condition is True."""
-    return _has(pod, "Ready")
-
-
-def is_disrupted(pod: Pod) -> bool:
-    """Whether the pod ends because of a disruption: an eviction, a preemption, a taint of its node, or its kubelet."""
-    return _has(pod, "DisruptionTarget") and (is_finished(pod) or is_terminating(pod))
-
-
-def _has(pod: Pod, type_: str) -> bool:
-    condition = pod_condition(pod, type_)
+    condition = pod_condition(pod, "Ready")
     return condition is not None and condition.status == "True"
+
+
+def disruption_of(pod: Pod) -> PodCondition | None:
+    """The condition of a pod that ends because of a disruption: an eviction, a preemption, a taint of its node, or its
+    kubelet."""
+    condition = pod_condition(pod, "DisruptionTarget")
+    ends = is_finished(pod) or is_terminating(pod)
+    return condition if ends and condition is not None and condition.status == "True" else None
 
 
 def is_terminating(pod: Pod) -> bool:

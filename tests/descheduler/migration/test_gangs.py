@@ -409,7 +409,12 @@ def test_a_gang_is_read_once_between_events(monkeypatch: pytest.MonkeyPatch) -> 
     bench, reads = Bench(6, {"mode": "NonStrict"}), list[str]()
     gangs = bench.plugin._gangs
     pods_of = gangs.pods_of
-    monkeypatch.setattr(gangs, "pods_of", lambda gang_id: (reads.append(gang_id), pods_of(gang_id))[1])
+
+    def counted(gang_id: str) -> Sequence[Pod]:
+        reads.append(gang_id)
+        return pods_of(gang_id)
+
+    monkeypatch.setattr(gangs, "pods_of", counted)
     assert {gangs.of(bench.pod(name)) for name in bench.names} == {None}
     once = len(reads)
     assert once < len(bench.names)
