@@ -61,7 +61,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.informer import Informer
 from koordinator.kube.pod_eviction import evict
-from koordinator.model.gang_declaration import WHOLE
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD, WHOLE
 from koordinator.model.label_selector import SelectorError, compile_selector, parse_selector
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,8 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         self._metrics = EvictionMetrics(handle.metrics)
         self._gangs: Gangs | None = None
         if args.gang_policy == WHOLE:
-            self._gangs = Gangs(handle.informers.informer(PODS), handle.informers, args.gang_policy)
+            pods, reads_workloads = handle.informers.informer(PODS), GENERIC_WORKLOAD in handle.gates
+            self._gangs = Gangs(pods, handle.informers, args.gang_policy, reads_workloads=reads_workloads)
         self._taken: set[str] = set()
         """The uids of the members that were evicted in this cycle."""
         self._snapshot: Snapshot | None = None

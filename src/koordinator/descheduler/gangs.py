@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from koordinator.api.kinds import POD_DISRUPTION_BUDGETS, POD_GROUPS
+from koordinator.api.kinds import GENERIC_WORKLOADS, POD_DISRUPTION_BUDGETS, POD_GROUPS
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.descheduler.pod_facts import is_ready, is_terminating
@@ -25,7 +25,10 @@ from koordinator.model.gang_declaration import (
     Defaults,
     declared_by_pod,
     declared_by_pod_group,
+    declared_by_workload,
     gang_id_of,
+    placed_one_by_one,
+    workload_of,
 )
 from koordinator.model.label_selector import NOTHING, CompiledSelector, SelectorError, compile_selector
 from koordinator.model.pod_disruption import lets_unready_go
@@ -52,7 +55,13 @@ class Gangs:
     ``stays``: whether a member that has a node runs on, so that its gang can spare another one."""
 
     def __init__(
-        self, pods: Informer[Pod], informers: InformerSet, policy: str, stays: Callable[[Pod], bool] = is_ready
+        self,
+        pods: Informer[Pod],
+        informers: InformerSet,
+        policy: str,
+        *,
+        reads_workloads: bool,
+        stays: Callable[[Pod], bool] = is_ready,
     ) -> None:
         self._pods, self._stays = pods, stays
         self.is_whole = policy == WHOLE
@@ -75,6 +84,14 @@ class Gangs:
                 on_update=lambda *_: self.forget(),
                 on_delete=lambda *_: self.forget(),
             )
+            self._workloads = informers.informer(GENERIC_WORKLOADS, absent_is_empty=True) if reads_workloads else None
+            if self._workloads is not None:
+                self._workloads.add_handlers(
+                    name="gangs",
+                    on_add=lambda *_: self.forget(),
+                    on_update=lambda *_: self.forget(),
+                    on_delete=lambda *_: self.forget(),
+                )
             self._budgets = informers.informer(POD_DISRUPTION_BUDGETS, indexes={_BY_NAMESPACE: _namespace})
 
     def of(self, pod: Pod) -> Gang | None:
@@ -88,11 +105,10 @@ class Gangs:
         return gang
 
     def left_of(self, gang_id: str) -> Gang | None:
-        """What is left of a gang that has too few members to go on; None if it has enough, or none at all."""
+        """What is left of a gang that has too few members to go on, with those of its group; None if it has enough."""
         declaration, gang = self._read(gang_id)
         left = sum(gang_id_of(each) == gang_id for each in gang.members)
-        is_enough = declaration is not None and left >= declaration.min_member
-        return None if is_enough or not gang.members else gang
+        return None if declaration is not None and left >= declaration.min_member else gang
 
     def pods_of(self, gang_id: str) -> Sequence[Pod]:
         return self._pods.by_index(_BY_GANG, gang_id)
@@ -136,8 +152,16 @@ class Gangs:
         pod_group = self._pod_groups.get(gang_id)
         if pod_group is not None:
             return declared_by_pod_group(pod_group, _DEFAULTS)
-        declared = (declared_by_pod(pod, gang_id, _DEFAULTS) for pod in sorted(self.pods_of(gang_id), key=_KEY))
+        declared = (self._declared_by(pod, gang_id) for pod in sorted(self.pods_of(gang_id), key=_KEY))
         return next((each for each in declared if isinstance(each, Declaration)), None)
+
+    def _declared_by(self, pod: Pod, gang_id: str) -> Declaration | str:
+        workload = workload_of(pod)
+        if not workload:
+            return declared_by_pod(pod, gang_id, _DEFAULTS)
+        if self._workloads is None:
+            return placed_one_by_one(gang_id, _DEFAULTS)
+        return declared_by_workload(self._workloads.get(workload), pod, gang_id, _DEFAULTS)
 
     def _problem_in(self, namespace: str, pods: Iterable[Pod]) -> str:
         budgets = sorted(self._budgets.by_index(_BY_NAMESPACE, namespace), key=_NAME)

@@ -10,6 +10,7 @@ from koordinator.api.annotations import GANG_SIZE
 from koordinator.api.labels import GANG_MIGRATION
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.gangs import Gangs
 from koordinator.descheduler.migration.arguments import EVICTION, MigrationControllerArgs
 from koordinator.descheduler.migration.job_facts import eviction_policy, has_passed_arbitration, refers_to
@@ -17,7 +18,7 @@ from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.ledger import is_available
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.pod_facts import is_terminating
-from koordinator.kube.informer_set import InformerSet
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD
 from koordinator.model.pod_disruption import is_unprotected
 
 _NAME: Final = attrgetter("metadata.name")
@@ -26,9 +27,12 @@ _NAME: Final = attrgetter("metadata.name")
 class MovingGangs(Gangs):
     """A member whose job has been let through does not stay."""
 
-    def __init__(self, cluster: MigrationLister, informers: InformerSet, args: MigrationControllerArgs) -> None:
+    def __init__(self, cluster: MigrationLister, handle: Handle, args: MigrationControllerArgs) -> None:
         self._cluster, self._args = cluster, args
-        super().__init__(cluster.pods, informers, args.gang_policy, self._is_kept)
+        reads_workloads = GENERIC_WORKLOAD in handle.gates
+        super().__init__(
+            cluster.pods, handle.informers, args.gang_policy, reads_workloads=reads_workloads, stays=self._is_kept
+        )
         if self.is_whole:
             cluster.job_informer.add_handlers(
                 name="gangs",

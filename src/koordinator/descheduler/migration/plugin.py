@@ -83,7 +83,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
         self._writer = JobWriter(client, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)
-        self._gangs = MovingGangs(self._cluster, handle.informers, args)
+        self._gangs = MovingGangs(self._cluster, handle, args)
         self._limiter = ObjectLimiter(args)
         self._cool_down = CoolDown(args.cool_down)
         self._rules = EvictionRules(args, self._priority_of_class)

@@ -48,7 +48,7 @@ def explain_gang(
     return GangExplanation(
         gang=gang.id,
         state=_state(cache, gang) if gang.members or not finished else "has finished",
-        declared_by="PodGroup" if gang.from_pod_group else "the annotations of its pods",
+        declared_by=_declared_by(gang),
         min_member=declaration.min_member if declaration else None,
         mode=declaration.mode if declaration else "",
         match_policy=declaration.match_policy if declaration else "",
@@ -61,6 +61,12 @@ def explain_gang(
         network=network,
         waiting=[_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],
     )
+
+
+def _declared_by(gang: Gang) -> str:
+    if gang.from_pod_group:
+        return "PodGroup"
+    return f"the Workload {gang.workload} (scheduling.k8s.io)" if gang.workload else "the annotations of its pods"
 
 
 def _counts(gang: Gang) -> dict[str, int]:

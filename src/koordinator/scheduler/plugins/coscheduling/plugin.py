@@ -14,10 +14,10 @@ from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.cluster_network_topology import DEFAULT_NAME
-from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, GENERIC_WORKLOADS, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
-from koordinator.model.gang_declaration import WHOLE, Defaults, gang_id_of
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD, WHOLE, Defaults, gang_id_of
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     ControllerWriter,
@@ -85,7 +85,10 @@ class GangQueueing(GangPart, PreEnqueuePlugin, NextPodPlugin):
         return bool(gang_of(pod))
 
     def not_freed_by(self, pod: PodInfo) -> Collection[str]:
-        return self.cache.not_freed_by(pod.uid) if gang_of(pod) else ()
+        """Members of its group that found no node in an attempt that began with a member of the same spec: they would
+        only fail the same way."""
+        group = self.cache.group_of(pod.uid) if gang_of(pod) else None
+        return group.need_foreign_capacity if group is not None else ()
 
 
 class GangCycle(
@@ -252,13 +255,14 @@ class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, Reservat
 class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, MetricsProvider):
     name = GangPart.name
     handle: Handle
-    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES)
+    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES, GENERIC_WORKLOADS)
     part_types = (GangQueueing, GangCycle, GangPlacement, NetworkScore, GangBinding, GangServices, GangDisruption)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
-        self.gangs = view.share("coscheduling", lambda: Gangs(GangCache(defaults)))
+        reads_workloads = GENERIC_WORKLOAD in view.gates
+        self.gangs = view.share("coscheduling", lambda: Gangs(GangCache(defaults, reads_workloads=reads_workloads)))
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
         shared = args, view, self.gangs
@@ -269,7 +273,8 @@ class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, Metrics
 
     @property
     def watched_kinds(self) -> tuple[Kind[Any], ...]:
-        return self.watches if self.gangs.topology is not None else (POD_GROUPS,)
+        topologies = (CLUSTER_NETWORK_TOPOLOGIES,) if self.gangs.topology is not None else ()
+        return POD_GROUPS, *topologies, *((GENERIC_WORKLOADS,) if GENERIC_WORKLOAD in self.view.gates else ())
 
     def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
         return ("", f"metadata.name={DEFAULT_NAME}") if kind is CLUSTER_NETWORK_TOPOLOGIES else ("", "")
