@@ -15,7 +15,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
 from tests.real.decisions.original import original_scheduler
 from tests.real.gangs.preemption_stage import Ended, PreemptionStage, preemption_stage
-from tests.real.gangs.preemptions import ALL_PLUGINS, OURS, SAME, WHOLE, Scenario
+from tests.real.gangs.preemptions import ALL_PLUGINS, OF_WORKLOADS, OURS, SAME, WHOLE, Scenario
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
@@ -54,7 +54,7 @@ _PARTS: Final = {
     **{f"alone {part}": names for part, names in cut(list(SAME), 4).items()},
     "all": list(ALL_PLUGINS),
 }
-_TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS, **WHOLE}
+_TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS, **WHOLE, **OF_WORKLOADS}
 _COMPARED: Final = ("evicted", "first", "moments", "victims", "reasons", "placed", "phases")
 _TRIES: Final = 3
 _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
@@ -214,6 +214,17 @@ def test_a_gang_leaves_whole_or_not_at_all(plane: ControlPlane, tmp_path: Path) 
     assert all(note.endswith(", together with all of its gang default/low") for *_, note in leaves.victims)
     assert (set(stays.evicted), sorted(stays.placed)) == (set(), ["low"])
     assert any("Gang members that do not leave, since their gang cannot leave whole" in each for each in stays.said)
+
+
+def test_a_pod_group_of_a_workload_leaves_whole(real_programs: RealPrograms, tmp_path: Path) -> None:
+    serves = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha1=true")
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster", extra_arguments=serves) as plane:
+        asyncio.run(prepare(plane))
+        path = configuration(plane, tmp_path / "scheduler.yaml", "whole")
+        with our_scheduler(path, tmp_path / "ours.log", "--feature-gates=GenericWorkload=true"):
+            (found,) = asyncio.run(play(plane, list(OF_WORKLOADS))).values()
+    assert (set(found.evicted), sorted(found.placed)) == ({"low-0", "low-1"}, ["p"])
+    assert all(note.endswith(", together with all of its gang default/training:workers") for *_, note in found.victims)
 
 
 def _by_number(placed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
