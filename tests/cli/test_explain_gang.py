@@ -77,6 +77,11 @@ def test_a_gang_that_nobody_declares_is_shown() -> None:
     assert "declared by nobody so far" in text
 
 
+def test_who_leaves_when_a_member_is_preempted_is_shown() -> None:
+    sentence = "When a member is preempted, all 3 that are on nodes leave together (gangPolicy Whole)."
+    assert sentence in shown(preemption=sentence)
+
+
 def test_its_place_in_the_network_is_shown() -> None:
     domain_slots = [{"domain": "BlockLayer/b1", "slots": 2}, {"domain": "BlockLayer/b0", "slots": 1}]
     sentences = ["No domain of BlockLayer can take all 3 members."]

@@ -286,6 +286,8 @@ class GangExplanation(Explanation, kw_only=True):
     group: list[GangOfGroup] = []
     waits_for: list[str] = []
     network: NetworkPlace | None = None
+    preemption: str = ""
+    """Which members leave when one is preempted, where that is not the one alone."""
     waiting: list[GangMember] = []
 
 

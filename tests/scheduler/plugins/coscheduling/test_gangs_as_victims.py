@@ -24,6 +24,7 @@ from koordinator.scheduler.configuration.koordinator_arguments import Coscheduli
 from koordinator.scheduler.configuration.upstream_arguments import DefaultPreemptionArgs
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.documents import GangServices
 from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.default_preemption import DefaultPreemption
@@ -172,6 +173,33 @@ def test_victims_are_told_that_their_gang_leaves_whole() -> None:
     said = {(name, message) for name, reason, message in fixture.api.conditions if reason == "PreemptionByScheduler"}
     assert {name for name, _ in said} == {"low-0", "low-1"}
     assert all(message.endswith(", together with all of its gang default/low") for _, message in said)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "said"),
+    [
+        (2, "When a member is preempted, all 2 that are on nodes leave together (gangPolicy Whole)."),
+        (1, "1 member can leave alone; when more are preempted, all 2 that are on nodes leave (gangPolicy Whole)."),
+    ],
+)
+def test_the_explanation_says_who_would_leave(minimum: int, said: str) -> None:
+    made, found = list[Profile](), list[str]()
+
+    def remembered(view: ClusterView) -> Profile:
+        made.append(profile(view, by_job=False))
+        return made[-1]
+
+    async def story(fixture: RunningScheduler) -> None:
+        for pod in gang("low", minimum, 0, 1):
+            fixture.api.store(pod)
+        await fixture.until_idle()
+        services = made[0].first(GangServices)
+        assert services is not None
+        explain = services.services()["/gang/:namespace/:name/explanation"]
+        found.append(explain({"namespace": "default", "name": "low"}).preemption)
+
+    simulate(story, lambda: nodes(1, 1), remembered)
+    assert found == [said]
 
 
 gangs = st.lists(
