@@ -106,6 +106,13 @@ def test_gangs_are_named_in_every_usual_way(words: list[str]) -> None:
     assert (target.kind, target.namespace, target.name) == ("gang", "a", "g")
 
 
+@pytest.mark.parametrize("name", ["training:workers", "training:workers:0"])
+def test_a_gang_may_be_a_pod_group_of_a_workload(name: str) -> None:
+    assert parse_target(["gang", f"a/{name}"], None).name == name
+    with pytest.raises(UsageError, match="is not the name of a pod"):
+        parse_target(["pod", f"a/{name}"], None)
+
+
 def test_a_gang_has_the_namespace_of_the_option() -> None:
     assert parse_target(["gang", "g"], "b").namespace == "b"
 
