@@ -24,14 +24,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.line_chart import Chart, Series, write_svg
-from koordinator.api.adaptive_slo import AdaptiveSLOState, AdaptiveSLOStrategy
+from koordinator.api.adaptive_slo import AdaptiveSLOState
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.observe.interference.detection import Indicator, InterferenceDetector, PodReading
 from koordinator.model.slo_adaptation import AdaptiveSLO, Evidence
+from koordinator.model.slo_configuration.configuration_keys import ADAPTIVE_SLO as KEY
 
 Floats = NDArray[np.float64]
 
@@ -140,7 +142,7 @@ class Outcome:
 def played(week: Week, policy: tuple[int, bool]) -> Outcome:
     """The week with one configured threshold, adapted or fixed."""
     configured, adapts = policy
-    adaptive = AdaptiveSLO.of(AdaptiveSLOStrategy(enable=True))
+    adaptive = AdaptiveSLO.of(msgspec.structs.replace(KEY.defaults, enable=True))
     assert adaptive is not None
     nodes, minutes, _ = week.online.shape
     adapted = [Adapted(adaptive) for _ in range(nodes)] if adapts else []

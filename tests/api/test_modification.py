@@ -23,7 +23,7 @@ from koordinator.api.modification import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POD = ObjectReference(kind="Pod", namespace="shop", name="web", uid="u1")
-RECORD = complete(Modification(program="koordlet", action=EVICTED, node="n1"), POD, "for memory", NOW)
+RECORD = complete(Modification(action=EVICTED, node="n1"), "koordlet", POD, "for memory", NOW)
 
 
 def event(record: Modification, namespace: str = "shop") -> ObjectMeta:
@@ -39,8 +39,8 @@ def test_a_record_is_read_as_it_was_written() -> None:
 def test_a_program_writes_no_record_that_is_refused_for_its_length() -> None:
     pods = [f"shop/{'w' * 250}-{number}" for number in range(MOST_PODS)]
     for text in ("x" * 2000, "\x01" * 2000):
-        wordy = Modification(program="koordlet", action=EVICTED, cause=Cause(code=text, text=text), pods=pods)
-        kept = decode_record(event(complete(wordy, POD, "", NOW)))
+        wordy = Modification(action=EVICTED, cause=Cause(code=text, text=text), pods=pods)
+        kept = decode_record(event(complete(wordy, "koordlet", POD, "", NOW)))
         assert kept.pods == pods[: len(kept.pods)]
         assert kept.cause.text == text[: len(kept.cause.text)] != ""
 

@@ -174,7 +174,7 @@ async def running(shape: Shape) -> AsyncIterator[ScriptedApi]:
     for kind, document in shape.objects:
         api.put(kind, document)
     async with asyncio.TaskGroup() as tasks:
-        events = EventBroadcaster(api, clock=clock, random=Random(1))
+        events = EventBroadcaster(api, program="koord-scheduler", clock=clock, random=Random(1))
         scheduler = _scheduler(api, events, clock)
         background = [tasks.create_task(events.run()), tasks.create_task(scheduler.watch())]
         work = tasks.create_task(scheduler.schedule(stop))

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any, Final, TypeVar, cast
 
 from koordinator.api.codec import convert
-from koordinator.api.modification import Modification
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
@@ -20,9 +19,11 @@ from koordinator.descheduler.configuration.arguments import make_arguments
 from koordinator.descheduler.framework import Eviction, Evictor, Handle, Plan, Plugin, Snapshot, Step
 from koordinator.descheduler.plugins.table import DECIDING
 from koordinator.descheduler.requests import reservations_by_node
+from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from tests.kube.fake_client import ScriptedClient
+from tests.recorded_events import RecordedEvents
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PLUGIN_ARGS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -165,30 +166,7 @@ class FakeEvictor(Evictor):
         return [self._refused_late[pod.metadata.name]] if pod.metadata.name in self._refused_late else []
 
 
-class RecordedEvents:
-    """In the place of an event recorder."""
-
-    def __init__(self) -> None:
-        self.notes: list[tuple[str, str, str]] = []
-        """The name of the object, the reason and the note."""
-        self.records: list[Modification] = []
-        """What they carry."""
-
-    def event(
-        self,
-        regarding: Any,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        *,
-        modification: Modification | None = None,
-    ) -> None:
-        self.notes.append((regarding.name, reason, note))
-        self.records += [modification] if modification is not None else []
-
-
-def make_handle(evictor: Evictor | None = None, client: object = None, recorder: object = None) -> Handle:
+def make_handle(evictor: Evictor | None = None, client: object = None, recorder: EventRecorder | None = None) -> Handle:
     clock = ManualClock(start=NOW)
     api = cast("Client", client or ScriptedClient())
     return Handle(
@@ -196,7 +174,7 @@ def make_handle(evictor: Evictor | None = None, client: object = None, recorder:
         client=api,
         informers=InformerSet(api, clock=clock, random=Random(1)),
         evictor=evictor or FakeEvictor(),
-        recorder=cast("Any", recorder or RecordedEvents()),
+        recorder=recorder or RecordedEvents(),
         clock=clock,
         random=Random(1),
         metrics=Metrics(),

@@ -63,7 +63,7 @@ def test_the_same_pods_would_leave_the_hot_node() -> None:
         client = api.client()
         configuration = resolve(_DOCUMENT, "", Catalogue(BUILT_IN, lambda: ()))
         process = Process(clock=clock, random=Random(1), stop=stop)
-        events = EventBroadcaster(client, clock=clock, random=Random(1))
+        events = EventBroadcaster(client, program="koord-descheduler", clock=clock, random=Random(1))
         descheduler = Descheduler(client, events, configuration, process, frozenset(GATES))
         async with asyncio.timeout(60), descheduler.informers.started(20):
             usual = (await descheduler.run_cycle()).evicted

@@ -19,11 +19,12 @@ from koordinator.descheduler.configuration.arguments import make_arguments
 from koordinator.descheduler.default_evictor import DefaultEvictor
 from koordinator.descheduler.default_evictor_arguments import DefaultEvictorArgs
 from koordinator.descheduler.framework import EvictionResult
-from tests.descheduler.clusters import RecordedEvents, make_handle, make_node, make_pod, make_snapshot
+from tests.descheduler.clusters import make_handle, make_node, make_pod, make_snapshot
 from tests.in_memory_api import InMemoryApi
+from tests.recorded_events import RecordedEvents
 
 
-def make_evictor(client: object = None, recorder: object = None, **args: Any) -> DefaultEvictor:
+def make_evictor(client: object = None, recorder: RecordedEvents | None = None, **args: Any) -> DefaultEvictor:
     made, _ = make_arguments("DefaultEvictor", DefaultEvictorArgs, args, "args")
     return DefaultEvictor(made, make_handle(client=client, recorder=recorder))
 

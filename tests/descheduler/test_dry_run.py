@@ -106,7 +106,7 @@ class Cluster:
         """How often what was written, while so many cycles went by."""
         stop, client = asyncio.Event(), self.api.client(read_only=read_only)
         process = Process(clock=self.clock, random=Random(1), stop=stop)
-        events = EventBroadcaster(client, clock=self.clock, random=Random(1))
+        events = EventBroadcaster(client, program="koord-descheduler", clock=self.clock, random=Random(1))
         configuration = resolve(DOCUMENT, "", Catalogue(BUILT_IN, lambda: ()))
         made = Descheduler(client, events, configuration, process, frozenset(GATES))
         async with asyncio.timeout(20), made.informers.started(20), asyncio.TaskGroup() as tasks:

@@ -99,7 +99,12 @@ class _World:
     def descheduler(self, *, dry_run: bool) -> Descheduler:
         client, process = self.api.client(), Process(clock=self.clock, random=Random(1))
         configuration = resolve({**self.document, "dryRun": dry_run}, "", Catalogue(BUILT_IN, lambda: ()))
-        return Descheduler(client, EventBroadcaster(client, clock=self.clock, random=Random(1)), configuration, process)
+        return Descheduler(
+            client,
+            EventBroadcaster(client, program="koord-descheduler", clock=self.clock, random=Random(1)),
+            configuration,
+            process,
+        )
 
 
 def _decisions(report: CycleReport) -> list[Decision]:

@@ -78,7 +78,7 @@ def test_a_gate_that_changes_how_pods_are_seen_does_so(gates: frozenset[str], pr
         document = {**DOCUMENT, "profiles": [{**profile, "plugins": plugins}]}
         catalogue = Catalogue({**BUILT_IN, "Seeing": Seeing})
         client, stop = api.client(), asyncio.Event()
-        events = EventBroadcaster(client, clock=clock, random=Random(1))
+        events = EventBroadcaster(client, program="koord-descheduler", clock=clock, random=Random(1))
         process = Process(clock=clock, random=Random(1), stop=stop)
         made = Descheduler(client, events, resolve(document, "", catalogue), process, gates)
         async with asyncio.timeout(20), made.informers.started(20):

@@ -36,7 +36,7 @@ async def _response(path: str, method: str, body: str, *, leads: bool, cycles: i
     cluster = Cluster()
     configuration = resolve({**DOCUMENT, "enableProfiling": profiling}, "", Catalogue(BUILT_IN, lambda: ()))
     client = cluster.api.client()
-    events = EventBroadcaster(client, clock=cluster.clock, random=Random(1))
+    events = EventBroadcaster(client, program="koord-descheduler", clock=cluster.clock, random=Random(1))
     made = Descheduler(client, events, configuration, Process(clock=cluster.clock, random=Random(1)))
     server = HealthServer(Metrics())
     add_pages(server, configuration, made, lambda: leads)

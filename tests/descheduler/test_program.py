@@ -43,7 +43,12 @@ def test_a_cycle_that_does_not_end_is_said() -> None:
         api.put(NODES, {"metadata": {"name": "n"}})
         configuration = resolve(DOCUMENT, "", Catalogue({**DECIDING, "DefaultEvictor": DefaultEvictor}, lambda: ()))
         client, process = api.client(), Process(clock=clock, stop=stop)
-        descheduler = Hanging(client, EventBroadcaster(client, clock=clock, random=Random(1)), configuration, process)
+        descheduler = Hanging(
+            client,
+            EventBroadcaster(client, program="koord-descheduler", clock=clock, random=Random(1)),
+            configuration,
+            process,
+        )
         async with asyncio.timeout(20), descheduler.informers.started(20):
             work = asyncio.create_task(descheduler.deschedule(stop))
             await clock.advance(120)

@@ -64,7 +64,7 @@ class Cluster:
         """That leads, and has done no cycle."""
         stop, client = asyncio.Event(), self.api.client()
         configuration = resolve(DOCUMENT, "", Catalogue(BUILT_IN, lambda: ()))
-        events = EventBroadcaster(client, clock=self.clock, random=Random(1))
+        events = EventBroadcaster(client, program="koord-descheduler", clock=self.clock, random=Random(1))
         made = Descheduler(client, events, configuration, Process(clock=self.clock, random=Random(1), stop=stop))
         async with asyncio.timeout(20), made.informers.started(20), asyncio.TaskGroup() as tasks:
             tasks.create_task(made.deschedule(stop))

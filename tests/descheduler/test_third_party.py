@@ -65,7 +65,7 @@ async def left_by_a_program(api: InMemoryApi, clock: ManualClock) -> set[str]:
     arguments = [{"name": "OldBatchPods", "args": {"maxHours": 12}}]
     document = {**DOCUMENT, "profiles": [{**profile, "plugins": plugins, "pluginConfig": arguments}]}
     client, stop = api.client(), asyncio.Event()
-    events = EventBroadcaster(client, clock=clock, random=Random(1))
+    events = EventBroadcaster(client, program="koord-descheduler", clock=clock, random=Random(1))
     process = Process(clock=clock, random=Random(1), stop=stop)
     made = Descheduler(client, events, resolve(document, "", Catalogue(BUILT_IN)), process)
     async with asyncio.timeout(20), made.informers.started(20), asyncio.TaskGroup() as tasks:

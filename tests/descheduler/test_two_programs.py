@@ -40,7 +40,7 @@ class Replica:
         self._stop = asyncio.Event()
         self.descheduler = Descheduler(
             self.guarded,
-            EventBroadcaster(self.client, clock=clock, random=Random(1)),
+            EventBroadcaster(self.client, program="koord-descheduler", clock=clock, random=Random(1)),
             resolve(DOCUMENT, "", Catalogue(BUILT_IN, lambda: ())),
             Process(clock=clock, random=Random(1), stop=self._stop),
         )

@@ -52,6 +52,7 @@ class Bench:
         self.broadcaster = EventBroadcaster(
             self.api.client(connection=self.connection),
             instance="koord-scheduler-host",
+            program="koordlet",
             clock=self.clock,
             random=Random(1),
             metrics=self.metrics,
@@ -532,7 +533,7 @@ def test_a_namespace_whose_events_are_never_answered_delays_no_other(busy: bool)
 
 def test_an_event_with_a_modification_carries_its_record_and_forms_no_series() -> None:
     bench = Bench()
-    record = Modification(program="koordlet", action=EVICTED, node="n1", cause=Cause(code="MemoryEvict"))
+    record = Modification(action=EVICTED, node="n1", cause=Cause(code="MemoryEvict"))
 
     async def scenario() -> None:
         for _ in range(30):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -19,9 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.servers import Servers
 from koordinator.kube.serving import HealthServer
-from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 from tests.free_ports import free_ports
-from tests.kube.certificates import Authority
 
 
 def local(count: int = 1) -> list[ListenAddress]:
@@ -146,37 +142,6 @@ def test_a_port_that_is_taken_costs_what_is_dispensable_alone(caplog: pytest.Log
 
     asyncio.run(scenario())
     assert "profiles are not served, see --pprof-addr: " in caplog.text
-
-
-def test_with_a_certificate_it_is_served_over_tls(tmp_path: Path) -> None:
-    authority = Authority()
-    certificate, key = authority.issue("server", "127.0.0.1")
-    (tmp_path / "tls.crt").write_bytes(certificate)
-    (tmp_path / "tls.key").write_bytes(key)
-    trusted = ssl.create_default_context(cadata=authority.pem.decode())
-
-    async def scenario() -> str:
-        (address,) = local()
-        servers = Servers(Metrics(), ManualClock())
-        servers.add(address, certificate=ServingCertificate.in_folder(tmp_path))
-        async with (
-            servers,
-            aiohttp.ClientSession() as session,
-            session.get(f"https://{address}/healthz", ssl=trusted) as response,
-        ):
-            return await response.text()
-
-    assert asyncio.run(scenario()) == "ok"
-
-
-def test_a_certificate_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        servers = Servers(Metrics(), ManualClock())
-        servers.add(local()[0], certificate=ServingCertificate.in_folder(tmp_path))
-        with pytest.raises(ServingCertificateError, match=r"tls\.crt"):
-            await servers.__aenter__()
-
-    asyncio.run(scenario())
 
 
 def test_nothing_that_knows_http_is_loaded_before_a_server_starts() -> None:

@@ -37,7 +37,9 @@ class ControllerBench:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.informers = InformerSet(client, clock=SystemClock(), random=Random(1))
-        self.events = EventBroadcaster(client, instance="test", clock=SystemClock(), random=Random(1))
+        self.events = EventBroadcaster(
+            client, instance="test", program="koord-manager", clock=SystemClock(), random=Random(1)
+        )
         self.context = ControllerContext(
             client, self.informers, self.events, options, self.metrics, self.clock, Random(1)
         )

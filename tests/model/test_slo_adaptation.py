@@ -6,15 +6,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.api.adaptive_slo import AdaptiveSLOState, AdaptiveSLOStrategy, read_state
+from koordinator.api.adaptive_slo import AdaptiveSLOState, read_state
 from koordinator.api.annotations import ADAPTIVE_SLO
 from koordinator.api.codec import DecodeError, encode
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
 from koordinator.model.slo_adaptation import AdaptiveSLO, Evidence, suffering
+from koordinator.model.slo_configuration.configuration_keys import ADAPTIVE_SLO as KEY
 
 START = datetime(2026, 5, 4, tzinfo=UTC)
 CALM, UNKNOWN = Evidence(), Evidence(is_known=False)
@@ -24,7 +26,7 @@ Look = tuple[float, Evidence]
 
 
 def adaptive(**fields: Any) -> AdaptiveSLO:
-    found = AdaptiveSLO.of(AdaptiveSLOStrategy(enable=True, **fields))
+    found = AdaptiveSLO.of(msgspec.structs.replace(KEY.defaults, enable=True, **fields))
     assert found is not None
     return found
 

@@ -5,8 +5,6 @@ restart, koord-scheduler prefers other nodes meanwhile, and all comes back once 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ import pytest
 from koordinator.api.adaptive_slo import AdaptiveSLOState, read_state
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
+from tests.real.koord_command import explained_node
 from tests.real.manager_cluster import NAMESPACE, create, prepare
 from tests.real.manager_process import OURS, manager
 from tests.real.polling import until
@@ -137,19 +136,9 @@ def observe(nodes: Nodes, observed: Observed, level: int, node: str) -> None:
     wanted = {0: 65, 2: 45}[level]
     until(lambda: nodes.threshold() == wanted, _SECONDS, f"the threshold {wanted}")
     nodes.until_pods_go_to(node)
-    observed.chosen.append(node)
-    observed.thresholds.append(wanted)
+    observed.chosen.append(nodes.chosen())
+    observed.thresholds.append(nodes.threshold())
     observed.batch.append(nodes.batch_cpu())
-
-
-def explained(plane: ControlPlane, scheduler: int, manager: int) -> str:
-    where = (f"--scheduler=http://127.0.0.1:{scheduler}", f"--manager=http://127.0.0.1:{manager}")
-    command = ("explain", "node", "n1", f"--kubeconfig={plane.kubeconfig}", *where)
-    done = subprocess.run(
-        [sys.executable, "-m", "koordinator.cli.main", *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return " ".join(done.stdout.split())
 
 
 def played(plane: ControlPlane, folder: Path) -> Observed:
@@ -169,7 +158,7 @@ def played(plane: ControlPlane, folder: Path) -> Observed:
         with manager(OURS, plane.kubeconfig, folder / "second", arguments=_FLAGS) as running:
             nodes.report(_FINDING)
             observe(nodes, observed, 2, "n2")
-            observed.explanation = explained(plane, port, running.metrics_port)
+            observed.explanation = explained_node(plane, "n1", scheduler=port, manager=running.metrics_port)
             nodes.report()
             observe(nodes, observed, 0, "n1")
             for event in ("SLOTightened: step 2 of 2", "SLORelaxed: back to step 0 of 2"):

@@ -6,7 +6,6 @@ What is there to be done is shown by the same descheduler without ``--dry-run``,
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from koordinator.descheduler.framework import BalancePlugin, DeschedulePlugin
 from koordinator.descheduler.plugins.table import DECIDING
 from tests.descheduler.clusters import PLUGIN_ARGS
 from tests.real.control_plane import ControlPlane
+from tests.real.koord_command import run_koord
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
@@ -255,8 +255,6 @@ def test_a_dry_run_of_koord_descheduler_writes_nothing(books: Books, flags: list
 
 def test_commands_that_only_ask_write_nothing(books: Books) -> None:
     before = books.versions()
-    koord = [sys.executable, "-m", "koordinator.cli.main"]
-    environment = {**os.environ, "KUBECONFIG": str(books.plane.kubeconfig)}
     for command in (
         ["what-if", "drain", "hot"],
         ["what-if", "rebalance"],
@@ -267,7 +265,7 @@ def test_commands_that_only_ask_write_nothing(books: Books) -> None:
         ["status"],
         ["doctor"],
     ):
-        subprocess.run([*koord, *command], env=environment, capture_output=True, timeout=SECONDS, check=False)
+        run_koord(*command, kubeconfig=books.plane.kubeconfig)
     assert books.reads("koord/") > 0
     assert books.writes("koord/") == []
     assert books.versions() == before

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -28,6 +27,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from tests.real.control_plane import ControlPlane
+from tests.real.koord_command import on_one_line, run_koord
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
 
@@ -194,11 +194,8 @@ async def said(endpoint: ProgramEndpoint, path: str) -> Any:
 def printed(cluster: Cluster, token: str) -> tuple[int, str]:
     """The status and the output of the command for somebody."""
     kubeconfig = cluster.plane.kubeconfig_for(token)
-    command = ["explain", "pod", "large", f"--kubeconfig={kubeconfig}", f"--port={cluster.port}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "koordinator.cli.main", *command], capture_output=True, text=True, check=False
-    )
-    return done.returncode, " ".join(done.stdout.split())
+    done = run_koord("explain", "pod", "large", f"--kubeconfig={kubeconfig}", f"--port={cluster.port}")
+    return done.returncode, on_one_line(done.stdout)
 
 
 def command_line(cluster: Cluster) -> int:

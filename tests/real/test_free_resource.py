@@ -5,8 +5,6 @@ leave of a node, koord-scheduler places them there, and without the gate nothing
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ import pytest
 
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
+from tests.real.koord_command import explained_node
 from tests.real.manager_cluster import NAMESPACE, PROFILES, create, gates, install, prepare
 from tests.real.manager_process import OURS, manager
 from tests.real.polling import until
@@ -111,16 +110,6 @@ class Cluster:
         return next((str(each["message"]) for each in conditions if each.get("reason") == "Unschedulable"), "")
 
 
-def explained(plane: ControlPlane, scheduler: int, manager_: int) -> str:
-    where = (f"--scheduler=http://127.0.0.1:{scheduler}", f"--manager=http://127.0.0.1:{manager_}")
-    command = ("explain", "node", "n1", f"--kubeconfig={plane.kubeconfig}", *where)
-    done = subprocess.run(
-        [sys.executable, "-m", "koordinator.cli.main", *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return " ".join(done.stdout.split())
-
-
 def played(plane: ControlPlane, folder: Path) -> Observed:
     cluster, observed = Cluster(plane), Observed()
     cluster.build()
@@ -141,7 +130,7 @@ def played(plane: ControlPlane, folder: Path) -> Observed:
             cluster.create("too-much", "2500m")
             until(lambda: cluster.message_of("too-much"), _SECONDS, "the reason")
             observed.too_much = cluster.message_of("too-much")
-            observed.explanation = explained(plane, port, running.metrics_port)
+            observed.explanation = explained_node(plane, "n1", scheduler=port, manager=running.metrics_port)
             running.stop()
         with manager(OURS, plane.kubeconfig, folder / "off", arguments=_WITHOUT):
             until(lambda: _FREE_CPU not in cluster.allocatable(), _SECONDS, "the end of free CPU")

@@ -23,6 +23,7 @@ from koordinator.api.manifests import custom_resource_definitions
 from koordinator.cli.local_cluster.programs import shipped_file
 from tests.docs.pages import ROOT
 from tests.real.control_plane import ControlPlane
+from tests.real.koord_command import run_koord
 from tests.real.polling import until
 from tests.real.programs import RealPrograms
 
@@ -90,10 +91,7 @@ class Planned:
         until(lambda: self.places(app).total() == count and not self.places(app)[""], SECONDS, f"{app} to be placed")
 
     def what_if(self, *arguments: str, status: int = 0) -> Document:
-        command = [sys.executable, "-m", "koordinator.cli.main", "what-if", *arguments]
-        done = subprocess.run(
-            [*command, f"--kubeconfig={self._kubeconfig}", "-o=json"], capture_output=True, text=True, check=False
-        )
+        done = run_koord("what-if", *arguments, f"--kubeconfig={self._kubeconfig}", "-o=json")
         assert done.returncode == status, done.stderr
         document: Document = json.loads(done.stdout)
         return document
@@ -261,11 +259,10 @@ def test_who_may_not_list_is_told_what_is_needed(cluster: Planned) -> None:
     """And a role that may list can do nothing else."""
     code, _ = cluster.plane.request("DELETE", f"{RBAC}/clusterrolebindings/what-if")
     assert code == 200
-    command = [sys.executable, "-m", "koordinator.cli.main", "what-if", "drain", "n1"]
     kubeconfig = cluster.plane.kubeconfig_for(PLANNER)
 
     def refused() -> bool:
-        done = subprocess.run([*command, f"--kubeconfig={kubeconfig}"], capture_output=True, text=True, check=False)
+        done = run_koord("what-if", "drain", "n1", f"--kubeconfig={kubeconfig}")
         return done.returncode == 4 and "docs/examples/what-if-role.yaml" in done.stderr
 
     until(refused, SECONDS, "the right to be gone")

@@ -58,7 +58,9 @@ async def scenario(folder: Path) -> None:
     async with EmbeddedApi(ServerOptions()) as api:
         api.write_kubeconfig(folder / "kubeconfig")
         client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
-        events = EventBroadcaster(client, instance="test", clock=SystemClock(), random=Random(1))
+        events = EventBroadcaster(
+            client, instance="test", program="koord-scheduler", clock=SystemClock(), random=Random(1)
+        )
         process = Process()
         leadership = Leadership(
             client, None, clock=process.clock, random=process.random, metrics=process.metrics, watchdog=NoWatchdog()

@@ -26,14 +26,28 @@ def test_the_arguments_of_the_chart_are_understood() -> None:
 
 def test_what_has_no_effect_is_said() -> None:
     said = parse_options(CHART).without_effect
-    assert [text.split()[0] for text in said] == [
-        "--authentication-skip-lookup",
-        "feature",
-    ]
+    assert [text.split()[0] for text in said] == ["feature"]
 
 
 def test_a_flag_that_switches_off_what_is_not_there_is_not_worth_a_word() -> None:
-    assert parse_options(["--secure-port=0", "--contention-profiling=false"]).without_effect == ()
+    assert parse_options(["--permit-port-sharing=false", "--contention-profiling=false"]).without_effect == ()
+
+
+def test_the_secure_port_of_a_component_is_understood() -> None:
+    """The arguments of a kube-scheduler that kubeadm writes."""
+    options = parse_options(
+        [
+            "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf",
+            "--authorization-kubeconfig=/etc/kubernetes/scheduler.conf",
+            "--bind-address=127.0.0.1",
+            "--kubeconfig=/etc/kubernetes/scheduler.conf",
+            "--leader-elect=true",
+            "--secure-port=10259",
+        ]
+    )
+    assert options.without_effect == ()
+    assert str(options.secure.listen_address()) == "127.0.0.1:10259"
+    assert options.secure.authentication_kubeconfig == "/etc/kubernetes/scheduler.conf"
 
 
 def test_flags_that_were_not_given_leave_the_decision_to_the_configuration() -> None:
@@ -71,4 +85,4 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     assert "Examples:" in text
     assert "--leader-elect" in text
-    assert "--secure-port" not in text
+    assert "--permit-port-sharing" not in text

@@ -27,6 +27,7 @@ from koordinator.api import (
     pod_migration_job,
     recommendation,
     reservation,
+    reviews,
     schedule_explanation,
     volume,
     workload,
@@ -74,6 +75,17 @@ PODS = Kind("", "v1", "pods", "Pod", pod.Pod)
 NODES = Kind("", "v1", "nodes", "Node", node.Node, namespaced=False)
 NAMESPACES = Kind("", "v1", "namespaces", "Namespace", core.Namespace, namespaced=False)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", core.ConfigMap)
+TOKEN_REVIEWS = Kind(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", reviews.TokenReview, namespaced=False
+)
+SUBJECT_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    reviews.SubjectAccessReview,
+    namespaced=False,
+)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", Object)
 SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
 SERVICES = Kind("", "v1", "services", "Service", workload.Service)

@@ -75,7 +75,8 @@ class Cause(WireStruct, omit_defaults=False):
 
 class Modification(WireStruct, omit_defaults=False):
     """One modification, or the summary of many alike: then ``since`` is the time of the first, ``time`` that of the
-    last, and ``count`` their number. A program fills all but ``time`` and ``object``, which the recorder sets."""
+    last, and ``count`` their number. A program fills all but ``time``, ``program`` and ``object``, which the recorder
+    sets."""
 
     version: int = 1
     time: Time | None = None
@@ -106,12 +107,13 @@ def event_metadata(record: Modification) -> tuple[dict[str, str], dict[str, str]
     return {AUDIT_ACTION: record.action}, {AUDIT_RECORD: encode(record).decode()}
 
 
-def complete(record: Modification, regarding: ObjectReference, note: str, now: Time) -> Modification:
-    """The record of what happened now to ``regarding``; without a sentence of its own, ``note`` is its cause's. Of what
-    makes it longer than LONGEST_RECORD, its pods go first, then the end of the sentence."""
+def complete(record: Modification, program: str, regarding: ObjectReference, note: str, now: Time) -> Modification:
+    """The record of what ``program`` did now to ``regarding``; without a sentence of its own, ``note`` is its
+    cause's. Of what makes it longer than LONGEST_RECORD, its pods go first, then the end of the sentence."""
     about = Subject(kind=regarding.kind, namespace=regarding.namespace, name=regarding.name, uid=regarding.uid)
     cause = Cause(record.cause.code[:_LONGEST_CODE], (record.cause.text or note)[:_LONGEST_TEXT])
-    whole = msgspec.structs.replace(record, time=now, object=about, cause=cause, pods=record.pods[:MOST_PODS])
+    given = {"time": now, "program": program, "object": about, "cause": cause, "pods": record.pods[:MOST_PODS]}
+    whole = msgspec.structs.replace(record, **given)
     while (excess := len(encode(whole).decode()) - LONGEST_RECORD) > 0 and (whole.pods or whole.cause.text):
         if whole.pods:
             whole = msgspec.structs.replace(whole, pods=whole.pods[:-1])

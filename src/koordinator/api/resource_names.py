@@ -27,6 +27,11 @@ FREE_MEMORY: Final = "kubernetes.io/free-memory"
 EXTENDED_CPUS: Final = (MID_CPU, BATCH_CPU, FREE_CPU)
 """What pods of a class request instead of CPU; the more important class first."""
 EXTENDED_MEMORIES: Final = (MID_MEMORY, BATCH_MEMORY, FREE_MEMORY)
+BEST_EFFORT_CPUS: Final = (BATCH_CPU, FREE_CPU)
+"""Those of best-effort pods among them."""
+BEST_EFFORT_MEMORIES: Final = (BATCH_MEMORY, FREE_MEMORY)
+BEST_EFFORT: Final = (BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY)
+"""Both, in the order in which a pod's annotation has them: class by class."""
 
 GPU: Final = "koordinator.sh/gpu"
 """Percent of one card; admission replaces it by GPU_CORE and GPU_MEMORY_RATIO."""

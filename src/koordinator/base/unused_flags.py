@@ -39,20 +39,16 @@ KLOG_SWITCHES: Final = LOG_SWITCHES | {
     "skip-headers",
     "skip-log-headers",
 }
-_SECURE_SERVING: Final = (
-    "secure-port",
-    "bind-address",
-    "cert-dir",
-    "tls-cert-file",
-    "tls-private-key-file",
-    "tls-cipher-suites",
-    "tls-min-version",
-    "tls-sni-cert-key",
-    "disable-http2-serving",
-    "http2-max-streams-per-connection",
-    "permit-address-sharing",
-    "permit-port-sharing",
-)
+_HTTP_1: Final = "HTTP/1.1 is served"
+_SECURE_SERVING: Final[Mapping[str, str]] = {
+    "tls-cipher-suites": "those of OpenSSL are used",
+    "tls-min-version": "TLS 1.2 is the oldest that is spoken",
+    "tls-sni-cert-key": "one certificate is served, whatever name a client asks for",
+    "disable-http2-serving": _HTTP_1,
+    "http2-max-streams-per-connection": _HTTP_1,
+    "permit-address-sharing": "an address is not shared",
+    "permit-port-sharing": "a port is not shared",
+}
 _METRICS: Final = "metrics are exported as they are"
 _AT_ONCE: Final = "log lines are written at once"
 COMPONENT_SWITCHES: Final = LOG_SWITCHES | {
@@ -63,12 +59,11 @@ COMPONENT_SWITCHES: Final = LOG_SWITCHES | {
 }
 
 
-def component_flags(no_secure_port: str) -> dict[str, str]:
-    """Return the flags of every Kubernetes component that serves over TLS and has options for metrics and logs;
-    ``no_secure_port`` states what is served instead."""
+def component_flags() -> dict[str, str]:
+    """Return the flags of every Kubernetes component that serves over TLS and has options for metrics and logs."""
     return {
         **LOG_FLAGS,
-        **dict.fromkeys(_SECURE_SERVING, no_secure_port),
+        **_SECURE_SERVING,
         "leader-elect-resource-lock": "leases are the only lock",
         "allow-metric-labels": _METRICS,
         "allow-metric-labels-manifest": _METRICS,

@@ -261,17 +261,13 @@ class _Explainer:
     async def _with_reports(self, document: NodeExplanation, cluster: Cluster) -> NodeExplanation:
         """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric, and by which
         configuration, which it has written into the NodeResourceTopology."""
-        try:
-            async with read_from(self._session, cluster) as reader:
-                document = replace(document, suppression=suppression_of(await reader.node_metric(document.node)))
-        except ExplainError as error:
-            document = _without(document, "what koordlet has reported of the node", error)
-        try:
-            async with read_from(self._session, cluster) as reader:
-                found = configuration_of(await reader.node_topology(document.node))
-        except ExplainError as error:
-            return _without(document, "which configuration koordlet goes by", error)
-        return replace(document, koordlet_configuration=found)
+        for what, part in _REPORTS.items():
+            try:
+                async with read_from(self._session, cluster) as reader:
+                    document = replace(document, **await part(reader, document.node))
+            except ExplainError as error:
+                document = _without(document, what, error)
+        return document
 
     async def _overcommit(self, name: str) -> OvercommitExplanation:
         """What the node offers beyond its own resources, and why; an error says why that is not known."""
@@ -347,6 +343,20 @@ class _Explainer:
         state = replace(workload_state(facts), events=event_records(facts.events))
         document = WorkloadExplanation(workload=f"{namespace}/{name}", kind=kind.name, api=state)
         return _with_left_out(document, reader.left_out)
+
+
+async def _reported(reader: ObjectReader, node: str) -> dict[str, Any]:
+    return {"suppression": suppression_of(await reader.node_metric(node))}
+
+
+async def _configured(reader: ObjectReader, node: str) -> dict[str, Any]:
+    return {"koordlet_configuration": configuration_of(await reader.node_topology(node))}
+
+
+_REPORTS: Final = {
+    "what koordlet has reported of the node": _reported,
+    "which configuration koordlet goes by": _configured,
+}
 
 
 def _no_explanation(endpoint: ProgramEndpoint, kind: str) -> ExplainError:

@@ -11,10 +11,13 @@ from koordinator.api.component_configuration import ClientConnection
 from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
+from koordinator.base.option_flags import OptionFlags
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.descheduler.configuration.document import DEFAULT_PORT, DeschedulerLeaderElection
 from koordinator.descheduler.features import WORKING, enabled_gates, make_features
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
+from koordinator.kube.secure_serving import TITLE as SECURE
+from koordinator.kube.secure_serving import SecureOptions
 
 _DESCRIPTION: Final = """\
 Moves pods off nodes that use too much, and off nodes where they should not be, in place of the Go koord-descheduler: it
@@ -45,6 +48,7 @@ class Options:
     """The feature gates that are on."""
     address: ListenAddress
     """Where to serve without a configuration file."""
+    secure: SecureOptions
     verbosity: int
     remarks: tuple[str, ...]
     """What of the command line will not have the expected effect, in sentences."""
@@ -66,8 +70,9 @@ class _Flags:
             "Where to serve /healthz, /metrics, /configz and /debug without a configuration file; no authentication.",
         )
         self.port = serving.integer("port", DEFAULT_PORT, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
+        self.secure = OptionFlags(SecureOptions, self.set.group, SECURE)
         self.verbosity = serving.integer("v", 2, "How much to log; 0 leaves out why nothing is done.", minimum=0)
-        self.unused = UnusedFlags(self.set, component_flags("only the plain port is served"), COMPONENT_SWITCHES)
+        self.unused = UnusedFlags(self.set, component_flags(), COMPONENT_SWITCHES)
 
     def _configuration(self, group: FlagGroup) -> None:
         self.config = group.string(
@@ -104,6 +109,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         dry_run=given[flags.dry_run],
         gates=enabled_gates(flags.features),
         address=ListenAddress(given[flags.address], given[flags.port], f"--{flags.port.name}"),
+        secure=flags.secure.read(given),
         verbosity=given[flags.verbosity],
         remarks=(
             *flags.unused.remarks(given),

@@ -184,7 +184,6 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         self._metrics.count("success", plugin, pod)
         note = f"pod evicted by {reason}"
         record = Modification(
-            program="koord-descheduler",
             action=EVICTED,
             actor=plugin,
             node=pod.spec.node_name,

@@ -30,12 +30,13 @@ from koordinator.descheduler.migration.plugin import MigrationController
 from koordinator.descheduler.plugins.table import DECIDING
 from koordinator.descheduler.program import Descheduler
 from koordinator.kube.component_options import client_options, election_config
-from koordinator.kube.connect import connected
+from koordinator.kube.connect import ClientOptions, connected
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import lease_watchdog
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.kube.servers import Servers
 from koordinator.kube.write_policy import ReadOnly
 
@@ -113,7 +114,9 @@ async def _run(
         read_only=ReadOnly("a dry run") if configuration.document.dry_run else None,
     )
     async with connected(reaching) as client:
-        events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
+        events = EventBroadcaster(
+            client, host=process.host, program=_PROGRAM, clock=clock, random=random, metrics=metrics
+        )
         leadership = Leadership(
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
         )
@@ -128,12 +131,17 @@ async def _run(
             drain=lambda: _DRAIN_SECONDS if leadership.is_leading else 0.0,
         )
         lifecycle.at_end(lambda: events.flush(_FLUSH_SECONDS))
-        lifecycle.serve(_servers(descheduler, leadership, configuration, process))
+        lifecycle.serve(_servers(descheduler, leadership, options, reaching, configuration, process))
         await lifecycle.run(process.stop)
 
 
 def _servers(
-    descheduler: Descheduler, leadership: Leadership, configuration: Configuration, process: Process
+    descheduler: Descheduler,
+    leadership: Leadership,
+    options: Options,
+    reaching: ClientOptions,
+    configuration: Configuration,
+    process: Process,
 ) -> Servers:
     health = HealthChecks()
     health.add("informer-sync", lambda: "" if descheduler.synced else "not in sync", "readyz")
@@ -155,4 +163,11 @@ def _servers(
             health=health,
             profiles=configuration.document.enable_profiling,
         )
+    servers.add(
+        options.secure.listen_address(),
+        add_pages,
+        health=health,
+        profiles=configuration.document.enable_profiling,
+        secure=SecureServing(options.secure, reaching, process),
+    )
     return servers

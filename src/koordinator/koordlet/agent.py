@@ -94,7 +94,12 @@ class Agent:
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
         self._events = EventBroadcaster(
-            given.client, host=options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+            given.client,
+            host=options.node_name,
+            program="koordlet",
+            clock=given.clock,
+            random=given.random,
+            metrics=given.metrics,
         )
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
@@ -128,6 +133,8 @@ class Agent:
         # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
         health.add("loops", self._loops.check, "readyz")
         servers.add(self._options.listen, self._add_routes, health=health)
+        secure = self._options.secure.listen_address()
+        servers.add(secure, self._add_routes, health=health, secure=self._given.secure)
         unserved = "profiles are not served, see --pprof-addr"
         servers.add(self._options.profiles, profiles=True, dispensable=unserved)
         lifecycle = Lifecycle(self._given.clock)

@@ -20,6 +20,7 @@ from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.node.core_scheduling import Prctl
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
@@ -47,6 +48,8 @@ class Dependencies:
     """Strategies, hooks and sinks of other packages."""
     set_verbosity: Callable[[int], None] = lambda _: None
     """Called when ``--v`` has changed."""
+    secure: SecureServing | None = None
+    """What the secure port needs, where one is served."""
     before_scan: Callable[[], None] = lambda: None
     """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 

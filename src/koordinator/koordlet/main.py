@@ -20,6 +20,7 @@ from koordinator.koordlet.enforce.plugins import Plugins, installed_plugins
 from koordinator.koordlet.options import Options
 from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.node import netlink_traffic_control
 from koordinator.node.core_scheduling import kernel_prctl
 from koordinator.node.kernel_writer import MachineFiles
@@ -64,6 +65,7 @@ async def _run(options: Options, process: Process) -> None:
             traffic_control=netlink_traffic_control.KERNEL,
             set_verbosity=logs.configure,
             # What is taken back is taken back of everybody.
+            secure=SecureServing(options.secure, client_options, process),
             plugins=Plugins() if options.cleanup else installed_plugins(),
         )
         agent = Agent(options, given)

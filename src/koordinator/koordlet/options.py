@@ -13,6 +13,8 @@ from koordinator.base.option_flags import group, integer, interval, number, seco
 from koordinator.koordlet.enforce.hooks.options import HOOKS, HookOptions
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION, PredictionOptions
+from koordinator.kube.secure_serving import TITLE as SECURE
+from koordinator.kube.secure_serving import SecureOptions
 from koordinator.node.host import Host
 
 CLUSTER: Final = "Cluster"
@@ -23,7 +25,19 @@ ENFORCING: Final = "Enforcing quality of service"
 AUDIT: Final = "Audit log"
 FOLDERS: Final = "Folders of the machine"
 SERVING: Final = "Serving and logging"
-TITLES: Final = (CLUSTER, KUBELET, MEASURING, MEASURING_RARELY, PREDICTION, ENFORCING, HOOKS, AUDIT, FOLDERS, SERVING)
+TITLES: Final = (
+    CLUSTER,
+    KUBELET,
+    MEASURING,
+    MEASURING_RARELY,
+    PREDICTION,
+    ENFORCING,
+    HOOKS,
+    AUDIT,
+    FOLDERS,
+    SERVING,
+    SECURE,
+)
 """The headings of the help text, in their order."""
 
 
@@ -168,6 +182,7 @@ class Options:
     folders: Folders
     profiles: ListenAddress = NOWHERE
     """Where profiles of koordlet are served."""
+    secure: SecureOptions = group(SECURE, SecureOptions)
     kubeconfig: str = text(
         "kubeconfig",
         "",

@@ -89,16 +89,19 @@ class EventBroadcaster:
         *,
         instance: str = "",
         host: str = "",
+        program: str = "",
         clock: Clock,
         random: Random,
         metrics: Metrics | None = None,
         options: EventOptions | None = None,
     ) -> None:
-        """``instance`` is ``reportingInstance``; if empty, that is ``CONTROLLER-HOST``, as in upstream."""
+        """``instance`` is ``reportingInstance``; if empty, that is ``CONTROLLER-HOST``, as in upstream. ``program`` is
+        that of the modifications which events carry; without one, none may."""
         # A pause is the queue's: no writer waits for it.
         self._client = client.once()
         self._instance = instance
         self._host = host
+        self._program = program
         self._clock = clock
         self._random = random
         self._options = options or EventOptions()
@@ -145,8 +148,9 @@ class EventBroadcaster:
         """Record one event."""
         now = self._clock.now()
         if modification is not None:
+            assert self._program, "whoever records modifications says which program it is"
             carrying = self._new_entry(key, note, now, essential=True)
-            carrying.modification = complete(modification, key.regarding, note, now)
+            carrying.modification = complete(modification, self._program, key.regarding, note, now)
             self._enqueue(carrying)
             return
         entry = self._entries.get(key)

@@ -6,6 +6,7 @@ What a client may take up is limited as at all servers of a program (``koordinat
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -24,7 +25,7 @@ from koordinator.base.http_streams import EndedError, Head, HttpError, TooLargeE
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
 from koordinator.base.served_stream import ServedStream
 from koordinator.kube.accepted_connections import AcceptedConnections
-from koordinator.kube.pages import PageError, Request, Response
+from koordinator.kube.pages import ClientName, PageError, Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class _Connection:
         self._served.progress = self._progress
         self._respond = respond
         self._clock = clock
+        self._client = _client_name(writer.get_extra_info("ssl_object"))
         self._is_its_turn = False
         """Whether the rest of a body is to come."""
         self.is_last = False
@@ -138,7 +140,8 @@ class _Connection:
         method, target, version = head.words()
         options = head.get("connection").lower()
         self.is_last |= version == "HTTP/1.0" or "close" in options
-        request = Request.to(method, target, CIMultiDict(head.headers), await self._body(head))
+        headers, body = CIMultiDict(head.headers), await self._body(head)
+        request = Request.to(method, target, headers, body, self._client)
         response = await self._response(request)
         if response.parts is None:
             await self._send(response, () if method == "HEAD" else (response.body,), len(response.body))
@@ -215,6 +218,18 @@ class _Connection:
                 self._served.rest(is_complete=False)
                 while await self._reader.read(_PIECE):
                     pass
+
+
+def _client_name(connection: ssl.SSLObject | None) -> ClientName | None:
+    """Of the certificate that a client has shown; the library gives only those that were verified."""
+    certificate = connection.getpeercert() if connection is not None else None
+    if not certificate:
+        return None
+    names: dict[str, list[str]] = {}
+    for attribute in itertools.chain.from_iterable(certificate["subject"]):
+        names.setdefault(str(attribute[0]), []).append(str(attribute[1]))
+    user = names.get("commonName", [""])[0]
+    return ClientName(user, tuple(names.get("organizationName", ()))) if user else None
 
 
 def _http_date(now: datetime) -> str:

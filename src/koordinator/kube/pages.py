@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from multidict import CIMultiDict, MultiDict
@@ -22,6 +22,15 @@ JSON: Final = "application/json; charset=utf-8"
 ANY_METHOD: Final = "*"
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::([^{}]+))?\}")
 _AUTHORITY: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+
+
+class ClientName(NamedTuple):
+    """Of the subject of a certificate, as the API server reads it."""
+
+    user: str
+    """The common name."""
+    groups: tuple[str, ...]
+    """The organizations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +45,22 @@ class Request:
     body: bytes = b""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The parts of the path that match the parameters of the route, decoded."""
+    client: ClientName | None = None
+    """Whose certificate the client has shown, if the server asks for one and it is good."""
 
     @classmethod
-    def to(cls, method: str, target: str, headers: CIMultiDict[str], body: bytes = b"") -> Request:
+    def to(
+        cls,
+        method: str,
+        target: str,
+        headers: CIMultiDict[str],
+        body: bytes = b"",
+        client: ClientName | None = None,
+    ) -> Request:
         """A request to a target as the first line of a request has it: a path and a query, or a URL."""
         path, _, query = _AUTHORITY.sub("", target, count=1).partition("?")
-        return cls(method, path or "/", MultiDict(parse_qsl(query, keep_blank_values=True)), headers, body)
+        asked = MultiDict(parse_qsl(query, keep_blank_values=True))
+        return cls(method, path or "/", asked, headers, body, client=client)
 
 
 class Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -17,9 +18,9 @@ from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.health import HealthChecks
-from koordinator.kube.serving_certificate import ServingCertificate
 
 if TYPE_CHECKING:
+    from koordinator.kube.secure_serving import SecureServing
     from koordinator.kube.serving import HealthServer
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class _Planned:
     address: ListenAddress
     health: HealthChecks
     routes: Sequence[Routes]
-    certificate: ServingCertificate | None
+    secure: SecureServing | None
     profiles: bool
     dispensable: str
 
@@ -49,27 +50,26 @@ class Servers:
         self._clock = clock
         self._planned: list[_Planned] = []
         self._running: list[HealthServer] = []
+        self._open = AsyncExitStack()
 
     def add(
         self,
         address: ListenAddress,
         *routes: Routes,
         health: HealthChecks | None = None,
-        certificate: ServingCertificate | None = None,
+        secure: SecureServing | None = None,
         profiles: bool = False,
         dispensable: str = "",
     ) -> None:
-        """Serve at ``address`` unless it is empty; over TLS if there is a ``certificate``. Its files are read at the
-        start; ``certificate.reload_if_changed`` is the body of a loop that reloads changed files.
+        """Serve at ``address`` unless it is empty; with ``secure`` over TLS, and the API server says who may see the
+        pages.
 
         ``profiles`` adds ``/debug/pprof``. If ``dispensable`` is set, such as to ``profiles are not served, see
         --pprof-addr``, an unavailable address is logged as a warning with this text; otherwise it is an OSError at the
         start.
         """
         if address.port:
-            self._planned.append(
-                _Planned(address, health or HealthChecks(), routes, certificate, profiles, dispensable)
-            )
+            self._planned.append(_Planned(address, health or HealthChecks(), routes, secure, profiles, dispensable))
 
     async def __aenter__(self) -> Self:
         try:
@@ -89,10 +89,10 @@ class Servers:
         from koordinator.kube.serving import HealthServer
 
         address = planned.address
-        tls = None
-        if planned.certificate is not None:
-            planned.certificate.reload()
-            tls = planned.certificate.context
+        tls, access = None, None
+        if planned.secure is not None:
+            certificate, access = await self._open.enter_async_context(planned.secure.open())
+            tls = certificate.context
         server = HealthServer(
             self._metrics,
             planned.health,
@@ -101,6 +101,7 @@ class Servers:
             field=address.field,
             tls=tls,
             connections=self._connections,
+            access=access,
         )
         for add_routes in planned.routes:
             add_routes(server)
@@ -120,3 +121,4 @@ class Servers:
     async def _stop(self) -> None:
         while self._running:
             await self._running.pop().stop()
+        await self._open.aclose()

@@ -17,6 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.base.said_once import SaidOnce
 from koordinator.base.served_connections import ProgramConnections, ServerLimits
 from koordinator.kube.accepted_connections import listen
+from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
 from koordinator.kube.metrics_page import MetricsPage
 from koordinator.kube.page_server import PageServer
@@ -42,7 +43,9 @@ class HealthServer:
         tls: ssl.SSLContext | None = None,
         connections: ProgramConnections | None = None,
         limits: ServerLimits | None = None,
+        access: DelegatedAccess | None = None,
     ) -> None:
+        """With ``access``, who asks is admitted by the API server; without, all that reach the port may see it."""
         self.health = health or HealthChecks()
         self._health_metrics = HealthMetrics()
         self._failing: dict[tuple[str, str], SaidOnce] = {}
@@ -52,6 +55,7 @@ class HealthServer:
         self._tls = tls
         self._connections = connections or ProgramConnections(metrics, SystemClock())
         self._limits = limits or ServerLimits()
+        self._access = access
         self._http: PageServer | None = None
         self._routes = Routes()
         self.bound_port = 0
@@ -83,7 +87,7 @@ class HealthServer:
         listeners = await listen(self._host, self._port, self._field)
         self.bound_port = int(listeners[0].getsockname()[1])
         connections = self._connections.serve(str(self.bound_port), self._limits)
-        self._http = PageServer(self._routes.respond, connections, self._connections.clock, tls=self._tls)
+        self._http = PageServer(self._respond, connections, self._connections.clock, tls=self._tls)
         self._http.start(listeners)
         scheme = "https" if self._tls else "http"
         logger.info("serving health and metrics on %s://%s:%d", scheme, self._host, self.bound_port)
@@ -93,6 +97,11 @@ class HealthServer:
         if self._http is not None:
             await self._http.stop(_GRACE_SECONDS)
             self._http = None
+
+    async def _respond(self, request: Request) -> Response:
+        if self._access is not None:
+            await self._access.admit(request)
+        return await self._routes.respond(request)
 
     def _health_handler(self, path: str) -> Handler:
         async def handle(request: Request) -> Response:

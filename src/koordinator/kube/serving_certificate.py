@@ -32,6 +32,7 @@ class ServingCertificate:
         self._key = key
         self._current: ssl.SSLContext | None = None
         self._version: _Version = ()
+        self._authority = ""
         self.context = _empty_context()
         self.context.sni_callback = self._present
 
@@ -52,9 +53,29 @@ class ServingCertificate:
                 return False
             context = _empty_context()
             context.load_cert_chain(certificate, key)
+            if self._authority:
+                _ask_clients(context, self._authority)
         except (OSError, ValueError) as error:
             raise ServingCertificateError(f"{certificate} and {key} cannot be served: {error}") from error
         self._current, self._version = context, version
+        return True
+
+    def trust(self, authority: str) -> bool:
+        """Ask clients for a certificate of this authority (PEM; several are allowed), which they need not have. Returns
+        True if it differs from that before.
+
+        Raises ServingCertificateError if it is unusable; that before then stays in use.
+        """
+        if authority == self._authority:
+            return False
+        before, self._authority = self._authority, authority
+        version, self._version = self._version, ()
+        try:
+            _ask_clients(self.context, authority)
+            self.reload()
+        except (ssl.SSLError, ValueError) as error:
+            self._authority, self._version = before, version
+            raise ServingCertificateError(f"the authority of clients cannot be used: {error}") from error
         return True
 
     async def reload_if_changed(self) -> None:
@@ -78,6 +99,12 @@ def _empty_context() -> ssl.SSLContext:
     context.num_tickets = 0
     context.set_alpn_protocols(list(_PROTOCOLS))
     return context
+
+
+def _ask_clients(context: ssl.SSLContext, authority: str) -> None:
+    # The handshake goes by what the first context asks for, and verifies by the one that is presented.
+    context.load_verify_locations(cadata=authority)
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def _version(path: Path) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from koordinator.kube.connect import ClientOptions, connected, user_agent
 from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import lease_watchdog
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.manager.command_line import parse_options
 from koordinator.manager.node_policy.installed_extensions import installed_extensions
 from koordinator.manager.options import Options
@@ -71,6 +72,7 @@ async def _run(options: Options, extensions: tuple[NodeSLOExtension, ...], proce
             metrics=process.metrics,
             instance=f"{_PROGRAM}-{process.host}",
             extensions=extensions,
+            secure=SecureServing(options.secure, client_options, process),
         )
         await Manager(options, leadership, given).run(process.stop)
 

@@ -12,6 +12,8 @@ from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.name_list import is_enabled
 from koordinator.base.option_flags import duration, group, integer, listen_address, number, switch, text, texts
+from koordinator.kube.secure_serving import TITLE as SECURE
+from koordinator.kube.secure_serving import SecureOptions
 from koordinator.manager import features as gates
 from koordinator.manager.audit.options import TITLE as AUDIT
 from koordinator.manager.audit.options import AuditOptions
@@ -29,7 +31,7 @@ ELECTION: Final = "Leader election"
 SERVING: Final = "Serving and logging"
 CONTROLLER: Final = "Controller"
 WEBHOOK: Final = "Webhook"
-TITLES: Final = (CLUSTER, ELECTION, SERVING, CONTROLLER, WEBHOOK, RECOMMENDER, AUDIT)
+TITLES: Final = (CLUSTER, ELECTION, SERVING, SECURE, CONTROLLER, WEBHOOK, RECOMMENDER, AUDIT)
 """The headings of the help text, in this order."""
 _PLUGIN_GATES: Final = {FREE_RESOURCE: gates.FREE_RESOURCE}
 _LIST: Final = "names, * for all others, -NAME for all but that one; the first that names it decides.\nAll: "
@@ -163,6 +165,7 @@ class Options:
         "Where to serve /readyz (with the check webhook-ready), /livez and /healthz, for the probes of a kubelet.",
         under=SERVING,
     )
+    secure: SecureOptions = group(SECURE, SecureOptions)
     profile_address: ListenAddress = PROFILE_ADDRESS
     verbosity: int = integer(
         "v", 2, "How much to log; from 4 on also which requests are sent again.", minimum=0, under=SERVING

@@ -24,6 +24,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.reconciler import run_controllers
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.kube.servers import Servers
 from koordinator.manager.audit.admissions import AdmissionSummary
 from koordinator.manager.audit.keeper import AuditKeeper
@@ -76,6 +77,8 @@ class Dependencies:
     """The reporting instance of events: the program and the host that it runs on."""
     extensions: tuple[NodeSLOExtension, ...] = ()
     """The parts of NodeSLOs that other packages add."""
+    secure: SecureServing | None = None
+    """What the secure port needs, where one is served."""
 
 
 class Manager:
@@ -89,6 +92,7 @@ class Manager:
         self._events = EventBroadcaster(
             given.client,
             instance=given.instance,
+            program="koord-manager",
             clock=given.clock,
             random=given.random,
             metrics=given.metrics,
@@ -124,6 +128,7 @@ class Manager:
             health.add("loops", self.webhooks.check_loops, "readyz")
         servers.add(options.metrics_address, self._add_routes)
         servers.add(options.health_address, health=health)
+        servers.add(options.secure.listen_address(), self._add_routes, health=health, secure=given.secure)
         servers.add(options.profile_address, profiles=True, dispensable="profiles are not served, see --pprof-addr")
         return servers
 

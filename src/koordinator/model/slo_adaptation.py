@@ -21,7 +21,6 @@ from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm, WireStruct
 from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
-from koordinator.model.slo_configuration.configuration_keys import ADAPTIVE_SLO as KEY
 
 _LONGEST_REASON: Final = 500
 """Letters: it contains what agents report, and an annotation has to stay small."""
@@ -60,11 +59,10 @@ class AdaptiveSLO:
 
     @classmethod
     def of(cls, strategy: AdaptiveSLOStrategy) -> AdaptiveSLO | None:
-        """None where the strategy is switched off."""
+        """Of a strategy that has all its values, as those of the configuration do; None where it is switched off."""
         if not strategy.enable:
             return None
-        given = {name: value for name, value in msgspec.structs.asdict(strategy).items() if value is not None}
-        full = msgspec.structs.asdict(KEY.defaults) | given
+        full = msgspec.structs.asdict(strategy)
         return cls(
             steps=full["steps"],
             hold=timedelta(seconds=full["hold_seconds"]),
@@ -95,13 +93,13 @@ class AdaptiveSLO:
         """When the passing of time alone may change the level next."""
         if state is None or state.since is None:
             return None
-        moments = [state.since + self.hold] if state.level < self.steps else []
-        moments += [self.back_at(state)] if state.level else []
-        return min((moment for moment in moments if moment > now), default=None)
+        moments = (state.since + self.hold if state.level < self.steps else None, self.back_at(state))
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)
 
-    def back_at(self, state: AdaptiveSLOState) -> datetime:
-        """When one step is taken back, at the earliest. The state has both times, as all that were made here."""
-        assert state.since is not None
+    def back_at(self, state: AdaptiveSLOState) -> datetime | None:
+        """When one step is taken back, at the earliest; None where none is."""
+        if not state.level or state.since is None:
+            return None
         return max(state.since, state.calm_from or state.since) + max(self.recover, self.hold)
 
     def lowered(self, configured: int, floor: int, state: AdaptiveSLOState) -> int:
@@ -155,7 +153,8 @@ class AdaptiveSLO:
         return msgspec.structs.replace(at_level, score_percent=self.lowered(100, self.score, at_level))
 
     def _is_calm(self, state: AdaptiveSLOState, now: datetime) -> bool:
-        return state.level > 0 and now >= self.back_at(state)
+        back_at = self.back_at(state)
+        return back_at is not None and now >= back_at
 
 
 def _later(now: datetime, span: timedelta = timedelta()) -> datetime:

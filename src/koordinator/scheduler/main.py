@@ -23,6 +23,7 @@ from koordinator.kube.health import HealthChecks
 from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import lease_watchdog
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.kube.servers import Servers
 from koordinator.scheduler.assembly import make_scheduler
 from koordinator.scheduler.configuration import (
@@ -80,7 +81,9 @@ async def _run(
     reaching = client_options(connection, _PROGRAM, metrics, kubeconfig=options.kubeconfig, master=options.master)
     async with connected(reaching) as client:
         options.features.export(metrics)
-        events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
+        events = EventBroadcaster(
+            client, host=process.host, program=_PROGRAM, clock=clock, random=random, metrics=metrics
+        )
         leadership = Leadership(
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
         )
@@ -96,7 +99,8 @@ async def _run(
         )
         events.give_way_while(lambda: scheduler.is_binding)
         lifecycle = make_lifecycle(scheduler, events, leadership, process)
-        lifecycle.serve(_servers(scheduler, leadership, options, configuration, process))
+        secure = SecureServing(options.secure, reaching, process)
+        lifecycle.serve(_servers(scheduler, leadership, options, configuration, process, secure))
         await lifecycle.run(process.stop)
 
 
@@ -128,6 +132,7 @@ def _servers(
     options: Options,
     configuration: SchedulerConfiguration,
     process: Process,
+    secure: SecureServing,
 ) -> Servers:
     health = HealthChecks()
     health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
@@ -142,7 +147,9 @@ def _servers(
         add_routes(server, scheduler, lambda: leadership.is_leading, configuration)
 
     servers = Servers(process.metrics, process.clock)
-    servers.add(options.address, add_routes, health=health, profiles=configuration.document.enable_profiling)
+    profiles = configuration.document.enable_profiling
+    servers.add(options.address, add_routes, health=health, profiles=profiles)
+    servers.add(options.secure.listen_address(), add_routes, health=health, profiles=profiles, secure=secure)
     return servers
 
 

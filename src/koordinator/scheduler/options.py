@@ -15,9 +15,11 @@ from koordinator.api.component_configuration import ClientConnection
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import NOWHERE, ListenAddress
-from koordinator.base.option_flags import OptionFlags, integer, seconds, switch, text, texts
+from koordinator.base.option_flags import OptionFlags, group, integer, seconds, switch, text, texts
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
+from koordinator.kube.secure_serving import TITLE as SECURE
+from koordinator.kube.secure_serving import SecureOptions
 from koordinator.scheduler.configuration.document import SchedulerLeaderElection
 from koordinator.scheduler.features import WORKING, make_features
 
@@ -26,13 +28,11 @@ _ELECTION: Final = "Leader election"
 _SERVING: Final = "Serving and logging"
 _DEBUGGING: Final = "Monitoring and debugging"
 
-_NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
+_NO_PROXY: Final = "no proxy stands before --secure-port"
 _UNUSED: Final[Mapping[str, str]] = {
-    _NO_SECURE_PORT: "authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl "
-    "authentication-tolerate-lookup-failure authorization-always-allow-paths authorization-kubeconfig "
-    "authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl client-ca-file "
-    "requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix "
-    "requestheader-group-headers requestheader-username-headers",
+    _NO_PROXY: "requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix "
+    "requestheader-group-headers requestheader-uid-headers requestheader-username-headers",
+    "tokens are enough while the authority of clients cannot be read": "authentication-tolerate-lookup-failure",
     "the API is spoken in JSON": "kube-api-content-type",
     "one thread does all the work, so that there is no contention to profile": "contention-profiling",
     "there is only one version": "emulated-version emulation-forward-compatible "
@@ -49,7 +49,6 @@ _UNUSED: Final[Mapping[str, str]] = {
 """Why flags have no effect, with their names, separated by blanks."""
 _SWITCHES: Final = COMPONENT_SWITCHES | {
     "async-log",
-    "authentication-skip-lookup",
     "authentication-tolerate-lookup-failure",
     "contention-profiling",
     "emulation-forward-compatible",
@@ -177,6 +176,7 @@ class Options:
         minimum=1,
         under=_DEBUGGING,
     )
+    secure: SecureOptions = group(SECURE, SecureOptions)
     kubeconfig: str = ""
     master: str = ""
     client_connection: Mapping[str, Any] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class Options:
 def parse_options(arguments: Sequence[str]) -> Options:
     """Parse the command line; exits after --help, --version, or with one line about an invalid flag."""
     flags = FlagSet("koord-scheduler", _DESCRIPTION, koordinator.__version__)
-    groups = {title: flags.group(title) for title in (_CONFIGURATION, _ELECTION, _SERVING, _DEBUGGING)}
+    groups = {title: flags.group(title) for title in (_CONFIGURATION, _ELECTION, _SERVING, SECURE, _DEBUGGING)}
     options = OptionFlags(Options, groups.__getitem__)
     client, features = ClientFlags(groups[_CONFIGURATION], ClientConnection()), make_features()
     groups[_CONFIGURATION].feature_gates(features, component="kube", remark=_GATES)
@@ -204,7 +204,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     )
     port = groups[_SERVING].integer("port", 10251, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
     reasons = {name: why for why, names in _UNUSED.items() for name in names.split()}
-    unused = UnusedFlags(flags, {**component_flags(_NO_SECURE_PORT), **reasons}, _SWITCHES)
+    unused = UnusedFlags(flags, {**component_flags(), **reasons}, _SWITCHES)
     given = flags.parse_or_exit(arguments)
     return options.read(
         given,

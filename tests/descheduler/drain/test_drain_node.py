@@ -132,10 +132,10 @@ def test_a_node_is_emptied() -> None:
     assert bench.node["spec"]["unschedulable"] is True
     assert _PLANNING in bench.node["metadata"]["labels"]
     assert bench.condition("OnceAvailable") == "True"
-    reported = [reason for kind, _, reason, _ in bench.cluster.events if kind == "DrainNode"]
+    reported = [each.reason for each in bench.cluster.recorded.events if each.regarding.kind == "DrainNode"]
     assert reported[:2] == ["Initialized", "Running"]
     assert reported[-1] == "Complete"
-    (record,) = [each for each in bench.cluster.records if each.action == DRAINED]
+    (record,) = [each for each in bench.cluster.recorded.records if each.action == DRAINED]
     assert (record.actor, record.node, record.numbers["podsSucceed"]) == ("DrainNode/drain", "node-1", 3.0)
 
 

@@ -100,7 +100,7 @@ def test_all_nodes_are_drained() -> None:
     assert pool.phases() == dict.fromkeys(("old-a", "old-b", "old-c"), "Complete")
     assert pool.cordoned() == {"old-a", "old-b", "old-c"}
     assert not [pod for pod in pool.cluster.documents(PODS).values() if pod["spec"]["nodeName"] != "node-2"]
-    reported = [reason for kind, _, reason, _ in pool.cluster.events if kind == "DrainNodeGroup"]
+    reported = [each.reason for each in pool.cluster.recorded.events if each.regarding.kind == "DrainNodeGroup"]
     assert reported == ["Pending", "Planning", "Waiting", "Running", "Succeeded"]
 
 

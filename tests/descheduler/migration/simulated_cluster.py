@@ -20,16 +20,15 @@ from koordinator.api.kinds import (
     RESERVATIONS,
     Kind,
 )
-from koordinator.api.modification import Modification
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.framework import Evictor, Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.plugin import MigrationController
-from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, WatchEvent
 from tests.in_memory_api import InMemoryApi, InMemoryConnection, InMemoryResponse, failed
+from tests.recorded_events import RecordedEvents
 
 Fault = Callable[[str, str, bool], Exception | None]
 """Asked about each write with its verb and its path, before it is done (False) and after (True)."""
@@ -54,10 +53,7 @@ class SimulatedCluster:
         self.evicted: list[str] = []
         """The uids of pods that were evicted, once for each eviction that was accepted."""
         self.fault: Fault = lambda verb, path, done: None
-        self.events: list[tuple[str, str, str, str]] = []
-        self.records: list[Modification] = []
-        """That the events carry."""
-        """(kind, type, reason, note) of every event."""
+        self.recorded = RecordedEvents()
         self.api = InMemoryApi(self.clock, others=(ADVANCED_STATEFUL_SETS, CLONE_SETS, *others))
         self._client = self.api.client(self.clock, _Connection(self))
         self._delivered = self.api.revision
@@ -101,14 +97,12 @@ class SimulatedCluster:
     ) -> MigrationController:
         """The plugin of a program that has just started: its informers know all that there is."""
         self._informers = InformerSet(self.as_client, clock=self.clock, random=Random(seed))
-        recorder = EventBroadcaster(self.as_client, clock=self.clock, random=Random(seed)).recorder("test")
-        recorder.event = self._record  # type: ignore[method-assign]
         handle = Handle(
             "test",
             self.as_client,
             self._informers,
             cast("Evictor", None),
-            recorder,
+            self.recorded,
             self.clock,
             Random(seed),
             Metrics(),
@@ -177,20 +171,6 @@ class SimulatedCluster:
         assert document is not None, f"there are no {kind.plural} {key}"
         document["status"] = {**document.get("status", {}), **status}
         self.put(kind, document)
-
-    def _record(
-        self,
-        regarding: Any,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        *,
-        modification: Modification | None = None,
-        **_: Any,
-    ) -> None:
-        self.events.append((regarding.kind, type_, reason, note))
-        self.records += [modification] if modification is not None else []
 
     def done(self, method: str, path: str, victim: str) -> None:
         """The program has written; ``victim`` is the uid of a pod that this evicts."""

@@ -65,7 +65,7 @@ def test_what_is_left_is_too_little_and_goes() -> None:
     assert bench.disrupted() == [f"gang {_GANG}, which has lost members: evict what is left"]
     assert bench.reconcile() is None
     assert bench.evicted == ["web-1", "web-2"]
-    (record, _) = bench.cluster.records
+    (record, _) = bench.cluster.recorded.records
     assert (record.actor, record.cause.code) == (f"Gang/{_GANG}", "evictDisruptedGangs")
 
 
@@ -91,7 +91,7 @@ def test_a_member_that_must_not_be_evicted_keeps_the_others() -> None:
     assert bench.reconcile() is not None
     assert bench.reconcile() is not None
     assert bench.evicted == []
-    notes = [note for kind, _, reason, note in bench.cluster.events if reason == "GangDisrupted"]
+    notes = [note for _, reason, note in bench.cluster.recorded.notes if reason == "GangDisrupted"]
     assert notes == [f"gang {_GANG} has lost members, and cannot leave whole: default/web-2: {_LOCAL}"]
 
 

@@ -48,7 +48,7 @@ class Bench:
 
     def reported(self) -> list[str]:
         """The reasons of the events on the job, in order."""
-        return [reason for kind, _, reason, _ in self.cluster.events if kind == "PodMigrationJob"]
+        return [each.reason for each in self.cluster.recorded.events if each.regarding.kind == "PodMigrationJob"]
 
     def evict_after_scheduling(self) -> None:
         self.reconcile()
@@ -97,7 +97,7 @@ def test_a_migration_goes_through_all_steps() -> None:
     status = bench.cluster.status()
     assert (status["nodeName"], status["podRef"]["name"]) == ("node-2", "web-c")
     assert status["message"] == f'Bind Pod "default/web-c" in Reservation "{bench.reservation}"'
-    evicted, moved = bench.cluster.records
+    evicted, moved = bench.cluster.recorded.records
     assert (evicted.action, evicted.actor, evicted.node) == (EVICTED, "PodMigrationJob/job", "node-1")
     assert (moved.action, moved.outcome, moved.node) == (MOVED, DONE, "node-2")
     assert (moved.target, moved.pods) == ("default/web-c", ["default/web-c"])
@@ -108,7 +108,7 @@ def test_a_job_that_fails_is_recorded_once_with_the_reason() -> None:
     scene.job(bench.cluster, "gone")
     bench.reconcile()
     bench.reconcile()
-    (record,) = bench.cluster.records
+    (record,) = bench.cluster.recorded.records
     assert (record.action, record.outcome, record.cause.code) == (MOVED, FAILED, "MissingPod")
 
 
@@ -191,7 +191,8 @@ def test_a_refused_eviction_is_told_of() -> None:
     note = (
         'Failed evict Pod "default/web-a" caused by Cannot evict pod as it would violate the pod\'s disruption budget.'
     )
-    assert bench.cluster.events == [("PodMigrationJob", "Warning", "Evicting", note)]
+    (event,) = bench.cluster.recorded.events
+    assert (event.regarding.kind, *event[1:]) == ("PodMigrationJob", "Warning", "Evicting", note)
 
 
 def test_a_pod_is_evicted_directly() -> None:
@@ -204,7 +205,7 @@ def test_a_pod_is_evicted_directly() -> None:
     assert bench.at == ("Succeeded", "Complete", "")
     assert bench.cluster.status()["message"] == 'Pod "default/web-a" has been evicted'
     assert bench.cluster.evicted == [bench.pod["metadata"]["uid"]]
-    moved = bench.cluster.records[-1]
+    moved = bench.cluster.recorded.records[-1]
     assert (moved.action, moved.node, moved.target, moved.pods) == (MOVED, "", "", [])
 
 

@@ -71,7 +71,7 @@ async def evict_beside_a_budget(folder: Path) -> tuple[list[str], list[str]]:
             pods = tuple([await create_pod(client, name) for name in SIZES])
             await protect(client, "large")
             clock = ManualClock()
-            recorder = EventBroadcaster(client, clock=clock, random=Random(1)).recorder("koordlet")
+            recorder = EventBroadcaster(client, program="koordlet", clock=clock, random=Random(1)).recorder("koordlet")
             evictor = Evictor(client, clock, recorder, None, on_evicted=lambda _: None, observe_only=False)
             gone = await evictor.carry_out(memory_plan(pods), [usage.pod.uid for usage in pods])
             left = (await client.list(PODS, NAMESPACE)).items

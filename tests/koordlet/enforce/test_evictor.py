@@ -4,61 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
-from typing import Any, cast
 
 import pytest
 
 from koordinator.api.annotations import GANG_NAME
 from koordinator.api.kinds import PODS
 from koordinator.api.meta import StatusCause, StatusDetails
-from koordinator.api.modification import EVICTED, Modification
+from koordinator.api.modification import EVICTED
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.enforce.evictions import Evictor
 from koordinator.koordlet.enforce.strategies.eviction import EvictionPlan, Feature, Inputs, plan
 from koordinator.koordlet.enforce.strategies.eviction_round import Victim
 from koordinator.kube.errors import ApiStatusError, TransportError
-from koordinator.kube.events import EventRecorder
 from tests.in_memory_api import Hang, InMemoryApi
 from tests.koordlet.enforce.strategies.qos_fixtures import GIB, pod_usage, snapshot, suppression
+from tests.recorded_events import RecordedEvents
 
 PRESENT = frozenset({"uid-a", "uid-b"})
-
-
-@dataclass
-class Recorded:
-    """The events of pods, as (reason, UID), and the records that they carry."""
-
-    events: list[tuple[str, str]] = field(default_factory=list)
-    records: list[Modification] = field(default_factory=list)
-
-    def event(
-        self,
-        regarding: Any,
-        type_: str,
-        reason: str,
-        action: str,
-        note: str,
-        *,
-        modification: Modification | None = None,
-    ) -> None:
-        self.events.append((reason, regarding.uid))
-        self.records += [modification] if modification is not None else []
 
 
 class Bench:
     """An evictor whose API server fails for the names in ``failures``."""
 
     def __init__(self, *, observe_only: bool = False) -> None:
-        self.clock, self.recorded = ManualClock(), Recorded()
+        self.clock, self.recorded = ManualClock(), RecordedEvents()
         self.api = InMemoryApi(self.clock)
         self.failures: dict[str, Exception] = {}
         self.counted: list[Victim] = []
         self.api.fault = lambda request, done: self.failures.get(request.name)
         for name in "ab":
             self.put(name)
-        events = cast("EventRecorder", self.recorded)
-        given = self.api.client(), self.clock, events, None, self.counted.append
+        given = self.api.client(), self.clock, self.recorded, None, self.counted.append
         self.evictor = Evictor(*given, observe_only=observe_only)
 
     def put(self, name: str, uid: str = "") -> None:
@@ -66,6 +42,10 @@ class Bench:
         containers = [{"name": "c", "image": "i"}]
         metadata = {"name": name, "namespace": "shop", "uid": uid or f"uid-{name}"}
         self.api.put(PODS, {"metadata": metadata, "spec": {"containers": containers}, "status": {"phase": "Running"}})
+
+    @property
+    def events(self) -> list[tuple[str, str]]:
+        return [(each.reason, each.regarding.uid) for each in self.recorded.events]
 
     @property
     def requests(self) -> list[str]:
@@ -105,7 +85,7 @@ def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_reported_on
     bench = Bench()
     bench.failures["a"] = _refused()
     assert bench.carry_out() == ["b"]
-    assert bench.recorded.events == [("evictPodFail", "uid-a"), ("evictPodSuccess", "uid-b")]
+    assert bench.events == [("evictPodFail", "uid-a"), ("evictPodSuccess", "uid-b")]
 
 
 def test_the_audit_gets_who_was_evicted_for_which_feature_and_what_it_used() -> None:
@@ -317,4 +297,4 @@ def test_a_pod_that_hangs_in_its_end_does_not_keep_others_from_going() -> None:
 def test_who_only_observes_evicts_nobody() -> None:
     bench = Bench(observe_only=True)
     bench.carry_out()
-    assert (bench.requests, bench.recorded.events, bench.counted) == ([], [], [])
+    assert (bench.requests, bench.events, bench.counted) == ([], [], [])

@@ -32,7 +32,7 @@ from tests.in_memory_api import InMemoryApi
 from tests.kube.informer_log import pod
 
 POD = reference_to(PODS, pod("web", 7))
-RECORD = Modification(program="koordlet", action=EVICTED, node="n1", cause=Cause(code="MemoryEvict"))
+RECORD = Modification(action=EVICTED, node="n1", cause=Cause(code="MemoryEvict"))
 
 
 def inline(function: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -51,7 +51,9 @@ class Bench:
         self.clock = ManualClock()
         self.api = InMemoryApi(self.clock)
         self.client = self.api.client()
-        self.events = EventBroadcaster(self.client, instance="test", clock=self.clock, random=Random(1))
+        self.events = EventBroadcaster(
+            self.client, instance="test", program="koord-manager", clock=self.clock, random=Random(1)
+        )
         self.metrics = Metrics()
         context = ControllerContext(
             self.client,
@@ -111,7 +113,7 @@ def test_what_a_program_records_is_found_and_other_events_are_not() -> None:
 def test_a_long_list_is_stored_without_a_pause() -> None:
     async def scenario() -> None:
         bench = Bench()
-        bench.carry(complete(RECORD, POD, "", bench.clock.now()), "first")
+        bench.carry(complete(RECORD, "koordlet", POD, "", bench.clock.now()), "first")
         async with bench.leading():
             first = convert(bench.api.document(EVENTS_V1, "first", "default"), Object)
             for page in range(3):
@@ -131,7 +133,7 @@ def test_a_long_list_is_stored_without_a_pause() -> None:
 def test_a_forged_record_costs_its_author_alone(changes: dict[str, Any]) -> None:
     async def scenario() -> None:
         bench = Bench()
-        good = complete(RECORD, POD, "", bench.clock.now())
+        good = complete(RECORD, "koordlet", POD, "", bench.clock.now())
         if "time" in changes:
             changes["time"] = bench.clock.now() + changes["time"]
         bench.carry(replace(good, **changes), "forged")
@@ -169,7 +171,7 @@ def test_the_next_term_finds_what_was_written_in_between(tmp_path: Path) -> None
         bench = Bench(directory=str(tmp_path))
         async with bench.leading():
             bench.act()
-        bench.carry(complete(RECORD, POD, "", bench.clock.now()), "between")
+        bench.carry(complete(RECORD, "koordlet", POD, "", bench.clock.now()), "between")
         await bench.clock.advance(1800)
         async with bench.leading():
             answer = await bench.find()

@@ -41,7 +41,9 @@ class ManagerBench:
         self.metrics = Metrics()
         client, random = self.cluster.client(self.clock), Random(1)
         self.informers = InformerSet(client, clock=self.clock, random=random)
-        self.events = EventBroadcaster(client, instance="test", clock=self.clock, random=random)
+        self.events = EventBroadcaster(
+            client, instance="test", program="koord-manager", clock=self.clock, random=random
+        )
         self.context = ControllerContext(
             client, self.informers, self.events, Options(), self.metrics, self.clock, random
         )

@@ -8,16 +8,18 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from koordinator.api.adaptive_slo import AdaptiveSLOStrategy
 from koordinator.api.annotations import ADAPTIVE_SLO
 from koordinator.model.overcommit.abnormality import Finding, NodeHealth
 from koordinator.model.overcommit.facts import MetricFacts, metric_facts
 from koordinator.model.overcommit.plan import Plan, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
 from koordinator.model.slo_adaptation import AdaptiveSLO
+from koordinator.model.slo_configuration.configuration_keys import ADAPTIVE_SLO as KEY
 from tests.model.overcommit.node_objects import BATCH_CPU, NOW, a_metric, a_node, a_snapshot
 
-ADAPTIVE = AdaptiveSLO.of(AdaptiveSLOStrategy(enable=True, steps=2, hold_seconds=300, cpu_reclaim_floor_percent=20))
+ADAPTIVE = AdaptiveSLO.of(
+    msgspec.structs.replace(KEY.defaults, enable=True, steps=2, hold_seconds=300, cpu_reclaim_floor_percent=20)
+)
 ON = Policies(CapacityPolicy(enable=True, cpu_reclaim_threshold_percent=60), adaptive_slo=ADAPTIVE)
 OFF = replace(ON, adaptive_slo=None)
 SUFFERS = ("cpu-pressure of pod default/web is 40, above 10",)

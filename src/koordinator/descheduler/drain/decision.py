@@ -90,7 +90,6 @@ def _record(drain: DrainNode, outcome: str) -> Modification:
     """Of a drain that has ended."""
     summary = drain.status.pod_migration_summary
     return Modification(
-        program="koord-descheduler",
         action=DRAINED,
         outcome=outcome,
         actor=f"{DRAIN_NODES.name}/{drain.metadata.name}",

@@ -59,7 +59,6 @@ class PodEvictor:
         self._metrics.count("success", trigger, pod)
         note = f'Pod evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
         record = Modification(
-            program="koord-descheduler",
             action=EVICTED,
             actor=actor,
             node=pod.spec.node_name,

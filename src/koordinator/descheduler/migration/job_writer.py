@@ -31,7 +31,6 @@ def ended_migration(job: PodMigrationJob) -> Modification:
     is_named = pod is not None and successor is not None and successor.namespace == pod.namespace
     replaced_by = [f"{successor.namespace}/{successor.name}"] if is_named and successor is not None else []
     return Modification(
-        program="koord-descheduler",
         action=MOVED,
         outcome=NOT_DONE if has_failed else DONE,
         actor=actor_of(job),

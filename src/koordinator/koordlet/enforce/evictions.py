@@ -244,7 +244,6 @@ def _modification(victim: Victim) -> Modification:
     text = f"{victim.reason}; the pod is a member of gang {gang}" if gang else victim.reason
     used = {"usedCPUs": usage.cpu, "usedMemoryBytes": usage.memory}
     return Modification(
-        program="koordlet",
         action=EVICTED,
         actor=victim.feature,
         node=usage.pod.pod.spec.node_name,

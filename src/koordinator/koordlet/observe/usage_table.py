@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from koordinator.api.host_application import HostApplicationSpec
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_names import BATCH_CPU, FREE_CPU
+from koordinator.api.resource_names import BEST_EFFORT_CPUS
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.pods.node_pod import NodePod, PodContainer
@@ -221,7 +221,7 @@ class UsageTable:
             rows[pod.uid] = row
         self.pods = rows
         of_class = [pod.containers_request for pod in pods if pod.qos is QoSClass.BE]
-        self.best_effort.request = sum([each.get(BATCH_CPU, 0) + each.get(FREE_CPU, 0) for each in of_class])
+        self.best_effort.request = sum([each.get(name, 0) for each in of_class for name in BEST_EFFORT_CPUS])
         self._list_cgroups()
 
     def set_host_applications(self, specs: Iterable[HostApplicationSpec], layout: CgroupLayout) -> None:

@@ -89,7 +89,6 @@ class Summary:
         for name, (least, most) in episode.ranges.items():
             numbers |= {f"{name}.least": round(least, 3), f"{name}.most": round(most, 3)}
         return Modification(
-            program="koordlet",
             action=self._action,
             actor=self._actor,
             cause=episode.cause,

@@ -52,7 +52,6 @@ class AdmissionSummary:
             others = f" and of {len(pods) - _NAMED} other namespaces" if len(pods) > _NAMED else ""
             note = f"applied to new pods of {', '.join(named)}{others}"
             record = Modification(
-                program="koord-manager",
                 action=ADMITTED,
                 actor="pod webhook",
                 cause=Cause(code="ClusterColocationProfile"),

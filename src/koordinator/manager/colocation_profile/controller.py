@@ -139,7 +139,6 @@ class ColocationProfileController:
             self._warn(profile.source, "UpdatePodFailed", f"pods that could not be changed: {count}, {problem}")
         if changed := outcomes[Outcome.CHANGED]:
             record = Modification(
-                program="koord-manager",
                 action=ADJUSTED,
                 actor=self.name,
                 cause=Cause(code="ClusterColocationProfile"),

@@ -104,7 +104,7 @@ def _adaptation(explanation: NodeExplanation) -> Adaptation | None:
         steps=state.steps,
         since=format_time(state.since) if state.since is not None else "",
         reason=state.reason,
-        back_at=format_time(explanation.back_at) if explanation.back_at is not None and state.level else None,
+        back_at=format_time(explanation.back_at) if explanation.back_at is not None else None,
         lowered=[
             LoweredValue(name=each.name, configured=each.configured, now=each.now) for each in explanation.lowered
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from koordinator.api.resource_names import BATCH_CPU, EXTENDED_MEMORIES
 from koordinator.base.metrics import Metrics
 from koordinator.manager.controllers import Outcomes
-from koordinator.manager.node_resource.explanations import Explanations
+from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
 from koordinator.model.overcommit.abnormality import REASONS
 from koordinator.model.overcommit.amounts import ExplainedAmount
 
@@ -48,8 +48,11 @@ class NodeResourceMetrics:
             "koord_manager_slo_adaptation_steps_total", "Steps by which nodes were adapted", ("direction",)
         )
         metrics.register(_Amounts(explanations))
-        metrics.register(_Abnormal(explanations))
-        metrics.register(_Adapted(explanations))
+        what = "[ALPHA] nodes whose readings are not trusted, by reason"
+        abnormal = "koord_manager_abnormal_nodes", what, "reason", _reason_label
+        metrics.register(_Nodes(*abnormal, explanations, always=REASONS))
+        what = "[ALPHA] nodes whose co-location is taken back, by how many steps"
+        metrics.register(_Nodes("koord_manager_adapted_nodes", what, "level", _level_label, explanations))
 
     def _successes(self, plugin: str) -> int:
         return self._plans - self._failures[plugin]
@@ -68,9 +71,9 @@ class NodeResourceMetrics:
         """Count a transition of one node. ``before`` and ``after`` are the condition's reasons, empty for a normal
         node."""
         if before:
-            self._transitions.labels(_reason_label(before), "normal").inc()
+            self._transitions.labels(_known(before), "normal").inc()
         if after:
-            self._transitions.labels(_reason_label(after), "abnormal").inc()
+            self._transitions.labels(_known(after), "abnormal").inc()
 
 
 class _Amounts(Collector):
@@ -147,53 +150,44 @@ class _Sums:
         yield from (terms, inputs, nodes, oldest)
 
 
-class _Abnormal(Collector):
-    """The number of abnormal nodes, by the reason of their condition."""
+class _Nodes(Collector):
+    """The number of nodes by what is found of them; those without a label are not counted. The labels in ``always``
+    are there with 0, too."""
 
-    def __init__(self, explanations: Explanations) -> None:
-        self._explanations = explanations
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        nodes = GaugeMetricFamily(
-            "koord_manager_abnormal_nodes",
-            "[ALPHA] nodes whose readings are not trusted, by reason",
-            labels=("reason",),
-        )
-        found = Counter(dict.fromkeys(REASONS, 0))
-        for _, explanation in self._explanations:
-            if explanation.health is not None:
-                found[_reason_label(explanation.health.findings[0].code)] += 1
-        for reason, count in found.items():
-            nodes.add_metric((reason,), count)
-        yield nodes
-
-
-class _Adapted(Collector):
-    """The number of nodes whose co-location is taken back, by the level."""
-
-    def __init__(self, explanations: Explanations) -> None:
-        self._explanations = explanations
+    def __init__(
+        self,
+        name: str,
+        what: str,
+        label: str,
+        label_of: Callable[[NodeExplanation], str],
+        explanations: Explanations,
+        always: Iterable[str] = (),
+    ) -> None:
+        self._name, self._what, self._label, self._label_of = name, what, label, label_of
+        self._explanations, self._always = explanations, tuple(always)
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        states = [explanation.adaptation for _, explanation in self._explanations]
-        found = Counter(str(state.level) for state in states if state is not None and state.level)
-        nodes = GaugeMetricFamily(
-            "koord_manager_adapted_nodes",
-            "[ALPHA] nodes whose co-location is taken back, by how many steps",
-            labels=("level",),
-        )
-        for level, count in sorted(found.items()):
-            nodes.add_metric((level,), count)
+        nodes = GaugeMetricFamily(self._name, self._what, labels=(self._label,))
+        found = Counter(dict.fromkeys(self._always, 0))
+        found.update(filter(None, [self._label_of(explanation) for _, explanation in self._explanations]))
+        for label, count in sorted(found.items()):
+            nodes.add_metric((label,), count)
         yield nodes
 
 
-def _reason_label(code: str) -> str:
+def _reason_label(explanation: NodeExplanation) -> str:
+    return _known(explanation.health.findings[0].code) if explanation.health is not None else ""
+
+
+def _level_label(explanation: NodeExplanation) -> str:
+    state = explanation.adaptation
+    return str(state.level) if state is not None and state.level else ""
+
+
+def _known(code: str) -> str:
     return code if code in REASONS else OTHER
 
 

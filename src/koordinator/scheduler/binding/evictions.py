@@ -188,7 +188,6 @@ class Evictions:
         whole = _whole(eviction, victim)
         note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}{whole}"
         record = Modification(
-            program="koord-scheduler",
             action=PREEMPTED,
             actor=f"Pod/{preemptor.key}",
             node=eviction.node_name,

@@ -17,7 +17,7 @@ from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedRe
 from koordinator.api.labels import QOS_CLASS
 from koordinator.api.pod import Pod, ResourceList, ResourceRequirements
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_of_name
-from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY
+from koordinator.api.resource_names import BATCH_CPU, BEST_EFFORT, BEST_EFFORT_CPUS, BEST_EFFORT_MEMORIES
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.enforce.executor.desired_settings import Priority
 from koordinator.koordlet.enforce.strategies.snapshot import annotation_or_none, read_annotation
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _KATA: Final = "kata"
 """The runtime class of pods whose containers are in a virtual machine: their cgroups are not on this node."""
-_NAMES: Final = frozenset({BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY})
+_NAMES: Final = frozenset(BEST_EFFORT)
 
 
 class HookError(KoordinatorError):
@@ -227,13 +227,12 @@ def _annotated_batch(annotations: Mapping[str, str]) -> dict[str, Grant]:
 def _amounts(given: ResourceRequirements | ExtendedResources) -> Grant:
     """A free pod is limited as a batch pod is, and has the least shares: batch pods run first."""
     return Grant(
-        cpu_request=_value(given.requests, BATCH_CPU),
-        cpu_limit=_value(given.limits, BATCH_CPU) + _value(given.limits, FREE_CPU) or None,
-        memory_limit=_value(given.limits, BATCH_MEMORY) + _value(given.limits, FREE_MEMORY) or None,
+        cpu_request=_sum(given.requests, BATCH_CPU),
+        cpu_limit=_sum(given.limits, *BEST_EFFORT_CPUS) or None,
+        memory_limit=_sum(given.limits, *BEST_EFFORT_MEMORIES) or None,
     )
 
 
-def _value(amounts: ResourceList, name: str) -> int:
+def _sum(amounts: ResourceList, *names: str) -> int:
     """batch-cpu and free-cpu count milli-CPU. What is below 0 is as good as nothing."""
-    amount = amounts.get(name)
-    return max(amount.value, 0) if amount is not None else 0
+    return sum([max(amounts[name].value, 0) for name in names if name in amounts])

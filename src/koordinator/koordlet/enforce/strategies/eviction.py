@@ -21,7 +21,7 @@ from koordinator.api import labels as label_keys
 from koordinator.api.node import Node
 from koordinator.api.priority import PriorityClass
 from koordinator.api.qos import QoSClass
-from koordinator.api.resource_names import BATCH_CPU, CPU, FREE_CPU, MEMORY, extended_name
+from koordinator.api.resource_names import BATCH_CPU, BEST_EFFORT_CPUS, CPU, MEMORY, extended_name
 from koordinator.api.resource_threshold import EVICT_BY_ALLOCATABLE, ResourceThresholdStrategy
 from koordinator.koordlet.enforce.strategies.snapshot import PodUsage, Snapshot, capacity_milli
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -271,7 +271,7 @@ def _best_effort_candidates(
 
 def requested_of(pod: NodePod, resource: str) -> int:
     """What the containers of a pod request of a resource that a task names."""
-    names = (BATCH_CPU, FREE_CPU) if resource == BEST_EFFORT_CPU else (resource,)
+    names = BEST_EFFORT_CPUS if resource == BEST_EFFORT_CPU else (resource,)
     return sum([pod.containers_request.get(each, 0) for each in names])
 
 

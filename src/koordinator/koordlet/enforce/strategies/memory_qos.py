@@ -18,7 +18,7 @@ from typing import Final
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.pod import ResourceList
 from koordinator.api.qos import KubernetesQoS, QoSClass
-from koordinator.api.resource_names import BATCH_MEMORY, FREE_MEMORY, MEMORY
+from koordinator.api.resource_names import BATCH_MEMORY, BEST_EFFORT_MEMORIES, MEMORY
 from koordinator.api.resource_qos import MemoryQoS, ResourceQoSStrategy
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.strategies.qos_classes import CLASS_NAMES, qos_classes
@@ -168,7 +168,7 @@ def _limit(pod: NodePod) -> int:
 def _limited_by(pod: NodePod) -> tuple[str, ...]:
     """The names under which the containers of a pod have a limit of memory: the first also has what they request that
     is protected."""
-    return (BATCH_MEMORY, FREE_MEMORY) if pod.qos is QoSClass.BE else (MEMORY,)
+    return BEST_EFFORT_MEMORIES if pod.qos is QoSClass.BE else (MEMORY,)
 
 
 def _amount(amounts: ResourceList, *names: str) -> int:

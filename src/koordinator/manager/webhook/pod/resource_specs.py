@@ -20,11 +20,8 @@ from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import (
-    BATCH_CPU,
-    BATCH_MEMORY,
+    BEST_EFFORT,
     CPU,
-    FREE_CPU,
-    FREE_MEMORY,
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -40,7 +37,6 @@ REQUESTS: Final = "requests"
 LIMITS: Final = "limits"
 _WHOLE_CARD: Final = 100
 _GPU_RESOURCES: Final = frozenset({GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
-_RECORDED: Final = (BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY)
 _TRANSLATED: Final = (PriorityClass.BATCH, PriorityClass.MID, PriorityClass.FREE)
 _EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
     priority: {name: extended_name(name, priority) for name in (CPU, MEMORY)} for priority in _TRANSLATED
@@ -131,7 +127,7 @@ def _extended(container: Document) -> Document:
 
 
 def _amounts(amounts: Document) -> Document:
-    return {name: str(Quantity.parse(amounts[name])) for name in _RECORDED if name in amounts}
+    return {name: str(Quantity.parse(amounts[name])) for name in BEST_EFFORT if name in amounts}
 
 
 def _current(metadata: Document) -> Document:

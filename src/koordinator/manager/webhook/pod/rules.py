@@ -21,11 +21,8 @@ from koordinator.api.priority import PriorityClass, priority_class_raw
 from koordinator.api.qos import QoSClass, qos_class_raw
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import (
-    BATCH_CPU,
-    BATCH_MEMORY,
+    BEST_EFFORT,
     CPU,
-    FREE_CPU,
-    FREE_MEMORY,
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -43,7 +40,6 @@ _EXCLUDED: Final[Mapping[QoSClass, tuple[PriorityClass, ...]]] = {
     QoSClass.BE: (PriorityClass.NONE, PriorityClass.PROD),
     QoSClass.LSR: (PriorityClass.NONE, PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE),
 }
-_BEST_EFFORT: Final = (BATCH_CPU, BATCH_MEMORY, FREE_CPU, FREE_MEMORY)
 _WHOLE_CARD: Final = 100
 _NOTHING: Final = Quantity(0)
 _RESERVED: Final = (RESERVE_POD,)
@@ -135,7 +131,7 @@ class ColocationRules:
 
 def _combination_problems(pod: Pod) -> Iterator[FieldError]:
     qos, priority, requests = qos_class_raw(pod), priority_class_raw(pod), pod_requests(pod)
-    if qos != QoSClass.BE and any(map(requests.get, _BEST_EFFORT)):
+    if qos != QoSClass.BE and any(map(requests.get, BEST_EFFORT)):
         text = "must specify koordinator QoS BE with koordinator colocation resources"
         yield FieldError.required(f"labels.{labels.QOS_CLASS}", text)
     if priority in _EXCLUDED.get(qos, ()):

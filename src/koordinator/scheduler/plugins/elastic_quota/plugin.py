@@ -225,7 +225,6 @@ class ElasticQuota(
         """For the audit: its quota has used more than it may for too long."""
         quota = self.quota_of(pod)
         record = Modification(
-            program="koord-scheduler",
             action=EVICTED,
             actor=f"{ELASTIC_QUOTAS.name}/{quota}",
             node=pod.pod.spec.node_name,

@@ -1,0 +1,180 @@
+"""Who may see the pages of a program on a cluster: the API server is asked, as by every Kubernetes component.
+
+A client shows a bearer token, which a TokenReview gives a name, or a certificate of the cluster's authority for
+clients; one that shows nothing is ``system:anonymous``. A SubjectAccessReview says whether that user may do this with
+the path (``nonResourceURLs`` of a ClusterRole). The paths of probes are open. Answers are kept for some seconds.
+
+Nobody can use up the questions of others: a client whose token or whose right was good a short while ago is asked about
+again in any case; all the others share a number of questions a second, beyond which they are told to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final, Generic, TypeVar
+
+from koordinator.api.kinds import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+from koordinator.api.reviews import (
+    NonResourceAttributes,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+    TokenReview,
+    TokenReviewSpec,
+    UserInfo,
+)
+from koordinator.base.clock import Clock
+from koordinator.base.said_once import SaidOnce
+from koordinator.base.token_bucket import TokenBucket
+from koordinator.kube.errors import KubeError
+from koordinator.kube.interface import Client
+from koordinator.kube.pages import PageError, Request
+from koordinator.kube.secure_serving import AccessOptions
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+ANONYMOUS: Final = UserInfo(username="system:anonymous", groups=["system:unauthenticated"])
+_AUTHENTICATED: Final = "system:authenticated"
+_BEARER: Final = "bearer "
+_LONGEST_TOKEN: Final = 16 << 10
+_LONGEST_PATH: Final = 2048
+_MOST_ANSWERS: Final = 1024
+_QUESTIONS_PER_SECOND: Final = 20.0
+_QUESTIONS_AT_ONCE: Final = 50
+_AGAIN: Final = {"Retry-After": "1"}
+_SECONDS_GOOD: Final = 600.0
+"""For so long after its last good answer, a question is put again without waiting."""
+
+
+class DelegatedAccess:
+    """Admits requests or refuses them. ``reviewing`` may create TokenReviews, ``authorizing`` SubjectAccessReviews:
+    both are rights of the ClusterRole system:auth-delegator."""
+
+    def __init__(self, reviewing: Client, authorizing: Client, clock: Clock, options: AccessOptions) -> None:
+        self._reviewing, self._authorizing = reviewing, authorizing
+        self._options = options
+        strangers = TokenBucket(clock, _QUESTIONS_PER_SECOND, _QUESTIONS_AT_ONCE)
+        self._tokens = _Answers[bytes, "UserInfo | None"](clock, strangers)
+        self._rights = _Answers[tuple[str, ...], bool](clock, strangers)
+        self._unanswered = SaidOnce(logger, over=lambda about: f"the API server answers {about} again")
+
+    async def admit(self, request: Request) -> None:
+        """Raises PageError: 401 for a token that is none, 403 without the right, 429 when strangers ask too often, 503
+        while the API server does not answer."""
+        user = await self._user(request)
+        if _is_open(request.path, self._options.open_paths):
+            return
+        verb = request.method.lower()
+        if len(request.path) > _LONGEST_PATH or not await self._may(user, verb, request.path):
+            text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path[:_LONGEST_PATH]}"\n'
+            raise PageError(403, text, {"X-Content-Type-Options": "nosniff"})
+
+    async def _user(self, request: Request) -> UserInfo:
+        if request.client is not None:
+            name, groups = request.client
+            return UserInfo(username=name, groups=[*groups, _AUTHENTICATED])
+        value = request.headers.get("Authorization", "")
+        if value[: len(_BEARER)].lower() != _BEARER:
+            return ANONYMOUS
+        token = value[len(_BEARER) :].strip()
+        if not token or len(token) > _LONGEST_TOKEN:
+            raise _unauthorized()
+        # Not the token: what is in memory for long may end up in a dump.
+        key = hashlib.sha256(token.encode()).digest()
+        ttl = self._options.token_ttl
+        user = await self._tokens.get(key, lambda: self._review(token), lambda _: ttl, lambda found: found is not None)
+        if user is None:
+            raise _unauthorized()
+        return user
+
+    async def _review(self, token: str) -> UserInfo | None:
+        body = TokenReview(spec=TokenReviewSpec(token=token))
+        status = (await self._ask(self._reviewing.create(TOKEN_REVIEWS, body), "TokenReviews")).status
+        return status.user if status.authenticated else None
+
+    async def _may(self, user: UserInfo, verb: str, path: str) -> bool:
+        async def ask() -> bool:
+            asked = NonResourceAttributes(path=path, verb=verb)
+            spec = SubjectAccessReviewSpec(user.username, user.groups, user.uid, user.extra, asked)
+            body = SubjectAccessReview(spec=spec)
+            found = await self._ask(self._authorizing.create(SUBJECT_ACCESS_REVIEWS, body), "SubjectAccessReviews")
+            return found.status.allowed and not found.status.denied
+
+        options = self._options
+        key = (user.username, user.uid, *sorted(user.groups), repr(sorted(user.extra.items())), verb, path)
+        return await self._rights.get(
+            key, ask, lambda allowed: options.authorized_ttl if allowed else options.unauthorized_ttl, bool
+        )
+
+    async def _ask(self, question: Awaitable[V], what: str) -> V:
+        with self._unanswered.round():
+            try:
+                return await question
+            except KubeError as error:
+                self._unanswered.say(f"pages are refused: {what}: {error}", about=what)
+                text = "the API server does not say who may see this now\n"
+                raise PageError(503, text, _AGAIN) from error
+
+
+class _Answers(Generic[K, V]):
+    """Answers by question, each for its time; a question is under way once."""
+
+    def __init__(self, clock: Clock, strangers: TokenBucket) -> None:
+        self._clock = clock
+        self._strangers = strangers
+        self._known: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        """With the time until which each counts."""
+        self._good: OrderedDict[K, float] = OrderedDict()
+        """The time of the last good answer."""
+        self._asking: dict[K, asyncio.Task[V]] = {}
+
+    async def get(
+        self, key: K, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float], is_good: Callable[[V], bool]
+    ) -> V:
+        now = self._clock.monotonic()
+        found = self._known.get(key)
+        if found is not None and now < found[1]:
+            return found[0]
+        task = self._asking.get(key)
+        if task is None:
+            if now - self._good.get(key, -_SECONDS_GOOD) >= _SECONDS_GOOD and not self._strangers.take():
+                raise PageError(429, f"429: {HTTPStatus(429).phrase}\n", _AGAIN)
+            task = asyncio.create_task(self._put(key, ask, ttl, is_good), name="ask the API server")
+            self._asking[key] = task
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        # A client that goes does not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _put(
+        self, key: K, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float], is_good: Callable[[V], bool]
+    ) -> V:
+        value = await ask()
+        now = self._clock.monotonic()
+        _keep(self._known, key, (value, now + ttl(value)))
+        if is_good(value):
+            _keep(self._good, key, now)
+        else:
+            self._good.pop(key, None)
+        return value
+
+
+def _keep(answers: OrderedDict[K, V], key: K, value: V) -> None:
+    answers[key] = value
+    answers.move_to_end(key)
+    if len(answers) > _MOST_ANSWERS:
+        answers.popitem(last=False)
+
+
+def _is_open(path: str, patterns: tuple[str, ...]) -> bool:
+    return any(path.startswith(each[:-1]) if each.endswith("*") else path == each for each in patterns)
+
+
+def _unauthorized() -> PageError:
+    return PageError(401, "401: Unauthorized\n", {"WWW-Authenticate": "Bearer"})

@@ -1,0 +1,201 @@
+"""The port of a program for a cluster: HTTPS, and only whom the API server admits.
+
+The flags are those of every Kubernetes component (``--secure-port`` and the like), so that its manifests hold. The
+certificate is read from files, and again when they change; without files, the program makes one for itself. Clients are
+known by a bearer token or by a certificate of the cluster's authority for clients, which is read from the ConfigMap
+``extension-apiserver-authentication`` of kube-system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from koordinator.api.kinds import CONFIG_MAPS
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.listen_address import NOWHERE, ListenAddress
+from koordinator.base.loops import Loop, LoopSupervisor
+from koordinator.base.option_flags import integer, seconds, switch, text, texts
+from koordinator.base.program import Process
+from koordinator.base.said_once import SaidOnce
+from koordinator.kube.connect import ClientOptions, connected
+from koordinator.kube.errors import KubeError
+from koordinator.kube.interface import Client
+from koordinator.kube.serving_certificate import ServingCertificate
+
+if TYPE_CHECKING:
+    from koordinator.kube.delegated_access import DelegatedAccess
+
+logger = logging.getLogger(__name__)
+
+TITLE: Final = "Serving on a cluster"
+"""Of the flags in the help text."""
+_PORT: Final = "secure-port"
+_NAMESPACE, _NAME, _KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
+_PERIOD: Final = 60.0
+_QUESTION_SECONDS: Final = 10.0
+_QUESTIONS_PER_SECOND: Final = 100.0
+_CERTIFICATE, _PRIVATE_KEY, _FOLDER = "tls-cert-file", "tls-private-key-file", "cert-dir"
+
+
+PROBES: Final = ("/healthz", "/readyz", "/livez")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """How long answers are kept, in seconds, and which paths are open: ``*`` at the end stands for all that follows."""
+
+    token_ttl: float = 10.0
+    authorized_ttl: float = 10.0
+    unauthorized_ttl: float = 10.0
+    open_paths: tuple[str, ...] = PROBES
+
+
+@dataclass(frozen=True, slots=True)
+class SecureOptions:
+    """The flags."""
+
+    port: int = integer(
+        _PORT,
+        0,
+        "Serve over HTTPS to whom the API server admits, at this port; 0 does not. Probes need no rights.",
+        minimum=0,
+        maximum=65535,
+    )
+    address: str = text("bind-address", "127.0.0.1", "Where --secure-port is; 0.0.0.0 for every address.")
+    folder: str = text(
+        _FOLDER,
+        "",
+        "A folder with the certificate tls.crt and its key tls.key, as a mounted Secret has them.",
+        placeholder="folder",
+    )
+    certificate: str = text(
+        _CERTIFICATE, "", "The certificate of --secure-port; without one, the program makes one.", placeholder="file"
+    )
+    key: str = text(_PRIVATE_KEY, "", "The key of --tls-cert-file.", placeholder="file")
+    client_authority: str = text(
+        "client-ca-file",
+        "",
+        "Clients with a certificate of these authorities are known by its name; without the flag, those of the "
+        "cluster's.",
+        placeholder="file",
+    )
+    skip_lookup: bool = switch(
+        "authentication-skip-lookup", False, "Do not read the cluster's authority for clients; tokens are enough."
+    )
+    authentication_kubeconfig: str = text(
+        "authentication-kubeconfig",
+        "",
+        "How to reach the API server that says whose a token is; without it, as for all else.",
+        placeholder="file",
+    )
+    authorization_kubeconfig: str = text(
+        "authorization-kubeconfig",
+        "",
+        "How to reach the API server that says what somebody may do; without it, as for all else.",
+        placeholder="file",
+    )
+    open_paths: tuple[str, ...] = texts(
+        "authorization-always-allow-paths", PROBES, "Paths that everybody may see; * at the end stands for the rest."
+    )
+    token_ttl: float = seconds(
+        "authentication-token-webhook-cache-ttl", 10.0, "How long a token is good without asking again.", minimum=0.0
+    )
+    authorized_ttl: float = seconds(
+        "authorization-webhook-cache-authorized-ttl", 10.0, "How long a right is good.", minimum=0.0
+    )
+    unauthorized_ttl: float = seconds(
+        "authorization-webhook-cache-unauthorized-ttl", 10.0, "How long a refusal holds.", minimum=0.0
+    )
+
+    def access(self) -> AccessOptions:
+        """Of whom the API server admits."""
+        return AccessOptions(self.token_ttl, self.authorized_ttl, self.unauthorized_ttl, self.open_paths)
+
+    def listen_address(self) -> ListenAddress:
+        """NOWHERE without a port. Raises ConfigurationError for a certificate without its key, or the reverse."""
+        if bool(self.certificate) != bool(self.key):
+            missing = _PRIVATE_KEY if self.certificate else _CERTIFICATE
+            raise ConfigurationError(f"--{missing}", "", f"--{_CERTIFICATE} and --{_PRIVATE_KEY} come together")
+        # As in Go, this is every address of both families.
+        host = "" if self.address == "::" else self.address
+        return ListenAddress(host, self.port, f"--{_PORT}") if self.port else NOWHERE
+
+
+class SecureServing:
+    """What the port needs while it is open: its certificate, and the answers of the API server."""
+
+    def __init__(self, options: SecureOptions, reaching: ClientOptions, process: Process) -> None:
+        """``reaching`` is how the program reaches the API server. Its requests do not wait for those of the program,
+        nor those of the program for them."""
+        self._options = options
+        self._reaching = replace(
+            reaching, qps=_QUESTIONS_PER_SECOND, burst=int(_QUESTIONS_PER_SECOND), timeout_seconds=_QUESTION_SECONDS
+        )
+        self._process = process
+        self._said = SaidOnce(logger)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[ServingCertificate, DelegatedAccess]]:
+        """Raises ServingCertificateError, KubeconfigError or CredentialError for what cannot be used."""
+        # Loaded by the server that it is for, and by nothing before.
+        from koordinator.kube.delegated_access import DelegatedAccess
+
+        options, clock = self._options, self._process.clock
+        loops = LoopSupervisor(clock=clock, random=self._process.random, metrics=self._process.metrics)
+        with self._certificate_files() as files:
+            certificate = ServingCertificate(*files)
+            certificate.reload()
+            async with (
+                self._client(options.authentication_kubeconfig) as reviewing,
+                self._client(options.authorization_kubeconfig) as authorizing,
+            ):
+                loops.add(Loop("secure-port", lambda: self._refresh(certificate, reviewing), _PERIOD, deadline=_PERIOD))
+                refreshing = asyncio.create_task(loops.run(), name="secure port")
+                try:
+                    yield certificate, DelegatedAccess(reviewing, authorizing, clock, options.access())
+                finally:
+                    refreshing.cancel()
+                    await asyncio.wait([refreshing])
+
+    def _certificate_files(self) -> AbstractContextManager[tuple[Path, Path]]:
+        options = self._options
+        if options.certificate:
+            return nullcontext((Path(options.certificate), Path(options.key)))
+        if options.folder:
+            return nullcontext((Path(options.folder, "tls.crt"), Path(options.folder, "tls.key")))
+        try:
+            from koordinator.kube.self_signed import self_signed_files
+        except ModuleNotFoundError as error:
+            allowed = f"without the package {error.name}, it needs --{_CERTIFICATE} and --{_PRIVATE_KEY}"
+            raise ConfigurationError(f"--{_PORT}", options.port, allowed) from error
+        return self_signed_files(self._process.clock.now())
+
+    def _client(self, kubeconfig: str) -> AbstractAsyncContextManager[Client]:
+        reaching = replace(self._reaching, kubeconfig=kubeconfig, master="") if kubeconfig else self._reaching
+        return connected(reaching)
+
+    async def _refresh(self, certificate: ServingCertificate, client: Client) -> None:
+        """The files, and the authority of clients, as they are now."""
+        with self._said.round():
+            await certificate.reload_if_changed()
+            authority = await self._authority(client)
+            if authority and certificate.trust(authority):
+                logger.info("clients are known by the certificates of an authority that has come")
+
+    async def _authority(self, client: Client) -> str:
+        options = self._options
+        if options.client_authority:
+            return await asyncio.to_thread(Path(options.client_authority).read_text, "ascii")
+        if options.skip_lookup:
+            return ""
+        try:
+            return (await client.get(CONFIG_MAPS, _NAME, _NAMESPACE)).data.get(_KEY, "")
+        except KubeError as error:
+            self._said.say(f"clients are known by their tokens alone, not by certificates: {error}", about=_NAME)
+            return ""
