@@ -40,9 +40,10 @@ _EACH_EVICTION: Final = verbosity(2)
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``victims`` leave ``node_name`` for ``preemptor``."""
+    """``victims`` leave ``node_name`` for ``preemptor``, which is to be bound to ``nominated_node``."""
 
     preemptor: PodInfo
+    nominated_node: str
     node_name: str
     victims: Sequence[PodInfo]
     plugin: str
@@ -112,7 +113,8 @@ class Evictions:
             logger.exception("it could not be found out whether pod %s may be bound", eviction.preemptor.key)
             refusal = f"{type(error).__name__}: {error}"
         if refusal:
-            self._tell(eviction, f"nobody is evicted for it: its Binding to {eviction.node_name} would fail: {refusal}")
+            binding = f"its Binding to {eviction.nominated_node}"
+            self._tell(eviction, f"nobody is evicted for it: {binding} would fail: {refusal}")
             eviction.on_refused(f"It would not be bound: {refusal}")
             for victim in eviction.victims:
                 self._view.pending_evictions.seen(victim.uid)
@@ -133,7 +135,7 @@ class Evictions:
         if preemptor.uid in self._view.pseudo_pods:
             return ""
         try:
-            await pod_binding(preemptor.pod, eviction.node_name).send(self._client, dry_run=True)
+            await pod_binding(preemptor.pod, eviction.nominated_node).send(self._client, dry_run=True)
         except MalformedObjectError:
             return ""
         except KubeError as error:

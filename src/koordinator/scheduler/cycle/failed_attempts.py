@@ -164,6 +164,7 @@ class FailedAttempts:
             self.evictions.submit(
                 Eviction(
                     entry.pod,
+                    after.nominated_node or node_name,
                     node_name,
                     tuple(victims),
                     after.plugin,
