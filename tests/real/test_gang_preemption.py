@@ -12,7 +12,7 @@ import pytest
 
 from koordinator.api.kinds import NAMESPACES
 from koordinator.kube.connect import ClientOptions, connect
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import SERVES_WORKLOADS, ControlPlane
 from tests.real.decisions.original import original_scheduler
 from tests.real.gangs.preemption_stage import Ended, PreemptionStage, preemption_stage
 from tests.real.gangs.preemptions import ALL_PLUGINS, OF_WORKLOADS, OURS, SAME, WHOLE, Scenario
@@ -217,8 +217,7 @@ def test_a_gang_leaves_whole_or_not_at_all(plane: ControlPlane, tmp_path: Path) 
 
 
 def test_a_pod_group_of_a_workload_leaves_whole(real_programs: RealPrograms, tmp_path: Path) -> None:
-    serves = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha1=true")
-    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster", extra_arguments=serves) as plane:
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster", extra_arguments=SERVES_WORKLOADS) as plane:
         asyncio.run(prepare(plane))
         path = configuration(plane, tmp_path / "scheduler.yaml", "whole")
         with our_scheduler(path, tmp_path / "ours.log", "--feature-gates=GenericWorkload=true"):
