@@ -211,9 +211,8 @@ def test_budget_spread_and_deployment_mean_the_same_pods(program: str) -> None:
         named("PodDisruptionBudget", program)["spec"]["selector"],
         *(constraint["labelSelector"] for constraint in spec["template"]["spec"]["topologySpreadConstraints"]),
     ]
-    assert {json.dumps(selector) for selector in selectors} == {
-        json.dumps({"matchLabels": spec["template"]["metadata"]["labels"]})
-    }
+    assert {json.dumps(selector) for selector in selectors} == {json.dumps({"matchLabels": {"koord-app": program}})}
+    assert spec["template"]["metadata"]["labels"]["koord-app"] == program
 
 
 def test_the_scheduler_understands_its_arguments() -> None:
@@ -264,7 +263,8 @@ def test_probes_name_ports_of_the_container(program: str) -> None:
 def test_the_service_leads_to_the_webhooks_of_the_manager() -> None:
     spec = named("Service", "koordinator-webhook-service")["spec"]
     labels = deployment("koord-manager")["spec"]["template"]["metadata"]["labels"]
-    assert (spec["selector"], spec["ports"][0]["targetPort"]) == (labels, ports("koord-manager")["webhook-server"])
+    assert spec["selector"].items() <= labels.items()
+    assert spec["ports"][0]["targetPort"] == ports("koord-manager")["webhook-server"]
 
 
 def test_the_manager_writes_its_certificates_where_it_may() -> None:

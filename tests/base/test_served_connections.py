@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import (
-    STALLED_SECONDS,
-    ProgramConnections,
-    ServedConnection,
-    ServedConnections,
-    ServerLimits,
-)
+from koordinator.base.served_connections import ProgramConnections, ServedConnection, ServedConnections
+from koordinator.base.server_limits import STALLED_SECONDS, ServerLimits
 from tests.kube.clients import run
 
 BOUND = 6
@@ -86,6 +81,30 @@ def test_who_neither_sends_nor_reads_goes_when_all_others_are_busy() -> None:
         return server.come(), server.dropped
 
     assert run(work()) == (BOUND, [1])
+
+
+def test_known_clients_go_only_when_there_are_no_others() -> None:
+    async def work() -> list[int]:
+        server = Server()
+        for number in range(BOUND):
+            server.serve(server.come())
+            server.connections[number].is_known = number < 3
+        server.connections[5].begin()
+        server.connections[5].progress = lambda: 7
+        assert server.come() == BOUND
+        server.connections[BOUND].is_known = True
+        server.come()
+        server.connections[-1].is_known = True
+        # All that is left of the others is one that is busy, and stalls.
+        await server.clock.advance(0)
+        server.connections[5].is_stalled(server.clock.monotonic())
+        await server.clock.advance(STALLED_SECONDS)
+        server.come()
+        server.connections[-1].is_known = True
+        server.come()
+        return server.dropped
+
+    assert run(work()) == [3, 4, 5, 0]
 
 
 ACTIONS = st.lists(

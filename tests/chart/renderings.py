@@ -26,6 +26,13 @@ CHART: Final = Path(__file__).parents[2] / "charts/koordinator"
 _FOLDER: Final = Path(__file__).parent / "renderings"
 _FINGERPRINT: Final = _FOLDER / "chart.sha256"
 _REFUSALS: Final = _FOLDER / "refusals.json"
+_SLO_EXAMPLE: Final = yaml.safe_load((CHART.parents[1] / "docs/examples/slo-controller-config.yaml").read_text())
+_PODS: Final[Document] = {
+    "podAnnotations": {"example.com/team": "nodes"},
+    "podLabels": {"team": "nodes"},
+    "env": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+}
+"""What the pods of every program can have."""
 KUBERNETES: Final = "1.35.0"
 CASES: Final[dict[str, Document]] = {
     "defaults": {},
@@ -37,12 +44,15 @@ CASES: Final[dict[str, Document]] = {
         "crds": {"keep": False, "reservations": False},
         "serviceAccount": {"annotations": {"example.com/role": "manager"}},
         "webhookConfiguration": {"failurePolicy": {"pods": "Fail", "nodes": "Fail"}, "timeoutSeconds": 30},
-        "slo": {"colocation-config": {"enable": True, "cpuReclaimThresholdPercent": 60}},
+        "slo": {key: json.loads(text) for key, text in _SLO_EXAMPLE["data"].items()},
         "manager": {
             "replicas": 3,
-            "image": {"tag": "9.9.9"},
+            "image": {"tag": "9.9.9", "digest": f"sha256:{'a' * 64}", "pullPolicy": "Always"},
+            "monitorEnabled": True,
+            "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+            **_PODS,
             "log": {"level": 4},
-            "webhook": {"port": 9443},
+            "webhook": {"port": 9443, "clientCAConfigMap": "api-servers"},
             "metrics": {"addr": "127.0.0.1", "port": 8081},
             "healthProbe": {"port": 8001},
             "audit": {"maxMegabytes": 512, "maxAge": "720h", "persistentVolumeClaim": "audit"},
@@ -52,15 +62,24 @@ CASES: Final[dict[str, Document]] = {
             "tolerations": [{"key": "system", "operator": "Exists"}],
             "extraArgs": ["--rest-config-qps=50"],
         },
+        "networkPolicy": {
+            "enabled": True,
+            "apiServerPorts": [8443],
+            "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            "egress": [{"ports": [{"port": 9090}]}],
+        },
         "scheduler": {
+            **_PODS,
             "port": 10252,
             "enableJobPreemption": False,
             "deviceShare": {"gpuShareUnsupportedModels": []},
             "monitorEnabled": True,
             "featureGates": "ResizePod=true",
         },
-        "descheduler": {"port": 10253, "monitorEnabled": True, "extraArgs": ["--kube-api-qps=50"]},
+        "descheduler": {**_PODS, "port": 10253, "monitorEnabled": True, "extraArgs": ["--kube-api-qps=50"]},
         "koordlet": {
+            **_PODS,
             "features": "TerwayQoS=true,Accelerators=true",
             "enableServiceMonitor": True,
             "metrics": {"port": 9317},
@@ -69,11 +88,12 @@ CASES: Final[dict[str, Document]] = {
             "nodeAffinity": {"nodeAffinity": {}},
             "tolerations": [],
         },
-        "deviceDaemon": {"nodeSelector": {"accelerator": "npu"}},
+        "deviceDaemon": {**_PODS, "nodeSelector": {"accelerator": "npu"}},
     },
     "least": {
         "installation": {"createNamespace": False},
         "crds": {"managed": False},
+        "priorityClasses": {"managed": False},
         "manager": {"enabled": False},
         "descheduler": {"enabled": False},
         "deviceDaemon": {"enabled": False},
@@ -88,6 +108,7 @@ CASES: Final[dict[str, Document]] = {
         "deviceDaemon": {"enabled": False},
         "koordlet": {"enabled": False},
     },
+    "recommender": yaml.safe_load((CHART / "recommender.yaml").read_text()),
 }
 
 DEFAULTS: Final[Document] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -124,8 +145,33 @@ REFUSED: Final[dict[str, tuple[Document, str]]] = {
         {"slo": {"colocation-confg": {"enable": True}}},
         "slo: Additional property colocation-confg",
     ),
+    "more than the whole node": (
+        {"slo": {"colocation-config": {"cpuReclaimThresholdPercent": 900}}},
+        "slo.colocation-config.cpuReclaimThresholdPercent",
+    ),
+    "a misspelt field of a configuration": (
+        {"slo": {"colocation-config": {"cpuReclaimThresholdPercnt": 50}}},
+        "slo.colocation-config: Additional property cpuReclaimThresholdPercnt",
+    ),
+    "a share of some nodes that is none": (
+        {"slo": {"resource-threshold-config": {"nodeStrategies": [{"name": "a", "cpuSuppressThresholdPercent": -1}]}}},
+        "slo.resource-threshold-config.nodeStrategies.0.cpuSuppressThresholdPercent",
+    ),
+    "a text for a share": (
+        {"slo": {"colocation-config": {"memoryReclaimThresholdPercent": "60%"}}},
+        "slo.colocation-config.memoryReclaimThresholdPercent",
+    ),
     "an image with a blank": ({"manager": {"image": {"repository": "koord inator"}}}, "manager.image.repository"),
     "a registry that is a URL": ({"imageRepositoryHost": "https://registry.example"}, "imageRepositoryHost"),
+    "a digest that is none": ({"scheduler": {"image": {"digest": "sha256:abc"}}}, "scheduler.image.digest"),
+    "an unknown pull policy": ({"koordlet": {"image": {"pullPolicy": "always"}}}, "koordlet.image.pullPolicy"),
+    "a label that selects the pods": ({"manager": {"podLabels": {"koord-app": "x"}}}, "manager.podLabels"),
+    "an affinity that there is not": (
+        {"manager": {"affinity": {"podAntiAfinity": {}}}},
+        "manager.affinity: Additional property podAntiAfinity",
+    ),
+    "a variable without a name": ({"manager": {"env": [{"value": "x"}]}}, "manager.env.0"),
+    "a port of no API server": ({"networkPolicy": {"apiServerPorts": [0]}}, "networkPolicy.apiServerPorts.0"),
     "a relative folder": (
         {"koordlet": {"hostDirs": {"kubeletLibDir": "var/lib/kubelet"}}},
         "koordlet.hostDirs.kubeletLibDir",

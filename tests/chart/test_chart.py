@@ -20,44 +20,22 @@ from koordinator.descheduler.main import BUILT_IN as BUILT_IN_DESCHEDULER_PLUGIN
 from koordinator.device_daemon.options import parse_options as device_daemon_options
 from koordinator.koordlet.command_line import parse_options as koordlet_options
 from koordinator.koordlet.options import Options as KoordletOptions
-from koordinator.manager.command_line import parse_options as manager_options
-from koordinator.manager.options import Options as ManagerOptions
+from koordinator.manager.options import CONTROLLERS
 from koordinator.scheduler.configuration import SchedulerConfiguration, load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
 from koordinator.scheduler.plugins.table import BUILT_IN
+from tests.chart.rendered import (
+    ELSEWHERE,
+    arguments,
+    configuration_text,
+    environment,
+    manager,
+    objects,
+    pod_spec,
+    ports,
+)
 from tests.chart.renderings import CHART, Document, fingerprint, recorded, recorded_fingerprint
 from tests.yaml_documents import yaml_documents
-
-ELSEWHERE = "elsewhere"
-
-
-def objects(case: str) -> dict[tuple[str, str], Document]:
-    return {(each["kind"], each["metadata"]["name"]): each for each in recorded(case)}
-
-
-def pod_spec(case: str, kind: str, name: str) -> Document:
-    spec: Document = objects(case)[kind, name]["spec"]["template"]["spec"]
-    return spec
-
-
-def arguments(case: str, kind: str, name: str) -> list[str]:
-    (container,) = pod_spec(case, kind, name)["containers"]
-    return [argument.replace("$(POD_NAMESPACE)", ELSEWHERE) for argument in container["args"]]
-
-
-def environment(case: str, kind: str, name: str) -> dict[str, str]:
-    (container,) = pod_spec(case, kind, name)["containers"]
-    return {"POD_NAMESPACE": ELSEWHERE} | {each["name"]: each["value"] for each in container["env"] if "value" in each}
-
-
-def ports(case: str, name: str) -> dict[str, int]:
-    (container,) = pod_spec(case, "Deployment", name)["containers"]
-    return {each["name"]: each["containerPort"] for each in container["ports"]}
-
-
-def configuration_text(case: str, name: str) -> str:
-    (text,) = objects(case)["ConfigMap", name]["data"].values()
-    return str(text)
 
 
 def webhook_entries(case: str) -> dict[str, Document]:
@@ -82,8 +60,8 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 
 
 def _comparable(document: Document) -> Document:
-    """The object without what is intended to differ: annotations of Helm's, the seconds of webhooks, and how the texts
-    of ConfigMaps are written."""
+    """The object without what is intended to differ: annotations and labels of Helm's, the seconds of webhooks, and
+    how the texts of ConfigMaps are written."""
     found: Document = json.loads(json.dumps(document))
     annotations = found["metadata"].get("annotations", {})
     annotations.pop("helm.sh/resource-policy", None)
@@ -92,6 +70,8 @@ def _comparable(document: Document) -> Document:
         annotations["template"] = [{k: v for k, v in each.items() if k != "timeoutSeconds"} for each in entries]
     if not annotations:
         found["metadata"].pop("annotations", None)
+    for name in ("instance", "version", "managed-by"):
+        found["metadata"].get("labels", {}).pop(f"app.kubernetes.io/{name}", None)
     if found["kind"] == "Deployment":
         found["spec"]["template"]["metadata"].pop("annotations", None)
     if found["kind"] == "ConfigMap":
@@ -104,7 +84,9 @@ def _comparable(document: Document) -> Document:
 def test_it_installs_what_the_manifests_do() -> None:
     printed = [each for text in manifest_files(Installation()).values() for each in yaml_documents(text)]
     expected = {(each["kind"], each["metadata"]["name"]): _comparable(each) for each in printed}
-    assert {key: _comparable(each) for key, each in objects("defaults").items()} == expected
+    rendered = {key: _comparable(each) for key, each in objects("defaults").items()}
+    del rendered["Pod", "koordinator-test-webhooks"]
+    assert rendered == expected
 
 
 def test_webhooks_have_as_long_as_the_api_server_gives_them_by_default() -> None:
@@ -157,12 +139,6 @@ def test_the_scheduler_understands_its_arguments() -> None:
     assert (options.without_effect, options.address.port) == ((), ports("everything", "koord-scheduler")["metrics"])
 
 
-def manager(case: str) -> ManagerOptions:
-    return manager_options(
-        arguments(case, "Deployment", "koord-manager"), environment(case, "Deployment", "koord-manager")
-    )
-
-
 def test_the_manager_understands_its_arguments() -> None:
     options = manager("everything")
     assert options.remarks == ()
@@ -208,6 +184,19 @@ def test_the_device_daemon_understands_its_arguments() -> None:
     assert options.remarks == ()
 
 
+def test_the_recommender_alone_is_one_deployment_and_one_definition() -> None:
+    found = recorded("recommender")
+    programs = [each["metadata"]["name"] for each in found if each["kind"] in ("Deployment", "DaemonSet")]
+    definitions = [each["metadata"]["name"] for each in found if each["kind"] == "CustomResourceDefinition"]
+    roles = {each["metadata"]["name"] for each in found if each["kind"] == "ClusterRole"}
+    options = manager("recommender")
+
+    assert (programs, definitions) == (["koord-manager"], ["recommendations.analysis.koordinator.sh"])
+    assert {"koord-manager-recommender", "koord-manager-recommender-updates"} <= roles
+    assert [name for name in CONTROLLERS if options.runs_controller(name)] == ["recommender"]
+    assert options.features.enabled("Recommender")
+
+
 def test_images_are_those_of_the_values() -> None:
     found = {
         each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -216,7 +205,7 @@ def test_images_are_those_of_the_values() -> None:
     }
     usual = f"registry.example/team/koordinator:{koordinator.__version__}"
     assert found == {
-        "koord-manager": "registry.example/team/koordinator:9.9.9",
+        "koord-manager": f"registry.example/team/koordinator:9.9.9@sha256:{'a' * 64}",
         "koord-scheduler": usual,
         "koord-descheduler": usual,
         "koordlet": usual,
@@ -273,7 +262,7 @@ def test_the_service_account_has_its_annotations() -> None:
 
 def test_monitors_find_the_pods_and_the_service() -> None:
     found = objects("everything")
-    for name in ("koord-scheduler", "koord-descheduler"):
+    for name in ("koord-manager", "koord-scheduler", "koord-descheduler"):
         monitor = found["PodMonitor", f"{name}-metrics-podmonitor"]["spec"]
         labels = found["Deployment", name]["spec"]["template"]["metadata"]["labels"]
         assert monitor["selector"]["matchLabels"].items() <= labels.items()
@@ -314,7 +303,6 @@ def test_each_program_can_be_left_out() -> None:
         "ConfigMap",
         "Deployment",
         "PodDisruptionBudget",
-        "PriorityClass",
         "Role",
         "RoleBinding",
         "ServiceAccount",

@@ -5,15 +5,21 @@ What Helm says is recorded (see tests/chart/renderings.py); tests/real/test_char
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import yaml
 
 from koordinator.api.manifests.chart import known_values as made
+from koordinator.api.manifests.chart import values_schema
+from koordinator.api.meta import EXTENSIONS_MEMBER
+from koordinator.api.struct_fields import struct_fields
 from koordinator.descheduler.features import make_features as descheduler_features
 from koordinator.koordlet.features import make_features as koordlet_features
 from koordinator.manager.features import make_features as manager_features
+from koordinator.model.slo_configuration.configuration_keys import ALL_KEYS
 from koordinator.scheduler.features import make_features as scheduler_features
 from tests.chart.original import VERSIONS, original_values
 from tests.chart.renderings import (
@@ -94,6 +100,16 @@ def test_each_value_is_missing_in_some_rendering_that_was_compared() -> None:
     assert values[0] == {}
     assert {path for path in value_paths(DEFAULTS) if path not in set(value_paths(values[1]))}
     assert all(value is None for value in values[-1].values())
+
+
+def test_the_schema_has_the_keys_of_the_slo_configuration() -> None:
+    schemas = values_schema(json.loads((CHART / "values.schema.json").read_text()))["properties"]["slo"]["properties"]
+    for key in ALL_KEYS:
+        strategy: Any = key.strategy
+        below = {"nodeConfigs"} if key.inline else {"clusterStrategy", "nodeStrategies"}
+        fields = {field.wire_name for field in struct_fields(strategy)} if key.inline else set[str]()
+        assert schemas.pop(key.name)["properties"].keys() - {EXTENSIONS_MEMBER} == below | fields
+    assert schemas == {}
 
 
 def test_feature_gates_are_those_of_the_programs() -> None:

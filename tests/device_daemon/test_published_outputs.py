@@ -14,8 +14,16 @@ from koordinator.device_daemon.identity import only_distinct
 from koordinator.device_daemon.kunlun import Kunlun
 from koordinator.device_daemon.machine import Found, ToolError, Vendor
 from koordinator.device_daemon.metax import MetaX
-from tests.device_daemon.machines import machine, mx_ecc, npu_board
-from tests.real_world.device_tools import NPU_BOARD, Listing, listings
+from tests.device_daemon.machines import machine, npu_board
+from tests.real_world.device_tools import (
+    MLU_OF_CNMON_4,
+    MX_ECC,
+    NPU_BOARD,
+    NPU_OF_ASCEND_310,
+    NPU_OF_TWO_CHIPS,
+    Listing,
+    listings,
+)
 
 UNSUPPORTED = ToolError("exit status 255, output 'Unsupported'")
 
@@ -34,15 +42,19 @@ def listed(response: Found) -> dict[str, tuple[str, str]]:
 def npu_tools(listing: Listing) -> dict[str, str | ToolError]:
     """What npu-smi says of the cards of ``listing`` besides it."""
     cards = sorted({uuid.split("-")[1] for uuid in listing.devices})
+    count = len(listing.devices) // len(cards)
     tools: dict[str, str | ToolError] = {
         listing.command: listing.output,
         "npu-smi info -l": "".join(f"\tNPU ID                         : {card}\n\n" for card in cards),
     }
     for number, card in enumerate(cards):
         tools[f"npu-smi info -t board -i {card}"] = npu_board(f"0000:{number:02X}:00.0")
-        tools[f"npu-smi info -t common -i {card}"] = "Aicore Count                   : 24"
-        tools[f"npu-smi info -t cpu-num-cfg -i {card}"] = "Current AI CPU number          : 1"
+        tools[f"npu-smi info -t common -i {card}"] = "".join(
+            f"\n\tChip ID                        : {chip}\n\tAicore Count                   : 24\n"
+            for chip in range(count)
+        )
         for chip in ("", *(f" -c {chip}" for chip in range(4))):
+            tools[f"npu-smi info -t cpu-num-cfg -i {card}{chip}"] = "Current AI CPU number          : 1"
             tools[f"npu-smi info -t memory -i {card}{chip}"] = "HBM Capacity(MB)               : 65536"
     return tools
 
@@ -65,6 +77,41 @@ def test_each_chip_of_a_card_has_its_own_address_where_it_has_one(tmp_path: Path
     }
     assert (places["npu-0-0"], places["npu-0-1"]) == ("0000:9d:00.0", "0000:9f:00.0")
     assert (places["npu-1-2"], places["npu-1-3"]) == ("0000:01:00.0", "0000:01:00.0")
+
+
+def test_each_chip_of_a_card_has_its_own_cores_and_ai_cpus(tmp_path: Path) -> None:
+    (listing,) = [listing for listing in listings("npu-smi") if listing.name == "atlas-a3"]
+    response = found(Huawei(), tmp_path, {**npu_tools(listing), **NPU_OF_TWO_CHIPS}, files=16)
+    amounts = {
+        device.uuid: (device.resources["huawei.com/npu-core"], device.resources["huawei.com/npu-cpu"])
+        for device in response.devices
+    }
+    assert (amounts["npu-0-0"], amounts["npu-0-1"]) == (("24", "1"), ("20", "2"))
+
+
+@pytest.mark.parametrize(("faults", "is_healthy"), [("0", True), ("NA", True), ("1", False)])
+def test_faults_and_memory_have_other_names_on_ascend_310(faults: str, is_healthy: bool, tmp_path: Path) -> None:
+    tools = npu_tools(next(listing for listing in listings("npu-smi") if listing.name == "ascend-950"))
+    told = {command: output.format(faults=faults) for command, output in NPU_OF_ASCEND_310.items()}
+    first, _ = found(Huawei(), tmp_path, {**tools, **told}, files=2).devices
+    assert (first.status and first.status.healthy, first.resources["koordinator.sh/gpu-memory"]) == (
+        is_healthy,
+        "8192Mi",
+    )
+
+
+def test_an_npu_that_is_on_no_pci_bus_has_no_place(tmp_path: Path) -> None:
+    """As those of an Atlas 900 A5 with UB: npu-smi says NA."""
+    tools = npu_tools(next(listing for listing in listings("npu-smi") if listing.name == "ascend-950"))
+    response = found(Huawei(), tmp_path, {**tools, "npu-smi info -t board -i 0": npu_board("NA")}, files=2)
+    assert [device.topology and device.topology.bus_id for device in response.devices] == ["", "0000:01:00.0"]
+    assert not response.problems
+
+
+def test_an_npu_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (listing,) = [listing for listing in listings("npu-smi") if listing.name == "an-npu-that-is-not-there"]
+    (problem,) = found(Huawei(), tmp_path, npu_tools(listing), files=2).problems
+    assert problem.text == "1 row of npu-smi info -m cannot be read, such as '-1  1  0  1  Ascend950PR'"
 
 
 def test_a_line_below_the_table_is_named_and_costs_nothing(tmp_path: Path) -> None:
@@ -120,7 +167,7 @@ def test_gpus_of_metax(listing: Listing, tmp_path: Path) -> None:
         "mx-smi --show-hwinfo": "mx-smi  version: 2.2.9\n\nAttached GPUs       : 2\n"
         + "".join(f"{head}\n{body}" for head in heads.values())
         + "\nEnd of Log\n",
-        **{f"mx-smi --count-ecc -i {index}": mx_ecc() for index in heads},
+        **{f"mx-smi --count-ecc -i {index}": MX_ECC for index in heads},
     }
     response = found(MetaX(), tmp_path, tools)
     assert listed(response) == listing.devices
@@ -141,3 +188,15 @@ def test_mlus(listing: Listing, tmp_path: Path) -> None:
     assert device.resources["koordinator.sh/gpu-memory"] == "23308Mi"
     assert device.topology is not None
     assert device.topology.bus_id == "0000:01:00.0"
+
+
+def test_an_mlu_of_which_cnmon_says_neither_uuid_nor_place_is_named_and_left_out(tmp_path: Path) -> None:
+    tools: dict[str, str | ToolError] = {
+        "cnmon -l": "Card 0: MLU370-S4 (UUID: 77013006-2457-0000-0000-000000000000)\n",
+        "cnmon info": MLU_OF_CNMON_4,
+        "cnmon info -c 0": MLU_OF_CNMON_4,
+    }
+    response = found(Cambricon(), tmp_path, tools)
+    assert response.devices == []
+    (problem,) = response.problems
+    assert problem.text == "MLU 0 is left out: get mlu device info err, no domain id field"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from koordinator.api.device import Device, DeviceSpec
+from koordinator.api.meta import ObjectMeta
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology, decode_devices, encode_devices
 from koordinator.device_daemon.cambricon import Cambricon
 from koordinator.device_daemon.huawei import Huawei
@@ -16,6 +18,7 @@ from koordinator.device_daemon.kunlun import Kunlun
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Vendor
 from koordinator.device_daemon.metax import MetaX
 from koordinator.koordlet.report.devices.description import Inventory, describe_devices
+from koordinator.model.overcommit.device_resources import gpu_resources
 from tests.device_daemon.machines import (
     MLU_MEMORY,
     add_pci_device,
@@ -99,7 +102,7 @@ class TestHuawei:
             "npu-smi info -t board -i 5": npu_board("0000:C1:00.0"),
             "npu-smi info -t memory -i 5 -c 0": "DDR Capacity(MB) : 100",
             "npu-smi info -t memory -i 5 -c 1": "DDR Capacity(MB) : 200",
-            "npu-smi info -t cpu-num-cfg -i 5": "Current AI CPU number : 7",
+            **{f"npu-smi info -t cpu-num-cfg -i 5 -c {chip}": "Current AI CPU number : 7" for chip in (0, 1)},
         }
         made = machine(tmp_path, tools)
         for number in (0, 1):
@@ -310,3 +313,28 @@ def test_no_output_breaks_it(vendor: Vendor, tools: dict[str, str], garbage: str
         with suppress(DiscoveryError):
             response = found(vendor, made)
             assert response.devices or response.problems
+
+
+@pytest.mark.parametrize(
+    ("vendor", "tools", "name", "model"),
+    [
+        (Huawei(), npu_tools(), "huawei", "Ascend-910B3"),
+        (Cambricon(), mlu_tools(), "cambricon", "MLU370-X8"),
+        (Kunlun(), xpu_tools(), "kunlun", "R200"),
+        (MetaX(), mx_tools(), "metax", "MXC500"),
+    ],
+    ids=["huawei", "cambricon", "kunlun", "metax"],
+)
+def test_the_node_gets_the_labels_that_the_original_sets(
+    vendor: Vendor, tools: dict[str, str], name: str, model: str, tmp_path: Path
+) -> None:
+    """By way of the file, koordlet's Device, and koord-manager."""
+    made = machine(tmp_path, tools)
+    for number in (0, 1):
+        (tmp_path / f"dev/davinci{number}").touch()
+    written = decode_devices(encode_devices(devices(vendor, made)))
+    report = describe_devices(Inventory(xpus=written), datetime(2026, 1, 1, tzinfo=UTC))
+    labels = {key: label for key, label in report.labels.items() if label is not None}
+    device = Device(metadata=ObjectMeta(labels=labels), spec=DeviceSpec(devices=list(report.devices)))
+    expected = {"node.koordinator.sh/gpu-vendor": name, "node.koordinator.sh/gpu-model": model}
+    assert gpu_resources(device, sync_shared=False).labels == expected

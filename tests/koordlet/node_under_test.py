@@ -62,7 +62,7 @@ class NodeUnderTest:
         self.api = InMemoryApi(self.clock)
         self.kubelet_is_up = True
         self.plugins = Plugins()
-        """Strategies and hooks of other packages."""
+        """Of other packages."""
         self.kubelet_takes = 0.0
         """Seconds to respond."""
         self.requests: list[str] = []
@@ -195,7 +195,13 @@ class NodeUnderTest:
 
         def read(flags: Mapping[str, str]) -> Options:
             found = watched.read(flags)
-            return replace(options, features=found.features, enforcement=found.enforcement, verbosity=found.verbosity)
+            return replace(
+                options,
+                features=found.features,
+                enforcement=found.enforcement,
+                plugins=found.plugins,
+                verbosity=found.verbosity,
+            )
 
         return replace(watched, read=read)
 

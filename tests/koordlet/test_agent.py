@@ -532,18 +532,15 @@ def test_pods_are_isolated_by_core_scheduling(node: NodeUnderTest) -> None:
 
 
 def test_the_tasks_of_a_pod_with_a_part_of_the_cache_are_in_its_group(node: NodeUnderTest) -> None:
-    """The group is there already, since a folder of this file system has no files of its own accord."""
     node.gates = ("Resctrl",)
     node.pods[0]["metadata"]["annotations"] = {"node.koordinator.sh/resctrl": '{"mb":{"schemata":{"percent":10}}}'}
     node.machine.write("/proc/cpuinfo", "vendor_id : GenuineIntel\nflags : cat_l3 mba\n")
     node.machine.write("/sys/fs/resctrl/info/L3/cbm_mask", "7ff\n")
-    for group in ("", f"koordlet-{UID}/"):
-        node.machine.write(f"/sys/fs/resctrl/{group}schemata", "L3:0=7ff\nMB:0=100\n")
-        node.machine.write(f"/sys/fs/resctrl/{group}tasks", "")
+    node.machine.write("/sys/fs/resctrl/schemata", "L3:0=7ff\nMB:0=100\n")
     node.machine.write(f"/sys/fs/cgroup/{POD_FOLDER}/c0/cgroup.threads", "31\n")
     play(node, two_minutes)
     made = node.machine.root / f"sys/fs/resctrl/koordlet-{UID}"
-    assert [(made / name).read_text() for name in ("schemata", "tasks")] == ["MB:0=10\n", "31"]
+    assert [(made / name).read_text() for name in ("schemata", "tasks")] == ["L3:0=7ff\nMB:0=10\n", "31"]
 
 
 def test_a_pod_without_capacity_for_its_part_of_the_cache_is_reported(node: NodeUnderTest) -> None:

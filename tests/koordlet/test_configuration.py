@@ -200,15 +200,17 @@ def test_flags_count_as_if_they_stood_at_the_end_of_the_command_line() -> None:
 
 def test_every_flag_and_gate_that_may_change_is_taken() -> None:
     gates = ",".join(f"{name}=true" for name in LIVE_GATES)
-    found = read({name: gates if name == "feature-gates" else "7" for name in LIVE_FLAGS})
+    texts = {"feature-gates": gates, "observe-only": "true", "qos-extension-plugins": "example.com/a=false"}
+    found = read({name: texts.get(name, "7") for name in LIVE_FLAGS})
     taken = found.enforcement
+    assert (taken.observe_only, found.plugins) == (True, {"example.com/a": False})
     assert (found.verbosity, taken.reconcile_interval, taken.cpu_suppress_interval, taken.reassert_interval) == (7,) * 4
     assert (taken.cpu_evict_interval, taken.cpu_evict_cool_down) == (7, 7)
     assert (taken.memory_evict_interval, taken.memory_evict_cool_down) == (7, 7)
     assert all(map(found.features.enabled, LIVE_GATES))
 
 
-@pytest.mark.parametrize("flag", sorted(set(LIVE_FLAGS) - {"feature-gates"}))
+@pytest.mark.parametrize("flag", sorted(set(LIVE_FLAGS) - {"feature-gates", "observe-only", "qos-extension-plugins"}))
 def test_a_number_that_fits_no_time_is_refused(flag: str) -> None:
     with pytest.raises(InvalidConfigurationError, match="is not usable: a whole number"):
         read({flag: "9" * 400})
@@ -234,7 +236,9 @@ def test_the_key_that_the_original_names_and_does_not_read_is_no_mistake() -> No
     ("key", "text", "said"),
     [
         ("addr", ":9316", "no flag that can change while koordlet runs; allowed are feature-gates, v, "),
-        ("observe-only", "true", "no flag that can change while koordlet runs"),
+        ("observe-only", "maybe", "data.observe-only: 'maybe' is not usable"),
+        ("qos-extension-plugins", "a", "data.qos-extension-plugins: 'a' is not usable: write NAME=true or NAME=false"),
+        ("enable-pprof", "true", "no flag that can change while koordlet runs"),
         ("feature-gates", "Accelerators=true", "data.feature-gates Accelerators: True is not usable: the command line"),
         ("feature-gates", "AllAlpha=true", "the command line alone switches this gate"),
         ("feature-gates", "CPUEvict", "write NAME=true or NAME=false"),

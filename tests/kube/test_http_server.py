@@ -15,7 +15,8 @@ from aiohttp import web
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import ServerLimits
 from koordinator.kube.accepted_connections import listen
 from koordinator.kube.http_server import HttpServer
 from koordinator.kube.pages import Request, Response

@@ -17,7 +17,8 @@ import uvloop
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.node import http2
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import encode_message
@@ -140,7 +141,7 @@ def test_ordinary_clients_are_served_beside(client: HostileClient, run: Run) -> 
     async def scenario() -> None:
         async with serving(replace(SOCKET_LIMITS, connections=LIMITS.connections)) as server:
             target = replace(server.target, method=LARGE)
-            await outlive(AttackedServer(target, server.clock, lambda: server.open, closes_idle=False), client)
+            await outlive(AttackedServer(target, server.clock, lambda: server.open, is_port=False), client)
 
     run(scenario())
 

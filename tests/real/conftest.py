@@ -21,12 +21,15 @@ _HERE = Path(__file__).resolve().parent
 
 _REAL_NODE = "real node"
 _ON_THE_REAL_NODE = (
-    "cpu_suppress", "critest", "image", "interference", "koordlet", "koordlet_roles", "kubelet_quotas", "nri",
-    "runtime_hooks", "runtime_proxy_kubelet",
+    "cpu_suppress", "critest", "image", "interference", "koordlet", "koordlet_extensions", "koordlet_roles",
+    "kubelet_quotas", "nri", "runtime_hooks", "runtime_proxy_kubelet",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall."""
 _VIRTUAL_MACHINE = "virtual machine"
-_IN_A_VIRTUAL_MACHINE = ("cpu_suppress_cgroup1", "cpu_suppress_cgroup2", "kubelet_managers", "systemd_cgroups")
+_IN_A_VIRTUAL_MACHINE = (
+    "block_io_weights", "core_scheduling", "cpu_suppress_cgroup1", "cpu_suppress_cgroup2", "kubelet_managers",
+    "systemd_cgroups",
+)  # fmt: skip
 """One takes all CPUs of the machine that emulates it: one worker at most runs any."""
 _LONG = (
     "cpu_suppress_cpusets", "gangs", "generated_clusters", "generated_fixtures", "koordlet_cpu_evictions",

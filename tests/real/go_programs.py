@@ -1,4 +1,4 @@
-"""Programs that are built from source with Go, once for each user of a machine.
+"""Programs that are built from source, most of them with Go, once for each user of a machine.
 
 They stay in a folder below the temporary one. Its name can be guessed, and everybody may write beside it: what others
 could have put there is not run.
@@ -19,15 +19,17 @@ from pathlib import Path
 import pytest
 
 
-def built(name: str, programs: Sequence[str], build: Callable[[Path], None]) -> Path:
+def built(name: str, programs: Sequence[str], build: Callable[[Path], None], tools: Sequence[str] = ("go",)) -> Path:
     """The folder with ``programs``, which ``build`` puts into the folder that it is given; skips the test where they
-    cannot be built. ``name`` has what is built and its version."""
+    cannot be built. ``name`` has what is built and its version; it takes ``tools``."""
     folder = Path(tempfile.gettempdir()) / f"koordinator-{name}-{os.geteuid()}"
     make_private(folder)
     with (folder / "lock").open("w") as lock:
         # Workers of one run, and other runs, wait for the one that builds.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not all((folder / program).is_file() for program in programs):
+            if missing := [tool for tool in tools if shutil.which(tool) is None]:
+                pytest.skip(f"{name} is built with {' and '.join(missing)}, which is absent")
             _build(name, folder, programs, build)
     return folder
 
@@ -58,8 +60,6 @@ def go(*arguments: str, seconds: float, **variables: str) -> str:
 
 
 def _build(name: str, folder: Path, programs: Sequence[str], build: Callable[[Path], None]) -> None:
-    if shutil.which("go") is None:
-        pytest.skip(f"{name} is built with Go, which is absent")
     try:
         with tempfile.TemporaryDirectory(dir=folder) as made:
             build(Path(made))

@@ -22,12 +22,15 @@ _CLASS = re.compile(
 )
 _SEND = """
 import socket, sys
-source, port, packets, size = sys.argv[1], *map(int, sys.argv[3:6])
-sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
-sender.bind((source, 0))
+port, packets, size = map(int, sys.argv[2:5])
+senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in sys.argv[5:]]
+for sender, source in zip(senders, sys.argv[5:]):
+    # SO_SNDBUFFORCE: all packets are in the kernel's queue at once.
+    sender.setsockopt(socket.SOL_SOCKET, 32, 8 << 20)
+    sender.bind((source, 0))
 for _ in range(packets):
-    sender.sendto(bytes(size), (sys.argv[2], port))
+    for sender in senders:
+        sender.sendto(bytes(size), (sys.argv[1], port))
 """
 
 
@@ -88,9 +91,9 @@ class NodeNetwork:
         """One from which packets can be sent, as from a pod."""
         self.run("ip", "address", "add", f"{address}/32", "dev", "lo")
 
-    def send(self, source: str, *, packets: int = 5, size: int = 1000) -> None:
-        """To the gateway, which takes whatever comes."""
-        self.run(sys.executable, "-c", _SEND, source, GATEWAY, str(_PORT), str(packets), str(size))
+    def send(self, *sources: str, packets: int = 5, size: int = 1000) -> None:
+        """To the gateway, which takes whatever comes; from all sources in turn."""
+        self.run(sys.executable, "-c", _SEND, GATEWAY, str(_PORT), str(packets), str(size), *sources)
 
     def classes(self, device: str = "eth0") -> dict[str, ShownClass]:
         """As iproute2 shows them, by their handle."""

@@ -143,6 +143,24 @@ def test_what_is_removed_leaves_no_webhooks_and_keeps_custom_resources(helm: Hel
     assert (code, "deletionTimestamp" in left["metadata"]) == (200, False)
 
 
+def test_an_api_server_takes_what_all_values_make(helm: Helm, empty: ControlPlane, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    # There are no definitions of the Prometheus operator.
+    without_monitors = {"manager.monitorEnabled", "scheduler.monitorEnabled", "descheduler.monitorEnabled"}
+    switches = [f"--set={name}=false" for name in (*without_monitors, "koordlet.enableServiceMonitor")]
+    values.write_text(yaml.safe_dump(CASES["everything"]))
+    helm("install", "koordinator", str(CHART), f"--values={values}", *switches)
+    code, policies = empty.request("GET", "/apis/networking.k8s.io/v1/namespaces/elsewhere/networkpolicies")
+    assert (code, len(policies["items"])) == (200, 6)
+
+
+def test_priority_classes_of_a_release_stay_when_they_are_no_longer_managed(helm: Helm, empty: ControlPlane) -> None:
+    helm("install", "koordinator", str(CHART))
+    helm("upgrade", "koordinator", str(CHART), "--set=priorityClasses.managed=false")
+    helm("uninstall", "koordinator")
+    assert empty.request("GET", "/apis/scheduling.k8s.io/v1/priorityclasses/koord-batch")[0] == 200
+
+
 def test_a_release_may_be_in_the_namespace_of_the_programs(helm: Helm, empty: ControlPlane) -> None:
     where = f"--namespace={NAMESPACE}"
     helm("install", "koordinator", str(CHART), where, "--create-namespace")

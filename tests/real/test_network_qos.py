@@ -103,6 +103,50 @@ def test_a_pod_is_held_to_its_cap(network: NodeNetwork) -> None:
     assert 0.3 <= time.monotonic() - started < 3
 
 
+SHARED: dict[str, Any] = {"systemStrategy": {"totalNetworkBandwidth": "4M"}}
+QUEUED, COUNTED = 900, 450
+"""Packets of 1000 bytes: what each flow has to send, and after how many of both together the shares are read."""
+
+
+def shared(ls: dict[str, Any], be: dict[str, Any]) -> dict[str, Any]:
+    classes = {"lsClass": ls, "beClass": be}
+    return {
+        **SHARED,
+        "resourceQOSStrategy": {name: {"networkQOS": {"enable": True, **of}} for name, of in classes.items()},
+    }
+
+
+def share_of_ls(network: NodeNetwork, slo: dict[str, Any]) -> float:
+    """Of what two flows that both have more to send get, each from a pod of its class."""
+    with network.rounds() as rounds:
+        rounds(slo, PODS)
+        assert rounds.log == []
+    before = network.classes()
+
+    def sent() -> list[int]:
+        now = network.classes()
+        return [now[handle].packets - before[handle].packets for handle in ("1:3", "1:4")]
+
+    network.send(LS, BE, packets=QUEUED)
+    started = time.monotonic()
+    while sum(counts := sent()) < COUNTED:
+        assert time.monotonic() - started < 30, counts
+    assert max(counts) < QUEUED, "a flow had nothing to send any more"
+    return counts[0] / sum(counts)
+
+
+def test_two_flows_get_the_shares_of_their_classes(network: NodeNetwork, iptables: None) -> None:
+    """What a class has not requested, the one with the higher priority gets first."""
+    everything = {"egressLimit": 100}
+    slo = shared({"egressRequest": 70, **everything}, {"egressRequest": 30, **everything})
+    assert share_of_ls(network, slo) == pytest.approx(0.7, abs=0.1)
+
+
+def test_what_one_class_may_not_take_the_other_one_gets(network: NodeNetwork, iptables: None) -> None:
+    slo = shared({"egressRequest": 10, "egressLimit": 20}, {"egressRequest": 30, "egressLimit": 100})
+    assert share_of_ls(network, slo) == pytest.approx(0.2, abs=0.1)
+
+
 def test_a_second_agent_finds_everything_as_it_should_be(network: NodeNetwork) -> None:
     with network.rounds() as rounds:
         minors = rounds(SLO, PODS)

@@ -2,8 +2,8 @@
 
 QEMU emulates the processors in software, so that it works wherever it is installed; to boot takes ten seconds, and
 programs run ten times slower. The root is this machine's, read-only by 9p; what is written stays in the memory of the
-virtual machine. Unlike user-mode Linux (``cgroup2_kernel.py``) it has several CPUs, cpuset and pressure (PSI); it has
-no disk, and no network but this machine's loopback, where that is wanted.
+virtual machine. Unlike user-mode Linux (``cgroup2_kernel.py``) it has several CPUs, cpuset and pressure (PSI). Where
+that is wanted, it has this machine's loopback as its network, and a disk of nothing but zeros.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _BOOT = "console=ttyS0 quiet panic=-1 psi=1 net.ifnames=0"
 _SYSTEMD = "/lib/systemd/systemd"
 _MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 _NETWORK_MODULES = ("virtio_net",)
+_DISK_MODULES = ("virtio_blk",)
 _PACKAGES = "apt-get install qemu-system-x86 linux-image-amd64 busybox-static kmod"
 _INIT = """#!/bin/busybox sh
-for module in /modules/*; do /bin/busybox insmod $module; done
+for module in /modules/*.ko; do [ -e $module ] && /bin/busybox insmod $module; done
 /bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=loose,ro root /lower
 /bin/busybox mount -t tmpfs tmpfs /written
 /bin/busybox mkdir /written/upper /written/work
@@ -97,24 +98,31 @@ StandardError=null
 @dataclass(frozen=True)
 class VirtualMachine:
     """``numa_nodes`` share the CPUs and the memory evenly. ``has_systemd``: systemd is the first process, with a bus,
-    and the program one of its services; nothing else runs."""
+    and the program one of its services; nothing else runs. ``has_disk``: ``/dev/vda``. A
+    core has as many ``threads``. ``kernel``: another one than Debian's, which has everything built in."""
 
     cpus: int
     megabytes: int = 1536
     numa_nodes: int = 1
     has_network: bool = False
     has_systemd: bool = False
+    has_disk: bool = False
+    threads: int = 1
+    kernel: Path | None = None
 
     @property
     def options(self) -> list[str]:
         """Of the emulator."""
-        processors = f"{self.cpus},sockets={self.numa_nodes}"
+        processors = f"{self.cpus},sockets={self.numa_nodes},threads={self.threads}"
         found = ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", processors, "-m", f"{self.megabytes}M"]
         for number in range(self.numa_nodes) if self.numa_nodes > 1 else ():
             size, count = self.megabytes // self.numa_nodes, self.cpus // self.numa_nodes
             cpus = f"{number * count}-{(number + 1) * count - 1}"
             found += ["-object", f"memory-backend-ram,id=memory{number},size={size}M"]
             found += ["-numa", f"node,nodeid={number},cpus={cpus},memdev=memory{number}"]
+        if self.has_disk:
+            found += ["-blockdev", f"null-co,node-name=disk,size={1 << 30},read-zeroes=on"]
+            found += ["-device", "virtio-blk-pci,drive=disk"]
         if not self.has_network:
             return [*found, "-net", "none"]
         return [*found, "-netdev", "user,id=here", "-device", "virtio-net-pci,netdev=here,romfile="]
@@ -142,7 +150,7 @@ class Booted:
 @contextlib.contextmanager
 def booted(machine: VirtualMachine, module: str, *arguments: str) -> Iterator[Booted]:
     """A machine that runs a program of the tests, as root; skips the test where there is no such machine."""
-    emulator, kernel, busybox = _programs()
+    emulator, kernel, busybox = _programs(machine.kernel)
     if machine.has_systemd and not (Path(_SYSTEMD).exists() and shutil.which("dbus-daemon")):
         pytest.skip("there is no systemd with a bus: apt-get install systemd dbus")
     with tempfile.TemporaryDirectory(prefix="virtual-machine-") as name:
@@ -187,10 +195,11 @@ def result_in_virtual_machine(module: str, machine: VirtualMachine) -> dict[str,
         return document
 
 
-def _programs() -> tuple[str, Path, Path]:
-    """The emulator, the newest kernel that has its modules here, and busybox."""
+def _programs(kernel: Path | None) -> tuple[str, Path, Path]:
+    """The emulator, the kernel or the newest one that has its modules here, and busybox."""
     emulator, busybox = shutil.which("qemu-system-x86_64"), shutil.which("busybox", path="/bin:/usr/bin")
-    kernels = [path for path in Path("/boot").glob("vmlinuz-*") if Path("/lib/modules", _release(path)).is_dir()]
+    debian = [path for path in Path("/boot").glob("vmlinuz-*") if Path("/lib/modules", _release(path)).is_dir()]
+    kernels = debian if kernel is None else [kernel]
     if emulator is None or busybox is None or not kernels or shutil.which("modprobe", path=_SYSTEM_PATH) is None:
         pytest.skip(f"there is no virtual machine with a kernel of Debian: {_PACKAGES}")
     return emulator, max(kernels, key=lambda path: path.stat().st_mtime), Path(busybox)
@@ -211,7 +220,8 @@ def _first_files(kernel: Path, busybox: Path, machine: VirtualMachine) -> Mappin
     init = _INIT + network + (_AS_SERVICE if machine.has_systemd else _AS_ONLY_PROGRAM)
     files |= {"init": init.encode(), "bin/busybox": busybox.read_bytes()}
     names = _MODULES + (_NETWORK_MODULES if machine.has_network else ())
-    for number, path in enumerate(_modules(kernel, names)):
+    names += _DISK_MODULES if machine.has_disk else ()
+    for number, path in enumerate([] if machine.kernel else _modules(kernel, names)):
         content = path.read_bytes()
         files[f"modules/{number:02}.ko"] = lzma.decompress(content) if path.suffix == ".xz" else content
     return files

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from koordinator.base.clock import ManualClock
-from koordinator.base.served_connections import ServerLimits
+from koordinator.base.server_limits import ServerLimits
 from tests.real_world.hostile_clients import Held, HostileClient, Target, connected
 from tests.waiting import wait_for
 
 T = TypeVar("T")
 LIMITS = ServerLimits(connections=6)
+_TURNS = 20
+"""Of the event loop, in which what was sent arrives."""
 _MOMENT = 0.1
 """Seconds of the machine, after which what has not happened may wait for the clock."""
 
@@ -27,8 +29,9 @@ class AttackedServer:
     clock: ManualClock
     connections: Callable[[], float]
     """How many are open."""
-    closes_idle: bool = True
-    """After a time; clients of a unix socket may be idle for as long as there is room."""
+    is_port: bool = True
+    """Its idle connections are closed after a time, and it gets on with each client before the next one comes. Clients
+    of a unix socket may be idle for as long as there is room."""
 
 
 async def outlive(server: AttackedServer, client: HostileClient, others: int = 0) -> None:
@@ -42,16 +45,18 @@ async def outlive(server: AttackedServer, client: HostileClient, others: int = 0
         await regular.call()
         for _ in range(2):
             for _ in range(LIMITS.connections):
-                held.append(await _patiently(server, client.begin(server.target)))
+                held.append(await _patiently(server, held, client.begin(server.target)))
+                if server.is_port:
+                    await _turns()
             assert server.connections() <= LIMITS.connections
-            await _patiently(server, _newcomer(server.target))
+            await _patiently(server, held, _newcomer(server.target))
         regular.end()
         # The longest that a client may take for anything.
         await _pass(server, held, LIMITS.idle)
-        if server.closes_idle:
+        if server.is_port:
             await wait_for(lambda: server.connections() == others)
         for _ in range(LIMITS.connections):
-            await _patiently(server, _newcomer(server.target))
+            await _patiently(server, held, _newcomer(server.target))
     finally:
         for each in held:
             each.end()
@@ -89,14 +94,22 @@ async def _newcomer(target: Target) -> None:
     caller.end()
 
 
-async def _patiently(server: AttackedServer, work: Awaitable[T]) -> T:
-    """Done within three seconds of the clock: in the first it is seen which clients do not move."""
+async def _patiently(server: AttackedServer, held: list[Held], work: Awaitable[T]) -> T:
+    """Done within three seconds of the clock: in the first it is seen which clients hardly move."""
     task = asyncio.ensure_future(work)
     for _ in range(3):
         await _while(lambda: not task.done())
         if not task.done():
+            for each in held:
+                await each.go_on()
+            await _turns()
             await server.clock.advance(1)
     return await task
+
+
+async def _turns() -> None:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 async def _pass(server: AttackedServer, held: list[Held], seconds: float) -> None:

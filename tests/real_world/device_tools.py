@@ -36,6 +36,9 @@ class BrokenTool:
 
 _GPUSTACK: Final = "github.com/gpustack/gpustack, tests/detectors/npu_smi/data"
 
+_NPU_SMI: Final = "github.com/verylucky01/driver, src/custom/dev_prod/user/npucli/src"
+"""A copy of gitcode.com/cann/driver: the source of npu-smi itself."""
+
 LISTINGS: Final[Sequence[Listing]] = (
     Listing(
         "atlas-800-3000",
@@ -97,6 +100,35 @@ NPU ID  Slot ID  Chip ID  Chip Phy-ID  Chip Name
 1       2        0        1            Ascend950PR
 """,
         {"npu-0-0": ("0", "Ascend950PR"), "npu-1-1": ("1", "Ascend950PR")},
+    ),
+    Listing(
+        "an-npu-that-is-not-there",
+        "the manual says of the NPU ID -1 that the NPU is unavailable, and its row not valid",
+        "github.com/verylucky01/driver, docs/en/Ascend_950_npu-smi, querying-the-device-mapping-information.md",
+        "npu-smi info -m",
+        """\
+NPU ID          Slot ID          Chip ID          Chip Phy-ID          Chip Name
+0               0                0                0                    Ascend950PR
+-1              1                0                1                    Ascend950PR
+""",
+        {"npu-0-0": ("0", "Ascend950PR")},
+    ),
+    Listing(
+        "a-card-with-three-kinds-of-chips",
+        "as print_mapping_info prints them: two NPUs, what manages the card, and a CPU that is called 3559",
+        f"{_NPU_SMI}/npu_info_print.c",
+        "npu-smi info -m",
+        "".join(
+            "\t" + " ".join(f"{cell:<30}" for cell in row[:-1]) + f" {row[-1]}\n"
+            for row in (
+                ("NPU ID", "Chip ID", "Chip Logic ID", f"{'Chip Name':<30}"),
+                ("2", "0", "0", "Ascend 310P3"),
+                ("2", "1", "1", "Ascend 310P3"),
+                ("2", "2", "-", f"{'Mcu':<30}"),
+                ("2", "3", "-", f"{'3559':<30}"),
+            )
+        ),
+        {"npu-2-0": ("0", "Ascend-310P3"), "npu-2-1": ("1", "Ascend-310P3")},
     ),
     Listing(
         "one-blank-between-columns",
@@ -179,6 +211,89 @@ def listings(tool: str) -> list[Listing]:
     """Those of one tool."""
     return [listing for listing in LISTINGS if listing.command.startswith(f"{tool} ")]
 
+
+NPU_OF_TWO_CHIPS: Final[Mapping[str, str]] = {
+    "npu-smi info -t common -i 0": """\
+\tNPU ID                         : 0
+\tChip Count                     : 2
+
+\tChip ID                        : 0
+\tMemory Usage Rate(%)           : 3
+\tHBM Usage Rate(%)              : 5
+\tAicore Usage Rate(%)           : 0
+\tAicore Freq(MHZ)               : 1800
+\tAicore curFreq(MHZ)            : 800
+\tAicore Count                   : 24
+\tTemperature(C)                 : 46
+\tNPU Real-time Power(W)         : 93.4
+
+\tChip ID                        : 1
+\tMemory Usage Rate(%)           : 3
+\tHBM Usage Rate(%)              : 5
+\tAicore Usage Rate(%)           : 0
+\tAicore Freq(MHZ)               : 1800
+\tAicore curFreq(MHZ)            : 800
+\tAicore Count                   : 20
+\tTemperature(C)                 : 44
+\tNPU Real-time Power(W)         : 90.1
+
+\tChip Name                      : mcu
+\tTemperature(C)                 : 38
+""",
+    "npu-smi info -t cpu-num-cfg -i 0 -c 0": """\
+\tCurrent AI CPU number          : 1
+\tCurrent control CPU number     : 3
+\tCurrent data CPU number        : 0
+""",
+    "npu-smi info -t cpu-num-cfg -i 0 -c 1": """\
+\tCurrent AI CPU number          : 2
+\tCurrent control CPU number     : 2
+\tCurrent data CPU number        : 0
+""",
+}
+"""As ``print_npu_common_info`` of npu_info_print.c and ``show_ascend_chip_cpu_num_info`` of npu_chip_info_ext.c there
+print them; without ``-c`` the second command prints all chips of the card, one after the other."""
+
+NPU_OF_ASCEND_310: Final[Mapping[str, str]] = {
+    "npu-smi info -t board -i 0": """\
+\tNPU ID                         : 0
+\tSoftware Version               : 22.0.0
+\tPCIe Bus Info                  : 0000:C1:00.0
+\tChip Count                     : 1
+\tFaulty Chip Count              : {faults}
+""",
+    "npu-smi info -t memory -i 0": "\tCapacity(MB)                   : 8192\n\tClock Speed(MHz)               : 1600\n",
+}
+"""As ``print_npu_card_info`` and ``print_ddr_info`` of npu_info_print.c there print them for the chips 310 and 310B,
+with names that no other chip has. In a container the faults are ``NA``."""
+
+MX_ECC: Final = """\
+mx-smi  version: 2.2.9
+
+=================== MetaX System Management Interface Log ===================
+Timestamp                                         : Thu Apr 23 08:02:53 2026
+
+Attached GPUs                                     : 8
+GPU#0  MXC500  0000:08:00.0
+    ECC Errors
+        SRAM Correctable                          : 0
+    Retired Pages
+        Double Bit ECC                            : 0
+"""
+"""``mx-smi --count-ecc``, as github.com/BaizeAI/kcover, pkg/detector/node/metax/metax.go, shows it."""
+
+MLU_OF_CNMON_4: Final = """\
+================CNMON v4.20.18================
+Card 0
+    Product Name                   : MLU370-S4
+    Driver                         : v4.20.18
+    Utilization                    :
+        MLU Average                : 66 %
+    Physical Memory Usage          :
+        Total                      : 23308 MiB
+        Used                       : 4096 MiB
+"""
+"""``cnmon info -c 0`` abridged, without a UUID and a place on the PCI bus; the source is that of cnmon-5.10.22."""
 
 NPU_BOARD: Final = """\
         NPU ID                         : 0

@@ -22,6 +22,7 @@ from koordinator.node.grpc_messages import encode_message
 _SMALL_BUFFER: Final = 4096
 _MANY: Final = 20
 _PROMISED: Final = 1000
+_SLOW_BYTES: Final = 40
 _CREDIT: Final = 1 << 30
 
 
@@ -210,6 +211,11 @@ async def _half_body_of_a_request(target: Target) -> Held:
     return await _open(target, target.half_request)
 
 
+async def _slow_body(target: Target) -> Held:
+    whole = target.requests(1)
+    return await _open(target, whole[:-_SLOW_BYTES], rest=whole[-_SLOW_BYTES:])
+
+
 async def _garbage(target: Target) -> Held:
     return await _open(target, bytes(range(256)) * 16)
 
@@ -234,6 +240,7 @@ HOSTILE_CLIENTS: Final = (
     HostileClient("slow-header", "sends a header one byte at a time", _slow_header),
     HostileClient("half-body", "promises a body and sends its first byte", _half_body),
     HostileClient("half-request", "sends an ordinary request whose body is never complete", _half_body_of_a_request),
+    HostileClient("slow-body", "sends the body of a request one byte at a time", _slow_body),
     HostileClient("garbage", "sends what is not HTTP", _garbage),
     HostileClient("slow-reader", "sends a request and does not read the response", _slow_reader),
     HostileClient("flood", "sends many requests at once and reads no response", _flood),

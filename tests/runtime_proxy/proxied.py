@@ -15,7 +15,8 @@ import grpc.aio
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
 from koordinator.runtime_proxy.hook_servers import HookServerFolder

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.runtime_proxy import docker_messages
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.docker_interceptor import DockerInterceptor

@@ -16,7 +16,8 @@ import uvloop
 
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS
 from koordinator.node import http2
 from koordinator.node.grpc_server import GrpcServer
 from koordinator.runtime_proxy.checkpoints import Checkpoints
@@ -126,7 +127,7 @@ def test_the_kubelet_reaches_the_runtime_beside(client: HostileClient, method: s
     async def scenario() -> None:
         async with relaying() as sockets:
             target = GrpcTarget(str(sockets.path), 0, b"", method=method)
-            attacked = AttackedServer(target, sockets.clock, lambda: sockets.clients, closes_idle=False)
+            attacked = AttackedServer(target, sockets.clock, lambda: sockets.clients, is_port=False)
             await outlive(attacked, client)
             assert sockets.to_runtime <= LIMITS.connections
             # Whoever is gone is gone at the runtime, too.
@@ -157,7 +158,7 @@ def test_the_kubelet_reaches_docker_beside(client: HostileClient, request_: byte
                 Target(str(path), 0, request_),
                 clock,
                 lambda: metrics.registry.get_sample_value("koordinator_server_connections", labels) or 0,
-                closes_idle=False,
+                is_port=False,
             )
             await outlive(attacked, client)
 

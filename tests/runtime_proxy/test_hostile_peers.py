@@ -10,7 +10,8 @@ import pytest
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import SOCKET_LIMITS, ProgramConnections
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import SOCKET_LIMITS
 from koordinator.node import http2
 from koordinator.node.grpc_messages import encode_message
 from koordinator.runtime_proxy.buffer_budget import BufferBudget

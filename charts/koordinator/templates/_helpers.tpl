@@ -2,7 +2,42 @@
 {{- define "koordinator.image" -}}
 {{- $image := (index . 2).image -}}
 {{- with (index . 1).imageRepositoryHost }}{{ . | trimSuffix "/" }}/{{ end -}}
-{{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
+{{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+{{- end -}}
+
+{{/* The labels of a program beside those that select it: (list root name). */}}
+{{- define "koordinator.labels" -}}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/part-of: koordinator
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
+{{- end -}}
+
+{{/* Those of its pods, which stay the same in an upgrade: (list name program). */}}
+{{- define "koordinator.podLabels" -}}
+app.kubernetes.io/name: {{ index . 0 }}
+app.kubernetes.io/part-of: koordinator
+{{- with (index . 1).podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Prometheus scrapes the pods of a program: (list values name). */}}
+{{- define "koordinator.podMonitor" -}}
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata:
+  name: {{ index . 1 }}-metrics-podmonitor
+  namespace: {{ (index . 0).installation.namespace | quote }}
+spec:
+  selector:
+    matchLabels:
+      koord-app: {{ index . 1 }}
+  podMetricsEndpoints:
+    - port: metrics
+      path: /metrics
+      interval: 30s
 {{- end -}}
 
 {{/* "true" where a list of feature gates switches one on: (list gates name). */}}
@@ -33,10 +68,9 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $program.nodeAffinity }}
+{{- with merge (dict) $program.affinity (ternary (dict "nodeAffinity" $program.nodeAffinity) (dict) (not (empty $program.nodeAffinity))) }}
 affinity:
-  nodeAffinity:
-    {{- toYaml . | nindent 4 }}
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
   runAsNonRoot: true
@@ -108,7 +142,7 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $program.nodeAffinity }}
+{{- with merge (dict) $program.affinity $program.nodeAffinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}

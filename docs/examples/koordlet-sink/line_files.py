@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from koordinator.koordlet.observe.metric_cache.kinds import Series
-from koordinator.koordlet.observe.metric_cache.sinks import Round, Sink
+from koordinator.koordlet.observe.metric_cache.kinds import Round, Series
+from koordinator.koordlet.observe.metric_cache.sinks import Sink
 
 logger = logging.getLogger(__name__)
 

@@ -70,7 +70,8 @@ async def attach(
     # The library reads the end from the socket then, and cleans up.
     connection.drop = partial(_hang_up, accepted)
     try:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, accepted, **options)
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, accepted, **options)
+        connection.is_known = bool(transport.get_extra_info("peercert"))
     except OSError:
         accepted.close()
         connection.closed(Reason.HANDSHAKE)

@@ -124,6 +124,10 @@ class FlagGroup:
 
         return self._add(Flag(name, {}, help_text, parse, "key=value,...", ""))
 
+    def switches(self, name: str, help_text: str) -> Flag[dict[str, bool]]:
+        """A map of switches: ``a=true,b=false``."""
+        return self._add(Flag(name, {}, help_text, lambda flag, text: parse_gates(text, flag), "A=true,B=false", ""))
+
     def listen_address(self, name: str, default: ListenAddress, help_text: str) -> Flag[ListenAddress]:
         """Where to listen."""
         return self._add(Flag(name, default, help_text, parse_listen_address, "host:port", str(default)))

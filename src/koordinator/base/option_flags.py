@@ -78,6 +78,13 @@ def switch(
     )
 
 
+def switches(name: str, help_text: str, *, under: str = "") -> Mapping[str, bool]:
+    """By name: ``a=true,b=false``. What is not named is not there."""
+    flag = _FlagOfField(lambda to: to.switches(name, help_text), lambda given: given, under)
+    made: Mapping[str, bool] = field(default_factory=dict, metadata={_FLAG: flag})
+    return made
+
+
 def integer(
     name: str,
     default: int,

@@ -15,7 +15,6 @@ import asyncio
 import logging
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import Final
@@ -23,13 +22,12 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.base.said_once import Bursts
+from koordinator.base.server_limits import SLOWEST, STALLED_SECONDS, ServerLimits
 from koordinator.base.time_limits import Limit, TimeLimits
 
 logger = logging.getLogger(__name__)
 
 _MOST_RESERVED_FILES: Final = 256
-STALLED_SECONDS: Final = 1.0
-"""For so long a client must have read and written nothing to be stalled."""
 
 
 class Reason(StrEnum):
@@ -61,40 +59,22 @@ _WORDS: Final = {
 """Of the reasons that are worth a log line; the other two are what clients do all day."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """Of one server. Times are in seconds."""
-
-    connections: int = 256
-    handshake: float = 10.0
-    """From the connection to its first byte and the end of the TLS handshake."""
-    header: float = 10.0
-    """From there, or from the first byte of a later request, to the end of the request's header."""
-    body: float = 30.0
-    """From the end of the header to the end of the body."""
-    idle: float = 120.0
-    """Between two requests; longer than API servers keep an idle connection (90 s), so that they close it first."""
-    response: float = 30.0
-    """For reading a response; each MiB of it adds a second."""
-
-    @property
-    def reserve(self) -> int:
-        """So many connections may have sent no request yet without being first in line when room is needed."""
-        return self.connections // 2
-
-    def reading(self, size: int) -> float:
-        """How long a client may take to read a response of that many bytes."""
-        return self.response + size / (1 << 20)
-
-
-SOCKET_LIMITS: Final = ServerLimits(idle=inf)
-"""Of a unix socket. Its clients, such as the kubelet, may keep a connection for days without a request."""
-
-
 class ServedConnection:
     """One connection, and what it is doing: waiting for a request, busy with one, or idle between two."""
 
-    __slots__ = ("_late", "_limit", "_pool", "_reason", "_seen", "_seen_at", "_state", "address", "drop", "progress")
+    __slots__ = (
+        "_late",
+        "_limit",
+        "_pool",
+        "_reason",
+        "_seen",
+        "_seen_at",
+        "_state",
+        "address",
+        "drop",
+        "is_known",
+        "progress",
+    )
 
     def __init__(self, pool: ServedConnections, address: str, drop: Callable[[], object]) -> None:
         self._pool = pool
@@ -105,11 +85,13 @@ class ServedConnection:
         self._seen: int | None = None
         self._seen_at = 0.0
         self.address = address
+        self.is_known = False
+        """Whether the client has shown a certificate: others are closed for it, and it for none of them."""
         self.drop = drop
         """Closes it at once; what has not been sent is lost."""
         self.progress: Callable[[], int | None] = _at_work
-        """While it is busy: a number that changes when the client reads or writes; None if it is not the client that
-        is waited for."""
+        """While it is busy: a number that changes by one with each byte that the client reads or writes; None if it is
+        not the client that is waited for."""
 
     @property
     def is_open(self) -> bool:
@@ -148,6 +130,7 @@ class ServedConnection:
         """The rest of the body is to come. ``late`` is called if it does not: then the request fails, and its
         connection ends with the response."""
         self._late = late
+        self._seen = None
         self._within(self._pool.limits.body, Reason.BODY)
 
     def work(self) -> None:
@@ -159,6 +142,7 @@ class ServedConnection:
     def deliver(self, size: int) -> None:
         """A response of ``size`` bytes is to be read by the client."""
         self._late = None
+        self._seen = None
         self._within(self._pool.limits.reading(size), Reason.RESPONSE)
 
     def rest(self, *, is_complete: bool) -> None:
@@ -209,17 +193,24 @@ class ServedConnection:
             self._pool.forget(self, reason)
 
     def is_stalled(self, now: float) -> bool:
-        """Whether its client has not moved since the last look, a second ago or more."""
-        seen = self.progress()
-        if seen is None or seen != self._seen:
+        """Whether its client has hardly moved since the last look, a second ago or more."""
+        seen, before = self.progress(), self._seen
+        if seen is None or before is None:
             self._seen, self._seen_at = seen, now
             return False
-        return now - self._seen_at >= STALLED_SECONDS
+        elapsed = now - self._seen_at
+        if elapsed < STALLED_SECONDS:
+            return False
+        if abs(seen - before) < SLOWEST * elapsed:
+            return True
+        self._seen, self._seen_at = seen, now
+        return False
 
     def _move(self, state: dict[ServedConnection, None]) -> None:
         if self._state is not None:
             self._leave(self._state)
             self._state = state
+            self._seen = None
             state[self] = None
             self._pool.entered(state)
 
@@ -323,14 +314,23 @@ class ServedConnections:
 
     def _least_needed(self) -> ServedConnection | None:
         """Beyond the reserve, the one that has waited longest for a request; else the one that was idle longest; and if
-        all are busy, one whose client neither sends the rest of its request nor reads its response."""
+        all are busy, one whose client hardly sends the rest of its request or reads its response. One of a known client
+        only where all are known."""
         are_many_waiting = len(self.waiting) > self.limits.reserve
-        for state in (self.waiting, self.idle) if are_many_waiting else (self.idle, self.waiting):
-            if state:
-                return next(iter(state))
         now = self._program.clock.monotonic()
-        stalled = [connection for connection in self.busy if connection.is_stalled(now)]
-        return stalled[0] if stalled else None
+        states = (self.waiting, self.idle) if are_many_waiting else (self.idle, self.waiting)
+        stalled = None
+        for is_known in (False, True):
+            for state in states:
+                found = next((each for each in state if each.is_known is is_known), None)
+                if found is not None:
+                    return found
+            if stalled is None:
+                stalled = [each for each in self.busy if each.is_stalled(now)]
+            found = next((each for each in stalled if each.is_known is is_known), None)
+            if found is not None:
+                return found
+        return None
 
 
 class ProgramConnections:

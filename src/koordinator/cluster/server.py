@@ -69,6 +69,7 @@ from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.environment import Admission, Environment
 from koordinator.cluster.verbs.subresources import BINDING
 from koordinator.kube.http_server import HttpServer
+from koordinator.kube.serving_certificate import server_context
 
 _SHUTDOWN_SECONDS = 2.0
 _CANCEL_SECONDS = 0.5
@@ -348,11 +349,7 @@ class EmbeddedApi:
 
 
 def _tls(files: ServingFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
-    context.num_tickets = 0
+    context = server_context()
     context.load_cert_chain(files.certificate, files.key)
     # A client need not show a certificate; one that it shows must be of this cluster's authority.
     context.verify_mode = ssl.CERT_OPTIONAL

@@ -9,7 +9,7 @@ from typing import Final
 from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, placed
-from koordinator.device_daemon.tool_output import Field, is_absent, number, odd_rows, read_fields
+from koordinator.device_daemon.tool_output import Field, first_line, is_absent, number, odd_rows, read_fields
 
 _TOOL: Final = "cnmon"
 _CARD: Final = re.compile(r"\bcard\s*#?\s*(\d{1,4})\b", re.IGNORECASE)
@@ -27,11 +27,11 @@ class Cambricon:
         listing = await machine.tools.run(_TOOL, "-l")
         model = next((text for text in listing.split() if "MLU" in text), None)
         if model is None:
-            raise DiscoveryError("cnmon -l names no MLU")
+            raise DiscoveryError(f"cnmon -l names no MLU, but begins with {first_line(listing)}")
         memory = _memory(list(read_fields(await machine.tools.run(_TOOL, "info"))))
         cards, odd = _cards(listing)
         if not cards:
-            raise DiscoveryError("cnmon -l lists no UUID")
+            raise DiscoveryError(f"cnmon -l lists no UUID, but begins with {first_line(listing)}")
         problems = [Problem(odd_rows(odd, "cnmon -l"))] if odd else []
         devices = []
         for card in cards:

@@ -16,6 +16,7 @@ from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Tools, placed
 from koordinator.device_daemon.tool_output import (
     Table,
+    first_line,
     is_absent,
     number,
     odd_rows,
@@ -32,7 +33,9 @@ _CARD, _CHIP, _NAME = "npu id", "chip id", "chip name"
 _NUMBERS: Final = ("chip phy id", "chip physical id", "chip logic id")
 """Columns with the number of the device file: the first that the table has counts."""
 _COLUMNS: Final = (_CARD, "slot id", _CHIP, *_NUMBERS, _NAME)
-_CAPACITIES: Final = ("ddr capacity", "hbm capacity")
+_CAPACITIES: Final = ("ddr capacity", "hbm capacity", "capacity")
+"""The last one is that of Ascend 310."""
+_FAULTS: Final = ("chip fault", "faulty chip count")
 _NO_SUCH_OPTION: Final = "Command or option is not found"
 _MEMORY_OF_310P3: Final = 21527
 """MiB; its tool does not report it."""
@@ -52,6 +55,11 @@ class _Chip:
     """The only chip of its card."""
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """Of commands that print all chips of the card otherwise."""
+        return ("-i", self.card) if self.alone else ("-i", self.card, "-c", self.number)
+
+    @property
     def uuid(self) -> str:
         return f"npu-{self.card}-{self.minor}"
 
@@ -67,9 +75,10 @@ class Huawei:
 
     async def devices(self, machine: Machine) -> Found:
         mapping = read_table(await machine.tools.run(_TOOL, "info", "-m"), _COLUMNS, {_CARD, _NAME}, _MAPPING)
-        cards = [card for card in values_of(await machine.tools.run(_TOOL, "info", "-l"), _CARD) if not is_absent(card)]
+        listing = await machine.tools.run(_TOOL, "info", "-l")
+        cards = [card for card in values_of(listing, _CARD) if not is_absent(card)]
         if not cards:
-            raise DiscoveryError("npu-smi info -l lists no NPU ID")
+            raise DiscoveryError(f"npu-smi info -l lists no NPU ID, but {first_line(listing)}")
         chips, problems = _chips(mapping, cards, _minors(machine.dev))
         devices = []
         for chip in chips:
@@ -132,7 +141,7 @@ def _one_after_the_other(
     mapping: Table, cards: Sequence[str], minors: Sequence[str]
 ) -> tuple[list[_Chip], list[Problem]]:
     if not mapping.rows:
-        raise DiscoveryError(f"{_MAPPING} names no chip")
+        raise DiscoveryError(f"{_MAPPING} names no chip below its columns")
     model = _model(mapping.rows[0][_NAME])
     return [_Chip(card, "0", minor, model, True) for card, minor in zip(cards, minors, strict=False)], []
 
@@ -147,14 +156,14 @@ async def _device(machine: Machine, chip: _Chip, problems: list[Problem]) -> XPU
     board = await tools.run(_TOOL, "info", "-t", "board", "-i", chip.card)
     bus_id = await _bus_id(tools, chip, board)
     memory = await _memory(tools, chip)
-    cores = _AI_CORES[chip.model] if chip.model in _AI_CORES else await _ai_cores(tools, chip.card)
+    cores = _AI_CORES[chip.model] if chip.model in _AI_CORES else await _ai_cores(tools, chip)
     resources = {
         resource_names.GPU_MEMORY: f"{memory}Mi",
         resource_names.HUAWEI_NPU_CORE: str(cores),
         resource_names.HUAWEI_NPU_DVPP: "100",
     }
     try:
-        cpus = _AI_CPUS[chip.model] if chip.model in _AI_CPUS else await _ai_cpus(tools, chip.card)
+        cpus = _AI_CPUS[chip.model] if chip.model in _AI_CPUS else await _ai_cpus(tools, chip)
     except DiscoveryError as error:
         problems.append(Problem(f"the AI CPUs of {chip} are unknown: {error}"))
     else:
@@ -171,21 +180,22 @@ async def _device(machine: Machine, chip: _Chip, problems: list[Problem]) -> XPU
 
 
 async def _bus_id(tools: Tools, chip: _Chip, board: str) -> str:
-    """Its own where the chips of a card have one each, as those of Atlas A3, else that of the card."""
+    """Its own where the chips of a card have one each, as those of Atlas A3, else that of the card. Empty for one that
+    is on no PCI bus."""
     if not chip.alone:
         try:
-            own = await tools.run(_TOOL, "info", "-t", "board", "-i", chip.card, "-c", chip.number)
+            own = await tools.run(_TOOL, "info", "-t", "board", *chip.options)
         except ToolError:
             own = ""
         board = f"{board}\n{own}"
-    found = [value for value in values_of(board, "pcie bus info") if not is_absent(value)]
-    if not found:
-        raise DiscoveryError("npu-smi info -t board says no PCIe Bus Info")
-    return found[-1]
+    said = values_of(board, "pcie bus info")
+    if not said:
+        raise DiscoveryError(f"npu-smi info -t board says no PCIe Bus Info, but {first_line(board)}")
+    return next((value for value in reversed(said) if not is_absent(value)), "")
 
 
 def _status(card: str, board: str) -> XPUStatus:
-    faults = sum_of(board, "chip fault")
+    faults = sum_of(board, *_FAULTS)
     if not faults:
         return XPUStatus(healthy=True)
     return XPUStatus(False, "ChipError", f"NPU index {card} has {faults} chip faults")
@@ -193,39 +203,52 @@ def _status(card: str, board: str) -> XPUStatus:
 
 async def _memory(tools: Tools, chip: _Chip) -> int:
     """MiB of a chip: its own where the tool reports it, else what the original assumes for all."""
-    of_chip = () if chip.alone else ("-c", chip.number)
     try:
-        own = sum_of(await tools.run(_TOOL, "info", "-t", "memory", "-i", chip.card, *of_chip), *_CAPACITIES)
+        own = sum_of(await tools.run(_TOOL, "info", "-t", "memory", *chip.options), *_CAPACITIES)
     except ToolError:
         own = 0
     if own:
         return own
     try:
-        shared = sum_of(await tools.run(_TOOL, "-t", "memory", "-i", "1"), *_CAPACITIES)
+        output = await tools.run(_TOOL, "-t", "memory", "-i", "1")
+        shared = sum_of(output, *_CAPACITIES)
     except ToolError as error:
         if _NO_SUCH_OPTION in error.output:
             return _MEMORY_OF_310P3
         raise
     if not shared:
-        raise DiscoveryError("npu-smi says no DDR or HBM Capacity")
+        raise DiscoveryError(f"npu-smi says no DDR or HBM Capacity, but {first_line(output)}")
     return shared
 
 
-async def _ai_cores(tools: Tools, card: str) -> int:
-    for queried in (card, "0"):
+async def _ai_cores(tools: Tools, chip: _Chip) -> int:
+    """The tool prints all chips of a card, one after the other."""
+    output = ""
+    for queried in (chip.card, "0"):
         try:
-            cores = sum_of(await tools.run(_TOOL, "info", "-t", "common", "-i", queried), "aicore count")
+            output = await tools.run(_TOOL, "info", "-t", "common", "-i", queried)
         except ToolError:
             if queried == "0":
                 raise
         else:
+            cores = sum_of(output if chip.alone else _of_chip(output, chip.number), "aicore count")
             if cores:
                 return cores
-    raise DiscoveryError("npu-smi says no Aicore Count")
+    raise DiscoveryError(f"npu-smi info -t common says no Aicore Count of {chip}, but {first_line(output)}")
 
 
-async def _ai_cpus(tools: Tools, card: str) -> int:
+def _of_chip(output: str, number: str) -> str:
+    """The lines below the one with the number of the chip, up to the next one. All, where there is no such line."""
+    parts = re.split(r"^\s*Chip ID\s*:\s*(\d+)\s*$", output, flags=re.MULTILINE)
+    return (
+        output
+        if len(parts) == 1
+        else "\n".join(part for found, part in zip(parts[1::2], parts[2::2], strict=True) if found == number)
+    )
+
+
+async def _ai_cpus(tools: Tools, chip: _Chip) -> int:
     """Of all lines that name AI CPUs: what it calls them differs."""
-    output = await tools.run(_TOOL, "info", "-t", "cpu-num-cfg", "-i", card)
+    output = await tools.run(_TOOL, "info", "-t", "cpu-num-cfg", *chip.options)
     lines = [line for line in output.splitlines() if re.search(r"\bAI", line) and ":" in line]
     return sum(number(line.rpartition(":")[2].strip(), "AI CPUs") for line in lines)

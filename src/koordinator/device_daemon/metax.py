@@ -8,7 +8,7 @@ from typing import Final
 from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Tools, placed
-from koordinator.device_daemon.tool_output import is_absent, number, read_fields, shown, values_of
+from koordinator.device_daemon.tool_output import first_line, is_absent, number, read_fields, shown, values_of
 
 _TOOL: Final = "mx-smi"
 _HARDWARE: Final = "mx-smi --show-hwinfo"
@@ -26,9 +26,10 @@ class MetaX:
     other_products: frozenset[str] = frozenset()
 
     async def devices(self, machine: Machine) -> Found:
-        hardware = _sections(await machine.tools.run(_TOOL, "--show-hwinfo"))
+        output = await machine.tools.run(_TOOL, "--show-hwinfo")
+        hardware = _sections(output)
         if not any(values_of(section, "model name") for _, section in hardware):
-            raise DiscoveryError(f"{_HARDWARE} names no GPU with a model")
+            raise DiscoveryError(f"{_HARDWARE} names no GPU with a model, but begins with {first_line(output)}")
         listing = _sections(await machine.tools.run(_TOOL, "--list"))
         devices, problems = [], []
         for index, section in hardware:

@@ -59,6 +59,11 @@ def shown(text: str) -> str:
     return repr(text.strip()[:_SHOWN])
 
 
+def first_line(output: str) -> str:
+    """What stands where something else was expected, as it may stand in a log line."""
+    return shown(next((line for line in output.splitlines() if line.strip()), ""))
+
+
 def odd_rows(odd: Sequence[str], what: str) -> str:
     """How rows that cannot be read are reported: all of them, in one line."""
     return f"{len(odd)} {'row' if len(odd) == 1 else 'rows'} of {what} cannot be read, such as {shown(odd[0])}"
@@ -77,7 +82,8 @@ def read_table(output: str, known: Sequence[str], required: Collection[str], wha
         if set(required) <= set(columns) and len(set(columns)) == len(columns):
             break
     else:
-        raise DiscoveryError(f"{what} has no table with the columns {', '.join(sorted(required))}")
+        names = ", ".join(sorted(required))
+        raise DiscoveryError(f"{what} has no table with the columns {names}, but begins with {first_line(output)}")
     rows, odd = [], []
     for line in lines:
         if not line.strip():

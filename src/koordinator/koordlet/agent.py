@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,12 +20,14 @@ from koordinator.koordlet.agent_context import AgentContext, Dependencies
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.configuration import Configuration
 from koordinator.koordlet.enforce.cleanup import SECONDS, Cleanup, CleanupError, switch_off, take_back
+from koordinator.koordlet.enforce.controller_loops import ControllerLoops
 from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
-from koordinator.koordlet.observe.metric_cache.ring import make_metric_cache
-from koordinator.koordlet.observe.metric_cache.sinks import SinkFeed
+from koordinator.koordlet.observe.metric_cache.backends import INTERVAL, Backend, restore
+from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache, retentions
+from koordinator.koordlet.observe.metric_cache.sinks import Sink, SinkFeed
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.observe.prediction.server import PredictionServer
@@ -71,7 +73,6 @@ logger = logging.getLogger(__name__)
 _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
 _AUDIT_SECONDS: Final = 5.0
-_CACHE_SECONDS: Final = 5.0
 _FLUSH_SECONDS: Final = 3.0
 
 
@@ -88,9 +89,13 @@ class Agent:
             follow_device=options.features.enabled(features.ACCELERATORS),
         )
         """What is known of the node and its pods."""
-        self._cache = make_metric_cache(options, given.clock)
-        self._feeds = [SinkFeed(each, options.node_name, self._cache) for each in given.plugins.sinks]
-        self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        given.plugins.switch(options.plugins)
+        self._cache = RingMetricCache(retentions(options), options.cache_bytes)
+        self._backend = self._open_backend()
+        sinks = [*given.plugins.sinks, *self._sink_of_backend()]
+        self._feeds = [SinkFeed(each, options.node_name, self._cache) for each in sinks]
+        self.loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        """Of all parts."""
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
         self._events = EventBroadcaster(
@@ -127,11 +132,25 @@ class Agent:
         export_cache(self.metrics, self._cache)
         export_plugins(self.metrics, given.plugins)
 
+    def _open_backend(self) -> Backend | None:
+        """With what it has kept in the cache already; None where there is none."""
+        options = self._options
+        if options.folders.samples is None or options.cleanup:
+            return None
+        kept = retentions(options)
+        backend = self._given.plugins.open_backend(options.folders.samples, kept)
+        restore(self._cache, backend.read(), kept, round(self._given.clock.now().timestamp() * 1000))
+        return backend
+
+    def _sink_of_backend(self) -> Sequence[Sink]:
+        backend = self._backend
+        return () if backend is None else (Sink("samples", INTERVAL, lambda _, rounds: backend.write(rounds)),)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
         servers, health = Servers(self.metrics.both, self._given.clock, self._connections), HealthChecks()
         # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
-        health.add("loops", self._loops.check, "readyz")
+        health.add("loops", self.loops.check, "readyz")
         servers.add(self._options.listen, self._add_routes, health=health)
         secure = self._options.secure.listen_address()
         servers.add(secure, self._add_routes, health=health, secure=self._given.secure)
@@ -182,7 +201,7 @@ class Agent:
                 while not self.states.has_synced_pods:
                     await self.states.sync_pods(kubelet, listing)
                     await self._given.clock.sleep(PAUSE)
-                enforcement = Enforcement(self._context, layout, info, None, self._loops.metrics)
+                enforcement = Enforcement(self._context, layout, info, None, self.loops.metrics)
                 return await take_back(enforcement, self._given.clock)
             finally:
                 await connection.close()
@@ -197,7 +216,8 @@ class Agent:
                 closing.callback(self.audit.close)
             if self._pages is not None:
                 closing.callback(self._pages.close)
-            closing.callback(self._cache.close)
+            if self._backend is not None:
+                closing.callback(self._backend.close)
             for feed in self._feeds:
                 feed.write()
 
@@ -233,21 +253,25 @@ class Agent:
             enforcement = self._add_loops(kubelet, sync_pods, layout, meter, nvml)
             reconfigure = partial(self._reconfigure, enforcement)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(self.loops.run(), name="loops")
                 tasks.create_task(self._configuration.follow(reconfigure), name="configuration")
                 tasks.create_task(follower.follow(layout), name="kubelet's configuration")
-                tasks.create_task(enforcement.hooks.serve(self._loops.metrics), name="runtime hooks")
-                follow_changes = self._loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
+                tasks.create_task(enforcement.hooks.serve(self.loops.metrics), name="runtime hooks")
+                follow_changes = self.loops.metrics.loop("changed pods").watch(enforcement.follow_changes)
                 tasks.create_task(follow_changes, name="changed pods")
+                if given.plugins.controllers:
+                    tasks.create_task(self._start_controllers(enforcement.controllers), name="start of controllers")
                 if self._options.features.enabled(features.POD_RESOURCES_PROXY):
                     serve = partial(self._serve_pod_resources, kubelet)
-                    tasks.create_task(self._loops.metrics.loop("pod resources").watch(serve), name="pod resources")
+                    tasks.create_task(self.loops.metrics.loop("pod resources").watch(serve), name="pod resources")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
-                        layout, self._given.clock, self._loops.metrics, sync_pods, enforcement.executor.look_again
+                        layout, self._given.clock, self.loops.metrics, sync_pods, enforcement.executor.look_again
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
+            if self._enforcement is not None:
+                await self._enforcement.controllers.close()
             if meter is not None:
                 meter.close()
             if nvml is not None:
@@ -257,13 +281,19 @@ class Agent:
     def _go_by(self, options: Options) -> None:
         if options.verbosity != self._context.options.verbosity:
             self._given.set_verbosity(options.verbosity)
+        if options.plugins != self._context.options.plugins:
+            self._given.plugins.switch(options.plugins)
         self._context.options = options
 
     async def _reconfigure(self, enforcement: Enforcement, options: Options) -> None:
         before = [loop.name for loop in enforcement.loops()]
         self._go_by(options)
         await enforcement.reconfigure()
-        self._loops.replace(before, enforcement.loops())
+        self.loops.replace(before, enforcement.loops())
+
+    async def _start_controllers(self, controllers: ControllerLoops) -> None:
+        await controllers.has_pods.wait()
+        self.loops.replace((), controllers.start())
 
     async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
@@ -295,13 +325,11 @@ class Agent:
         loops = observation.loops()
         if self._pages is not None:
             loops.append(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
-        if self._options.folders.samples is not None:
-            loops.append(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
         loops += [feed.loop for feed in self._feeds]
         monitor = self._detect_interference(observation)
         if monitor is not None:
             loops.append(monitor.loop)
-        metrics = self._loops.metrics
+        metrics = self.loops.metrics
         enforcement = self._enforcement = Enforcement(self._context, layout, observation.info, monitor, metrics)
         loops += enforcement.loops()
         if self._options.topology_interval > 0:
@@ -314,7 +342,7 @@ class Agent:
             extensions = [each.extensions for each in (enforcement.suppression, monitor) if each is not None]
             loops.append(NodeMetricReporter(self._context, observation, prediction.forecast_prod, extensions).loop)
         for loop in loops:
-            self._loops.add(loop)
+            self.loops.add(loop)
         return enforcement
 
     def _detect_interference(self, observation: Observation) -> InterferenceMonitor | None:
@@ -328,9 +356,6 @@ class Agent:
                 features.INTERFERENCE_DETECTION,
             )
         return InterferenceMonitor(self._context, observation)
-
-    async def _keep_samples(self) -> None:
-        self._cache.flush()
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:

@@ -18,6 +18,8 @@ from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet import options
 from koordinator.koordlet.enforce.hooks.options import HOOKS, HookFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
+from koordinator.koordlet.observe.metric_cache.backends import FLAG as BACKEND_FLAG
+from koordinator.koordlet.observe.metric_cache.backends import MEMORY
 from koordinator.koordlet.observe.prediction.options import PREDICTION
 from koordinator.koordlet.options import Folders, Options, ReadOptions, WatchedConfiguration
 from koordinator.node.host import Host
@@ -37,8 +39,6 @@ Examples:
 
 _ADDRESS: Final = ListenAddress("127.0.0.1", 9316, "--addr")
 _PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317, "--pprof-addr")
-_MEMORY: Final = "memory"
-_SQLITE: Final = "sqlite"
 _NO_RUNTIME: Final = "no container is stopped behind kubelet's back, which is all that the runtime was asked for"
 _CADVISOR_SWITCHES: Final = (
     "allow-dynamic-housekeeping",
@@ -73,7 +73,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "tsdb-retention-duration": _RETENTION,
     **dict.fromkeys(_PROMETHEUS, "the store is not Prometheus'"),
     "only-evict-by-api": "pods are always evicted through the API server",
-    "qos-extension-plugins": "there are no extension plugins",
     **dict.fromkeys(("containerd-endpoint", "docker-endpoint", "pouch-endpoint"), _NO_RUNTIME),
     "default-runtime-type": "a pod's status says of each container which runtime it has",
     "enable-pod-taskids": "the tasks of pods with a group of resctrl (gate Resctrl) are always looked at",
@@ -110,7 +109,7 @@ _OWN: Final = {
         options.MEASURING,
         "tsdb-path",
         "/metric-data/",
-        "Where the copy of --metric-cache-backend=sqlite is kept.",
+        "Where the copy of --metric-cache-backend is kept.",
     ),
 }
 """The headings, flags and defaults of the folders of ``Folders``, by its fields."""
@@ -138,10 +137,10 @@ class _Flags:
             for field, (title, name, default, text) in _OWN.items()
         }
         self.cache_backend = groups[options.MEASURING].string(
-            "metric-cache-backend",
-            _MEMORY,
-            "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path.",
-            allowed=(_MEMORY, _SQLITE),
+            BACKEND_FLAG,
+            MEMORY,
+            "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path,"
+            " and so does the backend of another package, by its name.",
         )
         cluster = groups[options.CLUSTER]
         self.configuration_name = cluster.string(
@@ -167,7 +166,7 @@ class _Flags:
         return WatchedConfiguration(name, given[self.configuration_namespace], read) if name else None
 
     def folders(self, given: FlagValues) -> Folders:
-        keeps_samples = given[self.cache_backend] == _SQLITE
+        keeps_samples = given[self.cache_backend] != MEMORY
         paths = {field: Path(given[flag]) for field, flag in self.own.items() if field != "samples" or keeps_samples}
         return Folders(**paths)
 
@@ -209,6 +208,7 @@ def _options(flags: _Flags, given: FlagValues, arguments: Sequence[str], environ
         host=replace(_machine(environment), **{field: given[flag].rstrip("/") for field, flag in flags.host.items()}),
         listen=given[flags.addr],
         folders=flags.folders(given),
+        backend=given[flags.cache_backend],
         profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
         nice=given[flags.nice],
         features=flags.features,

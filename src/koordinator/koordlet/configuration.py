@@ -45,6 +45,7 @@ LIVE_FLAGS: Final = (
     *(_GATES, "v", "reconcile-interval-seconds", "cpu-suppress-interval-seconds", "resource-force-update-seconds"),
     *("cpu-evict-interval-seconds", "cpu-evict-cool-time-seconds"),
     *("memory-evict-interval-seconds", "memory-evict-cool-time-seconds"),
+    *("observe-only", "qos-extension-plugins"),
 )
 _OF_THE_ORIGINAL: Final = "qos-plugin-extra-configs"
 """A key that the original names and does not read: a ConfigMap that has it is not refused."""

@@ -66,7 +66,7 @@ async def _run(options: Options, process: Process) -> None:
             set_verbosity=logs.configure,
             # What is taken back is taken back of everybody.
             secure=SecureServing(options.secure, client_options, process),
-            plugins=Plugins() if options.cleanup else installed_plugins(),
+            plugins=Plugins() if options.cleanup else installed_plugins(backend=options.backend),
         )
         agent = Agent(options, given)
         if options.cleanup:

@@ -9,7 +9,7 @@ from typing import Final
 
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import NOWHERE, ListenAddress
-from koordinator.base.option_flags import group, integer, interval, number, seconds, switch, text
+from koordinator.base.option_flags import group, integer, interval, number, seconds, switch, switches, text
 from koordinator.koordlet.enforce.hooks.options import HOOKS, HookOptions
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION, PredictionOptions
@@ -155,7 +155,7 @@ class Folders:
     devices: Path
     """Where koord-device-daemon writes what it found."""
     samples: Path | None = None
-    """Where samples are kept over restarts; None: nowhere."""
+    """Where the backend of the metric cache keeps samples over restarts; None: there is none."""
 
     @classmethod
     def under(cls, root: Path) -> Folders:
@@ -227,6 +227,8 @@ class Options:
         minimum=1 << 20,
         under=MEASURING,
     )
+    backend: str = "memory"
+    """The name of the backend of the metric cache, which keeps the samples in its folder."""
     collectors: CollectorOptions = group(MEASURING_RARELY, CollectorOptions)
     prediction: PredictionOptions = group(PREDICTION, PredictionOptions)
     enforcement: EnforcementOptions = group(ENFORCING, EnforcementOptions)
@@ -235,6 +237,11 @@ class Options:
         False,
         "Take back what koordlet enforces on this node, and end. To remove koordlet, stop it and run this with the"
         " same flags.",
+        under=ENFORCING,
+    )
+    plugins: Mapping[str, bool] = switches(
+        "qos-extension-plugins",
+        "Which of what other packages add is on, by the name of the entry point; what is not named is.",
         under=ENFORCING,
     )
     hooks: HookOptions = group(HOOKS, HookOptions)

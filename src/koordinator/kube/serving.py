@@ -15,7 +15,8 @@ from typing import Any, Final
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.said_once import SaidOnce
-from koordinator.base.served_connections import ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import ServerLimits
 from koordinator.kube.accepted_connections import listen
 from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics

@@ -1,4 +1,4 @@
-"""The TLS context of a server whose certificate is rotated while it runs.
+"""The TLS contexts of servers, and that of a server whose certificate is rotated while it runs.
 
 Each connection gets the newest certificate at its handshake; open connections keep theirs until they end, so that no
 running request is dropped.
@@ -25,33 +25,47 @@ class ServingCertificateError(KoordinatorError):
 
 
 class ServingCertificate:
-    """Serves a certificate file with its key file. The server's ``context`` stays the same object."""
+    """Serves a certificate file with its key file. The server's ``context`` stays the same object.
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    ``client_authority`` is a file with what ``trust`` is given, and is read again with the others.
+    """
+
+    def __init__(self, certificate: Path, key: Path, client_authority: Path | None = None) -> None:
         self._certificate = certificate
         self._key = key
         self._current: ssl.SSLContext | None = None
         self._version: _Version = ()
         self._authority = ""
-        self.context = _empty_context()
+        self.client_authority = client_authority
+        self.context = server_context()
         self.context.sni_callback = self._present
 
     @classmethod
-    def in_folder(cls, folder: Path) -> Self:
+    def in_folder(cls, folder: Path, client_authority: Path | None = None) -> Self:
         """Return the pair under the file names of a mounted Secret."""
-        return cls(folder / "tls.crt", folder / "tls.key")
+        return cls(folder / "tls.crt", folder / "tls.key", client_authority)
 
     def reload(self) -> bool:
         """Load the files. Returns True if they differ from those in use.
 
         Raises ServingCertificateError if they are unusable; the previous certificate then stays in use.
         """
+        is_trust_new = self.client_authority is not None and self._trust_file(self.client_authority)
+        return self._reload_pair() or is_trust_new
+
+    def _trust_file(self, path: Path) -> bool:
+        try:
+            return self.trust(path.read_text("ascii"), str(path))
+        except (OSError, ValueError) as error:
+            raise ServingCertificateError(f"{path} cannot be used as the authority of clients: {error}") from error
+
+    def _reload_pair(self) -> bool:
         certificate, key = self._certificate, self._key
         try:
             version = (_version(certificate), _version(key))
             if version == self._version:
                 return False
-            context = _empty_context()
+            context = server_context()
             context.load_cert_chain(certificate, key)
             if self._authority:
                 _ask_clients(context, self._authority)
@@ -60,9 +74,9 @@ class ServingCertificate:
         self._current, self._version = context, version
         return True
 
-    def trust(self, authority: str) -> bool:
+    def trust(self, authority: str, source: str = "the authority of clients") -> bool:
         """Ask clients for a certificate of this authority (PEM; several are allowed), which they need not have. Returns
-        True if it differs from that before.
+        True if it differs from that before. ``source`` is where it comes from.
 
         Raises ServingCertificateError if it is unusable; that before then stays in use.
         """
@@ -72,10 +86,10 @@ class ServingCertificate:
         version, self._version = self._version, ()
         try:
             _ask_clients(self.context, authority)
-            self.reload()
+            self._reload_pair()
         except (ssl.SSLError, ValueError) as error:
             self._authority, self._version = before, version
-            raise ServingCertificateError(f"the authority of clients cannot be used: {error}") from error
+            raise ServingCertificateError(f"{source} cannot be used: {error}") from error
         return True
 
     async def reload_if_changed(self) -> None:
@@ -91,7 +105,8 @@ class ServingCertificate:
         return None
 
 
-def _empty_context() -> ssl.SSLContext:
+def server_context() -> ssl.SSLContext:
+    """A context without a certificate, which has what all servers agree on."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION

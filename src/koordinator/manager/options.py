@@ -21,6 +21,7 @@ from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
 from koordinator.manager.recommender.options import TITLE as RECOMMENDER
 from koordinator.manager.recommender.options import RecommenderOptions
+from koordinator.manager.webhook.admission_queue import AdmissionQueueSettings
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import FREE_RESOURCE, KNOWN_PLUGINS
 
@@ -181,6 +182,15 @@ class Options:
     )
     colocation_profile: ColocationProfileOptions = group(CONTROLLER, ColocationProfileOptions)
     node_strategy_name_needed: bool = False
+    webhook_client_authority: str = text(
+        "webhook-client-ca-file",
+        "",
+        "Authorities (PEM) of the certificates that API servers show when they call webhooks: without one of theirs a "
+        "request gets 401, and its connection is closed first when there are too many. Empty: everybody may call.",
+        placeholder="file",
+        under=WEBHOOK,
+    )
+    admission_queue: AdmissionQueueSettings = group(WEBHOOK, AdmissionQueueSettings)
     pod_enhanced_validator: PodEnhancedValidatorOptions = group(WEBHOOK, PodEnhancedValidatorOptions)
     quota_update: QuotaUpdateOptions = group(WEBHOOK, QuotaUpdateOptions)
     binding_admission: BindingAdmissionSettings = group(WEBHOOK, BindingAdmissionSettings)

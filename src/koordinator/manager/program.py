@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -176,6 +177,8 @@ class Manager:
             random=given.random,
             connections=connections,
             events=self._events,
+            queue=options.admission_queue,
+            client_authority=Path(options.webhook_client_authority) if options.webhook_client_authority else None,
         )
         webhooks.server.add_route(QUOTA_PAGE, quota_page(quotas))
         return webhooks

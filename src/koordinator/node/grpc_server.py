@@ -16,13 +16,8 @@ from hpack.exceptions import HPACKError
 from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at, prepare_socket
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
-from koordinator.base.served_connections import (
-    SOCKET_LIMITS,
-    ProgramConnections,
-    Reason,
-    ServedConnection,
-    ServerLimits,
-)
+from koordinator.base.served_connections import ProgramConnections, Reason, ServedConnection
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.base.time_limits import Limit
 from koordinator.node import grpc_messages, http2
 from koordinator.node.grpc_messages import GrpcError, MessageError

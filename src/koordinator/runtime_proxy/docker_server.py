@@ -18,14 +18,9 @@ from koordinator.base import http_streams
 from koordinator.base.accepting import Acceptor, attach
 from koordinator.base.deadline import within
 from koordinator.base.http_streams import Head, HttpError
-from koordinator.base.served_connections import (
-    SOCKET_LIMITS,
-    ProgramConnections,
-    ServedConnection,
-    ServedConnections,
-    ServerLimits,
-)
+from koordinator.base.served_connections import ProgramConnections, ServedConnection, ServedConnections
 from koordinator.base.served_stream import ServedStream
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.runtime_proxy.buffer_budget import BufferBudget, BufferLease
 from koordinator.runtime_proxy.docker_interceptor import DockerCall, DockerInterceptor
 from koordinator.runtime_proxy.hook_dispatcher import HookError

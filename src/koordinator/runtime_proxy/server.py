@@ -17,13 +17,8 @@ from typing import Final, cast
 
 from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at, prepare_socket
 from koordinator.base.deadline import within
-from koordinator.base.served_connections import (
-    SOCKET_LIMITS,
-    ProgramConnections,
-    ServedConnection,
-    ServedConnections,
-    ServerLimits,
-)
+from koordinator.base.served_connections import ProgramConnections, ServedConnection, ServedConnections
+from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.intercepted_call import Interceptor

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from koordinator.base.served_connections import ServerLimits
+from koordinator.base.server_limits import ServerLimits
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.http.application import HttpLimits, OpenWatches
 from tests.cluster.http.memory_server import Connection, HttpResponse, memory_server, request

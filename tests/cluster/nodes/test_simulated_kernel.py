@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES, PODS
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import default_scenario, scale
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
+from koordinator.cluster.nodes.simulated_files import SimulatedFiles
 from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKernel
 from koordinator.koordlet.pods.node_pod import NodePod, node_pods
 from koordinator.node.cgroup_layout import CgroupVersion, detect_version, find_kubepods
@@ -171,7 +172,7 @@ def test_kubelets_limit_is_the_quota_of_a_new_pod(node: _Node) -> None:
 def test_resctrl_shows_a_class_and_keeps_the_line_that_was_not_written(node: _Node) -> None:
     host = node.kernel.host
     assert (probe_allocation(host), probe_monitoring(host)) == (None, None)
-    Path(host.sys_fs, "resctrl", "BE", "schemata").write_text("L3:0=f\n")
+    SimulatedFiles().write(f"{host.sys_fs}/resctrl/BE/schemata", "L3:0=f\n")
     (job,) = node.pods(_pod("job", qos="BestEffort", label="BE"))
     node.run(10, [PodDemand(job, 2.0, GIB)])
     assert read_schemata(host, "BE").l3_masks == {0: 0xF}
@@ -339,6 +340,26 @@ def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_
     assert said_by_model["cpus"] == pytest.approx(said["cpus"], rel=0.03)
     assert said["why"].startswith("30 % of 8 CPUs, less 0 CPUs of other pods and ")
     assert said_by_model["why"].startswith("30 % of 8 CPUs, less 0 CPUs of other pods and ")
+
+
+def test_the_config_map_of_koordlet_is_followed(tmp_path: Path) -> None:
+    strategy = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 30}
+
+    async def script(api: InMemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        job = pod_document("job", "small-0", cpu="2", memory="2Gi", priority=5500)
+        job["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
+        api.put(PODS, job)
+        await clock.advance(40)
+        quota = tmp_path / "small-0/sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice/cpu.max"
+        assert not quota.read_text().startswith("max")
+        metadata = {"name": "koordlet-config", "namespace": "koordinator-system"}
+        api.put(CONFIG_MAPS, {"metadata": metadata, "data": {"feature-gates": "BECPUSuppress=false"}})
+        await clock.advance(10)
+        assert quota.read_text().startswith("max")
+
+    api = InMemoryApi()
+    api.put(NODE_SLOS, {"metadata": {"name": "small-0"}, "spec": {"resourceUsedThresholdWithBE": strategy}})
+    _play(tmp_path, script, 1, api)
 
 
 def test_an_agent_that_cannot_start_is_said_and_starts_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

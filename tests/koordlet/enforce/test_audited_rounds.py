@@ -31,7 +31,7 @@ def audited(folder: Path, *, observe_only: bool) -> str:
     shares.parent.mkdir(parents=True)
     shares.write_text("2\n")
     log = AuditLog(folder / "audit", AuditOptions(verbosity=9, disk_bytes=1 << 20), clock, UTC)
-    account = account_for_writes(AgentMetrics(Metrics(), "n"), log, observe_only=observe_only)
+    account = account_for_writes(AgentMetrics(Metrics(), "n"), log)
     files = MachineFiles()
     codec = KernelFileCodec(host, layout, 4096)
     executor = Executor(files, codec, clock, reassert_seconds=60.0, observe_only=observe_only, on_applied=account)

@@ -12,7 +12,10 @@ import pytest
 from koordinator.koordlet import features
 from koordinator.koordlet.enforce.hooks.options import HookOptions, NRIOptions
 from koordinator.koordlet.options import EnforcementOptions
-from tests.koordlet.node_under_test import NodeUnderTest
+from tests.koordlet.enforce.extended_node import is_suppressed
+from tests.koordlet.enforce.test_evictions import evicted, pressed_node
+from tests.koordlet.node_under_test import NodeUnderTest, play
+from tests.koordlet.suppressed_node import SuppressedNode
 
 SWITCHES: Final = ("scan_period_in_seconds", "use_hierarchy")
 _SLO: Final = {
@@ -61,3 +64,44 @@ def test_nothing_is_written_and_nothing_is_served(tmp_path: Path, observe_only: 
         # What is to be withheld is there to be done.
         assert any("kidled" in path for path in changed)
         assert (served / "koordlet.json").exists()
+
+
+def test_the_config_map_switches_writing_and_serving_off_and_on(tmp_path: Path) -> None:
+    node = SuppressedNode(tmp_path / "node")
+    node.follows_configuration = True
+    served = tmp_path / "served"
+    node.hooks = HookOptions(socket=str(served / "koordlet.sock"), registration_folder=str(served))
+    node.machine.write_numa_memory(0, 16 << 20)
+
+    async def story(_: NodeUnderTest) -> None:
+        await node.pass_seconds(8)
+        assert is_suppressed(node)
+        assert (served / "koordlet.json").exists()
+        before = node.quota
+        node.configure(observe_only="true")
+        await node.pass_seconds(2)
+        node.pod_cores = 1.0
+        await node.pass_seconds(10)
+        assert node.quota == before
+        assert not (served / "koordlet.json").exists()
+        node.configure(observe_only="false")
+        await node.pass_seconds(3)
+        assert is_suppressed(node)
+        assert (served / "koordlet.json").exists()
+
+    play(node, story)
+
+
+def test_who_was_evicted_in_the_log_alone_is_evicted_when_koordlet_acts_again(tmp_path: Path) -> None:
+    node = pressed_node(tmp_path, 49, 48)
+    node.follows_configuration = True
+    node.configure(observe_only="true")
+
+    async def story(_: NodeUnderTest) -> None:
+        await node.pass_seconds(20)
+        assert evicted(node) == []
+        node.configure()
+        await node.pass_seconds(10)
+        assert len(evicted(node)) >= 1
+
+    play(node, story)

@@ -1,146 +1,39 @@
-"""Strategies and hooks of other packages: the example of docs/koordlet.md, installed as its users do it, and others
-that cannot be loaded, raise or never return."""
+"""What other packages add to koordlet, when it cannot be loaded, raises or never returns."""
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from importlib.metadata import Distribution, EntryPoint
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.installed import ListEntryPoints
+from koordinator.koordlet.enforce.controller import Controller
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting
-from koordinator.koordlet.enforce.hooks.contexts import HookError
 from koordinator.koordlet.enforce.hooks.registry import Hook
 from koordinator.koordlet.enforce.hooks.rules import Rules
-from koordinator.koordlet.enforce.plugins import HOOKS, SINKS, STRATEGIES, Guard, Plugins, installed_plugins
+from koordinator.koordlet.enforce.plugins import (
+    BACKENDS,
+    CONTROLLERS,
+    HOOKS,
+    SINKS,
+    STRATEGIES,
+    Guard,
+    Plugins,
+    installed_plugins,
+)
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
 from koordinator.koordlet.observe.metric_cache import kinds
-from koordinator.koordlet.observe.metric_cache.sinks import Round, Sink
+from koordinator.koordlet.observe.metric_cache.backends import MEMORY, MetricCacheError
+from koordinator.koordlet.observe.metric_cache.kinds import Round
+from koordinator.koordlet.observe.metric_cache.sinks import Sink
 from koordinator.node.kernel_files import CPU_SHARES, Target
+from tests.koordlet.enforce.extended_node import NAME, entry, loaded, only, play
 from tests.koordlet.enforce.hooks.hook_fixtures import running
 from tests.koordlet.enforce.hooks.hooked_node import HookedNode
-from tests.koordlet.node_under_test import GIB
-from tests.koordlet.suppressed_node import JOB, JOB_FOLDERS, SuppressedNode
-
-EXAMPLES = Path(__file__).parents[3] / "docs/examples"
-NAME = "example.com/ours"
-
-
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the examples are installed, without a network, and imported from."""
-    target = tmp_path_factory.mktemp("packages")
-    offline = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--quiet")
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            *offline,
-            "--target",
-            target,
-            *(EXAMPLES / name for name in ("koordlet-plugin", "koordlet-sink")),
-        ],
-        check=True,
-    )
-    sys.path.insert(0, str(target))
-    yield target
-    sys.path.remove(str(target))
-    for name in ("careful_batch", "line_files"):
-        sys.modules.pop(name, None)
-
-
-@pytest.fixture
-def example(packages: Path) -> Plugins:
-    return examples(packages)
-
-
-def examples(packages: Path) -> Plugins:
-    installed = [Distribution.at(info).entry_points for info in packages.glob("*.dist-info")]
-    return installed_plugins(lambda group: lambda: [entry for each in installed for entry in each.select(group=group)])
-
-
-def play(node: SuppressedNode, seconds: int) -> str:
-    """The metrics at the end."""
-
-    async def story() -> str:
-        async with node.running() as agent:
-            await node.pass_seconds(seconds)
-            return agent.metrics.both.exposition()[0].decode()
-
-    return asyncio.run(story())
-
-
-def test_the_example_acts_on_the_files_of_pods(example: Plugins, tmp_path: Path) -> None:
-    node = SuppressedNode(tmp_path)
-    node.plugins = example
-    node.pods[1]["metadata"]["annotations"] = {"example.com/cpu-idle": "true"}
-    for folder in JOB_FOLDERS:
-        node.machine.write(f"/sys/fs/cgroup/{folder}/memory.high", "max\n")
-        node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.idle", "0\n")
-    node.closed_gates = ("BECPUSuppress",)
-    text = play(node, 15)
-    pod = tmp_path / "sys/fs/cgroup" / JOB_FOLDERS[1]
-    assert (pod / "cpu.idle").read_text().strip() == "1"
-    # Half of the memory of the node is in use.
-    assert (pod / "memory.high").read_text().strip() == "max"
-    assert text.count("koordlet_plugin_working{") == 3
-    assert 'package="careful-batch 0.1.0"' in text
-
-
-def test_the_example_of_a_sink_has_every_sample_of_the_node(
-    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "samples.line"
-    monkeypatch.setenv("KOORDLET_SAMPLE_FILE", str(file))
-    node = SuppressedNode(tmp_path / "machine")
-    node.plugins = examples(packages)
-    play(node, 14)
-    lines = file.read_text().splitlines()
-    # In the order of time, up to the end: not only what the last interval has written.
-    of_node = [line for line in lines if line.startswith("node_memory_usage,node=node-1 ")]
-    seconds = [int(line.split()[-1]) // 10**9 for line in of_node]
-    assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))
-    assert len(seconds) >= 12
-    assert f"node_memory_usage,node=node-1 value={8 * GIB} 1767225602100000000" in of_node
-    assert any(line.startswith(f"pod_memory_usage,node=node-1,pod_uid={JOB} value=") for line in lines)
-
-
-def test_a_sink_that_cannot_write_loses_samples_and_goes_on(
-    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("KOORDLET_SAMPLE_FILE", str(tmp_path / "file" / "samples.line"))
-    (sink,) = examples(packages).sinks
-    for _ in range(2):
-        sink.write("n", [Round(1, {kinds.NODE_CPU_USAGE.series(): 1.0})])
-    assert caplog.text.count("samples are lost") == 1
-
-
-def test_a_bad_annotation_is_the_pods_fault_and_not_the_plugins(example: Plugins) -> None:
-    (hook,) = example.hooks
-    assert hook.pod is not None
-    with pytest.raises(HookError, match="'maybe' is not usable"):
-        hook.pod(running(annotations={"example.com/cpu-idle": "maybe"}), Rules())
-    assert not any(guard.problem for guard in example.guards)
-
-
-def entry(folder: Path, group: str, value: str, name: str = NAME) -> EntryPoint:
-    info = folder / "ours-1.0.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text("Name: ours\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
-    (found,) = Distribution.at(info).entry_points
-    return found
+from tests.koordlet.suppressed_node import SuppressedNode
 
 
 def hook_of_another_name() -> Hook:
@@ -166,6 +59,10 @@ def strategy_in_order() -> Strategy:
 def nothing() -> None: ...
 
 
+def controller_without_a_deadline() -> Controller:
+    return Controller(NAME, 1.0, raises, deadline=0.0)
+
+
 def sink_that_waits_too_long() -> Sink:
     return Sink(NAME, 301.0, raises)
 
@@ -179,6 +76,10 @@ def sink_that_waits_too_long() -> Sink:
         (HOOKS, f"{__name__}:hook_without_functions", "has no function"),
         (STRATEGIES, f"{__name__}:nothing", "gives None"),
         (STRATEGIES, f"{__name__}:strategy_that_never_runs", "has interval = 0.0"),
+        (CONTROLLERS, f"{__name__}:nothing", "gives None"),
+        (CONTROLLERS, f"{__name__}:controller_without_a_deadline", "has deadline = 0.0"),
+        (BACKENDS, "no_such_module:open", "cannot be imported (ModuleNotFoundError: No module named 'no_such_module')"),
+        (BACKENDS, f"{__name__}:NAME", "is 'example.com/ours'"),
         (SINKS, f"{__name__}:nothing", "gives None"),
         (SINKS, f"{__name__}:sink_that_waits_too_long", "has interval = 301.0"),
     ],
@@ -186,7 +87,7 @@ def sink_that_waits_too_long() -> Sink:
 def test_one_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, group: str, value: str, problem: str) -> None:
     found = [entry(tmp_path, group, value)]
     with pytest.raises(ConfigurationError) as raised:
-        installed_plugins(only(group, found))
+        installed_plugins(only(group, found), NAME if group == BACKENDS else MEMORY)
     expected = f"entry point {group}: '{NAME}' is not usable: entry point {NAME} = {value} of ours 1.0 {problem}"
     assert str(raised.value).startswith(expected)
 
@@ -278,20 +179,6 @@ def test_the_other_hooks_go_on(tmp_path: Path) -> None:
     assert node.of_pod(pod, "cpu.bvt_warp_ns") == ["1", "1", "1"]
 
 
-made: list[Any] = []
-
-
-def take() -> Any:
-    """What the test has put there."""
-    return made.pop()
-
-
-def loaded(folder: Path, group: str, plugin: Any) -> Plugins:
-    made.append(plugin)
-    found = [entry(folder, group, f"{__name__}:take")]
-    return installed_plugins(only(group, found))
-
-
 def test_a_sink_that_fails_is_off_and_everything_else_goes_on(tmp_path: Path) -> None:
     node = SuppressedNode(tmp_path / "machine")
     node.plugins = loaded(tmp_path, SINKS, Sink(NAME, 2.0, raises))
@@ -300,5 +187,63 @@ def test_a_sink_that_fails_is_off_and_everything_else_goes_on(tmp_path: Path) ->
     assert node.quota == node.wanted
 
 
-def only(group: str, found: list[EntryPoint]) -> Callable[[str], ListEntryPoints]:
-    return lambda asked: lambda: found if asked == group else []
+def test_a_backend_that_is_not_installed_is_named_with_those_that_are(tmp_path: Path) -> None:
+    found = [entry(tmp_path, BACKENDS, f"{__name__}:open_none")]
+    with pytest.raises(ConfigurationError) as raised:
+        installed_plugins(only(BACKENDS, found), "sqlit")
+    assert str(raised.value) == (
+        "--metric-cache-backend: 'sqlit' is not usable: no package that is installed has it;"
+        f" there are memory, sqlite, {NAME}"
+    )
+
+
+def open_none(*_: Any) -> Any:
+    raise OSError("no space left")
+
+
+class Unreadable:
+    def read(self) -> Any:
+        yield Round(1000, {kinds.NODE_CPU_USAGE.series(): 1.0})
+        yield "what is this?"
+
+    def write(self, rounds: Any) -> None:
+        raise AssertionError("it is off")
+
+    close = write
+
+
+def open_unreadable(*_: Any) -> Unreadable:
+    return Unreadable()
+
+
+def opened(folder: Path, value: str) -> Plugins:
+    found = [entry(folder, BACKENDS, f"{__name__}:{value}")]
+    return installed_plugins(only(BACKENDS, found), NAME)
+
+
+def test_a_backend_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:
+    with pytest.raises(MetricCacheError, match=r"example.com/ours of ours 1\.0 raised OSError: no space left"):
+        opened(tmp_path, "open_none").open_backend(tmp_path, {})
+
+
+def test_a_backend_that_fails_is_off_and_samples_stay_in_memory(tmp_path: Path) -> None:
+    node = SuppressedNode(tmp_path / "machine")
+    node.samples = tmp_path
+    node.plugins = opened(tmp_path, "open_unreadable")
+    text = play(node, 10)
+    assert f'koordlet_plugin_working{{node="node-1",package="ours 1.0",plugin="{NAME}"}} 0.0' in text
+    assert "raised TypeError: 'what is this?' is no Round" in node.plugins.guards[0].problem
+    assert node.quota == node.wanted
+
+
+def test_what_is_switched_off_by_its_name_desires_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wanted = Decision((DesiredSetting(NAME, Target(CPU_SHARES, "kubepods"), 2, "ours"),), "ours")
+    plugins = loaded(tmp_path, STRATEGIES, Strategy(NAME, 1.0, lambda _: wanted))
+    (strategy,) = plugins.strategies
+    plugins.switch({NAME: False, "example.com/our": True})
+    assert strategy.decide(Snapshot()) == Decision((), "switched off by --qos-extension-plugins")
+    assert (
+        "--qos-extension-plugins=example.com/our: no package that is installed has one of that name; did" in caplog.text
+    )
+    plugins.switch({})
+    assert strategy.decide(Snapshot()) == wanted

@@ -12,9 +12,10 @@ import aiohttp
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import ProgramConnections, ServerLimits
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import ServerLimits
 from koordinator.kube.serving_certificate import ServingCertificate
-from koordinator.kube.tls import TLSSettings, build_context
+from koordinator.kube.tls import KeyPair, TLSSettings, build_context
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.admission_queue import AdmissionQueue
 from koordinator.manager.webhook.certificates import Certificates
@@ -33,12 +34,13 @@ async def serving(
     clock: Clock | None = None,
     limits: ServerLimits = LIMITS,
     queue: AdmissionQueue | None = None,
+    client_authority: Path | None = None,
 ) -> AsyncIterator[WebhookServer]:
     """A server with the certificates of a folder, on a port of its own."""
     metrics, clock = metrics or Metrics(), clock or SystemClock()
     server = WebhookServer(
         handlers,
-        ServingCertificate.in_folder(folder),
+        ServingCertificate.in_folder(folder, client_authority),
         WebhookMetrics(metrics),
         clock=clock,
         port=0,
@@ -55,9 +57,11 @@ async def serving(
 
 
 @asynccontextmanager
-async def requesting(server: WebhookServer, trusted: Certificates) -> AsyncIterator[aiohttp.ClientSession]:
-    """A client that trusts one authority alone."""
-    tls = build_context(TLSSettings(authority=trusted.authority))
+async def requesting(
+    server: WebhookServer, trusted: Certificates, shown: KeyPair | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that trusts one authority alone, and may show a certificate of its own."""
+    tls = build_context(TLSSettings(authority=trusted.authority), shown)
     async with aiohttp.ClientSession(
         f"https://{HOST}:{server.bound_port}",
         connector=aiohttp.TCPConnector(ssl=tls),

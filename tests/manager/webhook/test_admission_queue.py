@@ -10,26 +10,34 @@ import msgspec
 import pytest
 
 from koordinator.base.clock import ManualClock
+from koordinator.manager.command_line import parse_options
 from koordinator.manager.webhook.admission_queue import (
     BEFORE_PODS,
     UNREADABLE,
     AdmissionQueue,
+    AdmissionQueueSettings,
     OverloadedError,
     priority_of,
 )
 from tests.manager.webhook.reviews import review
+from tests.waiting import PATIENCE
 
 IN_A_TURN = 4
 
 
+def queue_of(most_waiting: int = 100, most_in_flight: int = 0) -> AdmissionQueue:
+    return AdmissionQueue(ManualClock(), AdmissionQueueSettings(most_in_flight, most_waiting))
+
+
 async def admissions(priorities: Sequence[int], most: int = 100) -> tuple[list[int], list[int]]:
     """Those that arrive in one turn of the event loop: their numbers as they get their turns, and those refused."""
-    queue, handled, refused = AdmissionQueue(ManualClock(), most), list[int](), list[int]()
+    queue, handled, refused = queue_of(most), list[int](), list[int]()
 
     async def one(number: int, priority: int) -> None:
         try:
             await queue.turn(lambda: priority)
             handled.append(number)
+            queue.end()
         except OverloadedError:
             refused.append(number)
 
@@ -72,6 +80,7 @@ def test_who_gives_up_waiting_costs_nobody_a_turn() -> None:
         async def one(number: int) -> None:
             await queue.turn(lambda: 0)
             handled.append(number)
+            queue.end()
 
         tasks = [asyncio.create_task(one(number)) for number in range(IN_A_TURN + 2)]
         await asyncio.sleep(0)
@@ -80,6 +89,64 @@ def test_who_gives_up_waiting_costs_nobody_a_turn() -> None:
         return handled
 
     assert asyncio.run(scenario()) == [0, 1, 2, 3, IN_A_TURN + 1]
+
+
+def test_no_more_are_in_flight_than_may_be() -> None:
+    async def scenario() -> tuple[list[int], list[int]]:
+        queue, begun, ended = queue_of(most_in_flight=2), list[int](), asyncio.Event()
+
+        async def one(number: int) -> None:
+            await queue.turn(lambda: number)
+            begun.append(number)
+            await ended.wait()
+            queue.end()
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(5):
+                tasks.create_task(one(number))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            at_first = list(begun)
+            ended.set()
+        return at_first, begun
+
+    assert asyncio.run(scenario()) == ([0, 1], [0, 1, 4, 3, 2])
+
+
+def test_one_that_gives_up_at_its_turn_is_in_flight_no_more() -> None:
+    async def scenario() -> None:
+        queue = queue_of(most_in_flight=1)
+        await queue.turn(lambda: 0)
+        waiting = asyncio.create_task(queue.turn(lambda: 0))
+        await asyncio.sleep(0)
+        queue.end()
+        # Its turn comes in the next turn of the loop, in which it is told of it no more.
+        asyncio.get_running_loop().call_soon(waiting.cancel)
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert waiting.cancelled()
+        async with asyncio.timeout(PATIENCE):
+            await queue.turn(lambda: 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("given", "header"), [("1s", "1"), ("2500ms", "3"), ("1m", "60")])
+def test_the_header_of_a_refusal_has_whole_seconds(given: str, header: str) -> None:
+    settings = parse_options([f"--webhook-retry-after={given}"], {}).admission_queue
+    assert AdmissionQueue(ManualClock(), settings).retry_after == header
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--webhook-max-requests-inflight=-1", "--webhook-max-requests-waiting=0", "--webhook-retry-after=999ms"],
+)
+def test_a_flag_that_cannot_be_is_refused_by_name(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_options([argument], {})
+    name, _, value = argument.partition("=")
+    told = capsys.readouterr().err
+    assert name in told
+    assert value in told
 
 
 def pod(priority: int | None) -> dict[str, object]:

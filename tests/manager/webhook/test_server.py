@@ -6,7 +6,7 @@ import asyncio
 import io
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -16,13 +16,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.server_limits import ServerLimits
 from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
-from koordinator.kube.tls import TLSSettings, build_context
+from koordinator.kube.tls import KeyPair, TLSSettings, build_context
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, AdmissionResponse
 from koordinator.manager.webhook.admission_queue import AdmissionQueue, OverloadedError
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
+from tests.kube.certificates import Authority
 from tests.manager.webhook.making import NOW, certificates
 from tests.manager.webhook.reviews import POD, Handler, answered, review
 from tests.manager.webhook.serving import HOST, requesting, served_certificate, serving
@@ -113,6 +115,70 @@ def test_what_is_no_review_is_a_denial_and_not_an_error(folder: Path) -> None:
 
 def der(of: Certificates) -> bytes:
     return x509.load_pem_x509_certificate(of.certificate).public_bytes(Encoding.DER)
+
+
+def client_certificate(authority: Authority) -> KeyPair:
+    certificate, key = authority.issue("kube-apiserver")
+    return KeyPair(certificate=certificate, key=key)
+
+
+def test_with_an_authority_of_clients_only_those_with_a_certificate_of_it_are_answered(folder: Path) -> None:
+    authority, file = Authority("clients"), folder / "clients.crt"
+    file.write_bytes(authority.pem)
+
+    async def status(server: WebhookServer, path: str, shown: KeyPair | None = None) -> int:
+        async with requesting(server, FIRST, shown) as session:
+            method = "GET" if path in ("/healthz", "/page") else "POST"
+            async with session.request(method, path, data=review()) as response:
+                return response.status
+
+    async def scenario() -> None:
+        async with serving(folder, HANDLERS, client_authority=file) as server:
+            assert await status(server, "/validate-pod", client_certificate(authority)) == 200
+            assert await status(server, "/validate-pod") == 401
+            # This program's own check has none.
+            assert await status(server, "/healthz") == 200
+            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+                await status(server, "/validate-pod", client_certificate(Authority("others")))
+
+    run(scenario)
+
+
+def test_the_connection_of_a_known_client_stays_when_others_crowd_in(folder: Path) -> None:
+    authority, file = Authority("clients"), folder / "clients.crt"
+    file.write_bytes(authority.pem)
+    health = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def scenario() -> None:
+        limits = ServerLimits(connections=2)
+        async with serving(folder, client_authority=file, limits=limits) as server, AsyncExitStack() as others:
+            tls = build_context(TLSSettings(authority=FIRST.authority), client_certificate(authority))
+            reader, writer = await asyncio.open_connection(HOST, server.bound_port, ssl=tls)
+            writer.write(health)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            for _ in range(3):
+                session = await others.enter_async_context(requesting(server, FIRST))
+                async with session.get("/healthz") as response:
+                    assert response.status == 200
+            writer.write(health)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    run(scenario)
+
+
+def test_changed_authorities_of_clients_are_taken(folder: Path) -> None:
+    old, new, file = Authority("old"), Authority("new"), folder / "clients.crt"
+    file.write_bytes(old.pem)
+    certificate = ServingCertificate.in_folder(folder, file)
+    assert certificate.reload()
+    assert not certificate.reload()
+    file.with_suffix(".new").write_bytes(new.pem)
+    file.with_suffix(".new").replace(file)
+    assert certificate.reload()
+    file.write_bytes(b"nonsense")
+    with pytest.raises(ServingCertificateError, match=str(file)):
+        certificate.reload()
 
 
 REQUESTS = "controller_runtime_webhook_requests_total"

@@ -17,9 +17,11 @@ import yaml
 
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.slo_values import slo_schema
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.api.manifests.yaml_text import GENERATED, generated_text
 
+_SCHEMA: Final = "values.schema.json"
 _NAMESPACE: Final = "{{ $values.installation.namespace | quote }}"
 _KEEP: Final = "helm.sh/resource-policy"
 _POLICIES: Final = {
@@ -70,12 +72,18 @@ _STORAGE: Final = """\
 
 def chart_files(chart: Path) -> dict[str, str]:
     """Path below the folder of the chart -> text."""
+    schema = values_schema(json.loads((chart / _SCHEMA).read_text()))
     return {f"templates/{name}": text for name, text in _templates().items()} | {
-        "known-values.yaml": known_values(
-            yaml.safe_load((chart / "values.yaml").read_text()),
-            json.loads((chart / "values.schema.json").read_text()),
-        )
+        _SCHEMA: json.dumps(schema, indent=2) + "\n",
+        "known-values.yaml": known_values(yaml.safe_load((chart / "values.yaml").read_text()), schema),
     }
+
+
+def values_schema(written: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the values, whose ``slo`` and what that refers to are made; the rest is written by hand."""
+    slo, definitions = slo_schema()
+    by_hand = {name: each for name, each in written["$defs"].items() if name[0].islower()}
+    return {**written, "$defs": by_hand | definitions, "properties": {**written["properties"], "slo": slo}}
 
 
 def known_values(defaults: dict[str, Any], schema: dict[str, Any]) -> str:
@@ -100,7 +108,7 @@ def _templates() -> dict[str, str]:
     }
     files |= {f"rbac/{name}.yaml": _rbac(name, condition) for name, condition in _RBAC.items()}
     files["webhook-configurations.yaml"] = _webhooks()
-    files["priority-classes.yaml"] = GENERATED + _template("priority-classes.yaml")
+    files["priority-classes.yaml"] = _priority_classes()
     files["gpu-shared-resource-templates.yaml"] = _when(
         "$values.scheduler.enabled", _template("config-maps/gpu-shared-resource-templates.yaml")
     )
@@ -134,6 +142,21 @@ def _definition(definition: dict[str, Any]) -> str:
                 rf"(- name: {name}\n    served: true\n    storage:) \w+", rf'\1 {{{{ eq $stored "{name}" }}}}', text
             )
     return _when(f'or ({wanted}) (include "koordinator.isReleased" (list . $live))', text, live)
+
+
+def _priority_classes() -> str:
+    """Those that are part of the release stay so: without its class no pod that names it can be created."""
+    parts = []
+    for document in _template("priority-classes.yaml").split("---\n"):
+        (name,) = re.findall(r"^  name: (\S+)$", document, re.MULTILINE)
+        live = f'lookup "scheduling.k8s.io/v1" "PriorityClass" "" "{name}"'
+        kept = "{{- if not $values.priorityClasses.managed }}\n  annotations:\n    " + _KEEP + ": keep\n  {{- end }}\n"
+        parts.append(
+            f'{{{{- if or $values.priorityClasses.managed (include "koordinator.isReleased" (list . ({live}))) }}}}\n'
+            + document.replace(f"  name: {name}\n", f"  name: {name}\n  {kept}")
+            + "{{- end }}\n"
+        )
+    return _VALUES + GENERATED + "---\n".join(parts)
 
 
 def _literally(text: str) -> str:

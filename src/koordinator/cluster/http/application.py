@@ -19,7 +19,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import ServerLimits
+from koordinator.base.server_limits import ServerLimits
 from koordinator.cluster.access.authorizer import AlwaysAllow, Authorizer
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.http.access import USER, Authenticator, access_request, acting_user, check_allowed

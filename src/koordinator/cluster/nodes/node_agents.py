@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final, NoReturn
@@ -32,8 +32,8 @@ from koordinator.cluster.nodes.simulated_kernel import PodDemand, SimulatedKerne
 from koordinator.koordlet import features
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.agent_context import Dependencies
-from koordinator.koordlet.features import make_features
-from koordinator.koordlet.options import EnforcementOptions, Folders, Options
+from koordinator.koordlet.command_line import parse_options
+from koordinator.koordlet.options import Folders, Options
 from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.kube.errors import ApiStatusError
@@ -43,7 +43,12 @@ from koordinator.node.cgroup_layout import CgroupDriver
 logger = logging.getLogger(__name__)
 
 _COLLECT_SECONDS: Final = 5.0
-_ENFORCE_SECONDS: Final = 5
+_FLAGS: Final = (
+    *("--reconcile-interval-seconds=5", "--cpu-suppress-interval-seconds=5"),
+    *("--cpu-evict-interval-seconds=5", "--memory-evict-interval-seconds=5"),
+    f"--feature-gates={features.PSI_COLLECTOR}=true,{features.INTERFERENCE_DETECTION}=true",
+)
+"""What the ConfigMap of koordlet may change."""
 _CONFIGURATION: Final = codec.encode({"kubeletconfig": {"cgroupDriver": CgroupDriver.SYSTEMD, **KUBELET_CPU_POLICY}})
 _TICK: Final = 1.0
 _RETRY: Final = 30.0
@@ -192,22 +197,25 @@ class NodeAgents:
 def _options(name: str, kernel: SimulatedKernel, root: Path) -> Options:
     """Nothing is served, and what is done once a second elsewhere is done every five: many nodes share two cores.
 
-    Interference is reported, since the simulated kernel shows which tasks wait.
+    Interference is reported, since the simulated kernel shows which tasks wait. The ConfigMap of koordlet is followed,
+    as on other nodes.
     """
-    gates = make_features()
-    gates.set({features.PSI_COLLECTOR: True, features.INTERFERENCE_DETECTION: True})
-    return Options(
+    given = parse_options(_FLAGS, {"NODE_NAME": name})
+    watched = given.configuration
+    assert watched is not None
+    options = Options(
         node_name=name,
         host=kernel.host,
         listen=ListenAddress("", 0),
         folders=Folders.under(root),
-        features=gates,
+        features=given.features,
         collect_interval=_COLLECT_SECONDS,
         topology_interval=_COLLECT_SECONDS,
-        enforcement=EnforcementOptions(
-            reconcile_interval=_ENFORCE_SECONDS,
-            cpu_suppress_interval=_ENFORCE_SECONDS,
-            cpu_evict_interval=_ENFORCE_SECONDS,
-            memory_evict_interval=_ENFORCE_SECONDS,
-        ),
+        enforcement=given.enforcement,
     )
+
+    def read(flags: Mapping[str, str]) -> Options:
+        found = watched.read(flags)
+        return replace(options, features=found.features, enforcement=found.enforcement, plugins=found.plugins)
+
+    return replace(options, configuration=replace(watched, read=read))

@@ -17,6 +17,8 @@ from typing import Final
 
 from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_with_default
+from koordinator.cluster.nodes.simulated_files import SimulatedFiles
+from koordinator.koordlet.enforce.hooks.pod_resctrl import pod_group
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import weight_of_shares
@@ -106,8 +108,7 @@ class SimulatedKernel:
         self._started = self._now = now
         self._busy = 0.0
         self._cgroups: dict[str, _Cgroup] = {}
-        self._bandwidth: dict[str, float] = dict.fromkeys(("", *_RESCTRL_GROUPS), 0.0)
-        self._schemata: dict[str, dict[str, str]] = {}
+        self._bandwidth: dict[str, float] = {}
         self._allowed: dict[str, frozenset[int]] = {}
         """The CPUs in force at this moment, by folder."""
         self.host: Final = Host.below(root)
@@ -253,31 +254,36 @@ class SimulatedKernel:
         self._write_files(f"{self.host.sys}/bus/node/devices/node0", {"meminfo": numa})
 
     def _write_resctrl(self, seconds: float, shares: Sequence[_Share]) -> None:
-        """A class's memory bandwidth and cache follow the CPU that it uses."""
-        cores = dict.fromkeys(self._bandwidth, 0.0)
+        """A group's memory bandwidth and cache follow the CPU that it uses, as far as its schemata let them. A pod is
+        in its own group where it has one, as its tasks would be."""
+        names = {entry.name for entry in os.scandir(f"{self.host.sys_fs}/resctrl") if entry.is_dir()}
+        groups = ["", *sorted(names - {"info", "mon_data"})]
+        self._bandwidth = {group: self._bandwidth.get(group, 0.0) for group in groups}
+        cores = dict.fromkeys(groups, 0.0)
         for share in shares:
-            cores[_resctrl_group(share.demand.pod)] += share.cpu
+            pod = share.demand.pod
+            own = pod_group(pod.uid)
+            cores[own if own in names else _resctrl_group(pod)] += share.cpu
         for group, busy in cores.items():
-            self._bandwidth[group] += seconds * busy * _BYTES_OF_CORE
-            total = round(self._bandwidth[group])
             folder = f"{self.host.sys_fs}/resctrl/{group}".rstrip("/")
+            cache, bandwidth = self._parts(folder)
+            self._bandwidth[group] += seconds * min(busy, self._cpus * bandwidth) * _BYTES_OF_CORE
+            total = round(self._bandwidth[group])
             monitor = {
-                "llc_occupancy": f"{round(_L3_BYTES * min(1.0, busy / self._cpus))}\n",
+                "llc_occupancy": f"{round(_L3_BYTES * min(cache, busy / self._cpus))}\n",
                 "mbm_total_bytes": f"{total}\n",
                 "mbm_local_bytes": f"{total}\n",
             }
             self._write_files(f"{folder}/mon_data/mon_L3_00", monitor)
-            self._write_files(folder, {"schemata": self._merged_schemata(group, folder)})
 
-    def _merged_schemata(self, group: str, folder: str) -> str:
-        """Who writes one line leaves the other as it was."""
-        known = self._schemata.setdefault(group, {"L3": f"0={_L3_WAYS:x}", "MB": "0=100"})
-        with contextlib.suppress(FileNotFoundError):
-            for line in Path(folder, "schemata").read_text().splitlines():
-                name, _, shares = line.strip().partition(":")
-                if name in known:
-                    known[name] = shares
-        return "".join(f"{name}:{shares}\n" for name, shares in known.items())
+    def _parts(self, folder: str) -> tuple[float, float]:
+        """The shares of the cache and of the bandwidth that a group may use: all, of one that is being made."""
+        try:
+            schemata = Path(folder, "schemata").read_text()
+        except FileNotFoundError:
+            return 1.0, 1.0
+        parts = dict(line.strip().split(":0=") for line in schemata.splitlines())
+        return int(parts["L3"], 16).bit_count() / _L3_WAYS.bit_count(), int(parts["MB"]) / 100
 
     # What is there from the start.
 
@@ -293,8 +299,10 @@ class SimulatedKernel:
         self._write_files(self.host.proc, {"cpuinfo": cpuinfo, "pressure/memory": _IDLE, "pressure/io": _IDLE})
         info = {"L3/cbm_mask": f"{_L3_WAYS:x}\n", "L3/num_closids": "16\n"}
         self._write_files(f"{self.host.sys_fs}/resctrl/info", info)
-        for group in ("", *_RESCTRL_GROUPS):
-            self._write_files(f"{self.host.sys_fs}/resctrl/{group}", {"tasks": ""})
+        root = f"{self.host.sys_fs}/resctrl"
+        self._write_files(root, {"schemata": f"L3:0={_L3_WAYS:x}\nMB:0=100\n", "tasks": ""})
+        for group in _RESCTRL_GROUPS:
+            SimulatedFiles().make_folder(f"{root}/{group}")
 
     def _make_cpu(self, cpu: int) -> None:
         """One socket, one NUMA node and one level 3 cache; two threads a core."""

@@ -120,11 +120,8 @@ def _in_force(states: StatesInformer, executor: Executor, file: KernelFile) -> R
                 yield labels, found.setting.value
 
 
-def account_for_writes(
-    metrics: AgentMetrics, audit: AuditLog | None, *, observe_only: bool = False
-) -> Callable[[Applied], None]:
-    """What records every write of an executor: in the audit log, and how long it took in the metrics. What would have
-    been written is none."""
+def account_for_writes(metrics: AgentMetrics, audit: AuditLog | None) -> Callable[[Applied], None]:
+    """What records every write of an executor: in the audit log, and how long it took in the metrics."""
     durations = metrics.internal.histogram(
         f"{PREFIX}resource_update_duration_milliseconds",
         "time duration of resource update, in milliseconds",
@@ -133,8 +130,6 @@ def account_for_writes(
     )
 
     def account(applied: Applied) -> None:
-        if observe_only:
-            return
         for written in applied.written:
             kind = written.setting.target.file.root.value
             durations.labels(kind, "success").observe(written.seconds * 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce import terway_files
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
+from koordinator.koordlet.enforce.controller_loops import ControllerLoops
 from koordinator.koordlet.enforce.decision_report import DecisionReport, account_for_writes
 from koordinator.koordlet.enforce.enforcing_pass import EnforcingPass
 from koordinator.koordlet.enforce.evictions import Evictions, Evictor, count_evictions
@@ -34,6 +36,8 @@ from koordinator.koordlet.report.suppression import SuppressionReport
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_file_codec import KernelFileCodec
 
+logger = logging.getLogger(__name__)
+
 COMPONENT: Final = "koordlet-qosManager"
 """Of the events, as the original has it."""
 _DEADLINE: Final = 30.0
@@ -53,8 +57,9 @@ class Enforcement:
     ) -> None:
         """``monitor`` is what looks for interference, where it is looked for."""
         self._context = context
-        options, states, observe_only = context.options, context.states, context.options.enforcement.observe_only
-        self._account = account_for_writes(context.metrics, context.audit, observe_only=observe_only)
+        options, states = context.options, context.states
+        self._observe_only = observe_only = options.enforcement.observe_only
+        self._account = account_for_writes(context.metrics, context.audit)
         self.executor = Executor(
             context.given.kernel_files,
             KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
@@ -92,8 +97,8 @@ class Enforcement:
         self._table = StrategyTable(context, self._sources, self._claims, monitor)
         self._modifications = ModificationReport(options.node_name, states, self.suppression, recorder, given.clock)
         count = count_evictions(context.metrics, given.clock)
-        evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
-        self._evictions = Evictions(context, self._sources, evictor, self._report.say)
+        self._evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
+        self._evictions = Evictions(context, self._sources, self._evictor, self._report.say)
         self._terway = TerwayQoS(
             options.host,
             partial(take_snapshot, self._sources),
@@ -102,6 +107,8 @@ class Enforcement:
             observe_only=observe_only,
         )
         self.hooks = RuntimeHooks(context, self._sources)
+        self.controllers = ControllerLoops(context, self._sources, self._report)
+        """Of other packages."""
         self.enforcing = EnforcingPass(
             self._table.strategies(),
             self.hooks.reconciler,
@@ -122,8 +129,18 @@ class Enforcement:
         """Go by the options of the context as they are now. What decides keeps what it knows, and the kernel what it
         has."""
         async with self._pass:
-            self.executor.reassert_every(self._context.options.enforcement.reassert_interval)
+            enforcement = self._context.options.enforcement
+            self.executor.reassert_every(enforcement.reassert_interval)
+            if enforcement.observe_only != self._observe_only:
+                self._only_observe(enforcement.observe_only)
             self.enforcing.replace(self._table.strategies())
+            self.controllers.reconfigure()
+
+    def _only_observe(self, is_only: bool) -> None:
+        logger.info("from now on this node is %s", "only observed" if is_only else "changed, not only observed")
+        self._observe_only = is_only
+        for each in (self.executor, self._evictor, self._terway, self.hooks):
+            each.only_observe(is_only)
 
     @property
     def suppression(self) -> SuppressionReport:
@@ -141,11 +158,11 @@ class Enforcement:
         gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
         if gates.enabled(features.TERWAY_QOS) and interval > 0:
             loops.append(Loop(terway_files.OWNER, self._terway.reconcile, interval, _DEADLINE))
-        if not self._context.options.enforcement.observe_only:
+        if not self._observe_only:
             loops.append(Loop("modifications", self._record_modifications, PERIOD, _DEADLINE))
         if gates.enabled(features.BLOCK_IO_RECONCILE) and interval > 0:
             loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
-        return [*loops, *self.hooks.loops()]
+        return [*loops, *self.hooks.loops(), *self.controllers.loops()]
 
     async def follow_changes(self) -> None:
         """Call the hooks when pods or policies have changed, until cancelled."""
@@ -161,7 +178,7 @@ class Enforcement:
 
     def finish(self) -> None:
         """Record what has been modified since the last summary, when nothing more is enforced."""
-        if not self._context.options.enforcement.observe_only:
+        if not self._observe_only:
             self._modifications.observe(at_end=True)
 
     async def _record_modifications(self) -> None:
@@ -169,8 +186,7 @@ class Enforcement:
 
     def _on_applied(self, applied: Applied) -> None:
         self._account(applied)
-        if not self._context.options.enforcement.observe_only:
-            self._modifications.on_applied(applied)
+        self._modifications.on_applied(applied)
 
     def _accept(self, spec: NodeSLOSpec) -> None:
         for section in self._sources.policy.accept(spec):

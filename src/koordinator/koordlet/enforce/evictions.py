@@ -73,6 +73,12 @@ class Evictor:
         self._unanswered_at: dict[str, float] = {}
         """UIDs of pods whose eviction may have taken place or not."""
 
+    def only_observe(self, is_only: bool) -> None:
+        """Whether nobody is evicted from now on. Who was evicted in the log alone may then be evicted."""
+        if self._observe_only and not is_only:
+            self._going_since.clear()
+        self._observe_only = is_only
+
     def forget(self, present: Collection[str]) -> None:
         """Forget the pods that are not present any more."""
         now = self._clock.monotonic()

@@ -56,6 +56,10 @@ class TerwayQoS:
         self._observe_only = observe_only
         self._said = SaidOnce(logger)
 
+    def only_observe(self, is_only: bool) -> None:
+        """Whether no file is changed from now on."""
+        self._observe_only = is_only
+
     async def reconcile(self) -> None:
         """Bring the files to what the NodeSLO and the pods say now. TerwayFilesError if the disk does not take it."""
         decision = decide(self._snapshot())

@@ -55,14 +55,14 @@ def export_listing(metrics: AgentMetrics, listing: PodListing) -> None:
 
 
 def export_plugins(metrics: AgentMetrics, plugins: Plugins) -> None:
-    """Which strategies, hooks and sinks of other packages work, and which are switched off because they have failed."""
+    """Which of what other packages add works, and which has failed; nothing of what the options switch off."""
 
     def rows() -> Rows:
-        return [((guard.name, guard.package), float(not guard.problem)) for guard in plugins.guards]
+        return [((guard.name, guard.package), float(not guard.problem)) for guard in plugins.guards if guard.is_on]
 
     metrics.latest(
         "plugin_working",
-        "1 for each strategy, hook and sink of another package that works, 0 for one that has failed and is off",
+        "1 for each strategy, hook, controller, sink and backend of another package that works, 0 for one that fails",
         ("plugin", "package"),
         rows,
     )

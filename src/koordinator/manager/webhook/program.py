@@ -30,6 +30,7 @@ from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.admission_queue import AdmissionQueue, AdmissionQueueSettings
 from koordinator.manager.webhook.certificate_files import AUTHORITY
 from koordinator.manager.webhook.certificate_writers import CertificateWriter, FileWriter, SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
@@ -114,9 +115,11 @@ class Webhooks:
         random: Random,
         connections: ProgramConnections,
         events: EventBroadcaster,
+        queue: AdmissionQueueSettings | None = None,
+        client_authority: Path | None = None,
     ) -> None:
         folder, address = environment.certificate_folder, listening_address(environment.host)
-        certificate = ServingCertificate.in_folder(folder)
+        certificate = ServingCertificate.in_folder(folder, client_authority)
         self._clock = clock
         self._environment = environment
         self._needed = tuple(informers)
@@ -129,6 +132,7 @@ class Webhooks:
             host=address,
             connections=connections,
             missing=MissingObjects(client, clock),
+            queue=AdmissionQueue(clock, queue),
         )
         self.sync = ConfigurationSync(
             client,

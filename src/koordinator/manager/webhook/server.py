@@ -10,13 +10,14 @@ from typing import Final
 from aiohttp import web
 
 from koordinator.base.clock import Clock
-from koordinator.base.served_connections import ProgramConnections, ServerLimits
+from koordinator.base.said_once import Bursts
+from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.server_limits import ServerLimits
 from koordinator.kube.accepted_connections import listen
 from koordinator.kube.http_server import HttpServer
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.admission_queue import (
-    RETRY_AFTER_SECONDS,
     AdmissionQueue,
     OverloadedError,
     priority_of,
@@ -35,10 +36,16 @@ a minute for a response."""
 _STOP_SECONDS: Final = 3.0
 _CLOSE_SECONDS: Final = 1.0
 _JSON: Final = "application/json"
+_HEALTH: Final = "/healthz"
+"""Open to everybody: the readiness check of this program calls it, too."""
+_UNKNOWN: Final = 401
+_NO_CERTIFICATE: Final = (
+    "%s is refused: %s has shown no certificate of an authority in %s, see --webhook-client-ca-file "
+    "(%d more since the last such line)"
+)
 _REFUSED: Final = 429
 _GONE: Final = 503
 """Nobody reads it: the API server no longer waits for the response, so that none is worked out."""
-_RETRY_LATER: Final = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 _TOO_MANY: Final = "koord-manager has more admissions of at least this priority than it can answer now"
 _PORT_FIELD: Final = "the environment variable WEBHOOK_PORT"
 
@@ -73,13 +80,15 @@ class WebhookServer:
         self._queue = queue or AdmissionQueue(clock)
         self._application = web.Application(client_max_size=LARGEST_REQUEST)
         self.bound_port = 0
-        self.add_route("/healthz", _healthy)
+        self._refusals = Bursts(clock)
+        self._application.router.add_get(_HEALTH, _healthy)
         for handler in handlers:
             self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock, missing)), "POST")
 
     def add_route(self, path: str, handler: RequestHandler, method: str = "GET") -> None:
         """Serve one more path, such as ``/elasticQuota``; call before ``start``."""
-        self._application.router.add_route(method, path, handler)
+        known = handler if self._certificate.client_authority is None else self._of_known_clients(handler)
+        self._application.router.add_route(method, path, known)
 
     async def start(self) -> None:
         """Load the certificate as it is now and listen, unless both is done already.
@@ -113,6 +122,18 @@ class WebhookServer:
         finally:
             await http.stop(_STOP_SECONDS)
 
+    def _of_known_clients(self, handler: RequestHandler) -> RequestHandler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if request.transport is not None and not request.transport.get_extra_info("peercert"):
+                if (more := self._refusals.unsaid(request.path)) is not None:
+                    logger.warning(
+                        _NO_CERTIFICATE, request.path, request.remote, self._certificate.client_authority, more
+                    )
+                return web.Response(status=_UNKNOWN, text="a client certificate is needed")
+            return await handler(request)
+
+        return handle
+
     def _admission(self, webhook: Webhook) -> RequestHandler:
         in_flight = self._metrics.in_flight.labels(webhook.path)
         refused, gone = (self._metrics.requests.labels(webhook.path, str(status)) for status in (_REFUSED, _GONE))
@@ -121,14 +142,20 @@ class WebhookServer:
             in_flight.inc()
             try:
                 body = await request.read()
-                await self._queue.turn(lambda: priority_of(body))
-                if request.transport is None or request.transport.is_closing():
-                    gone.inc()
-                    return web.Response(status=_GONE)
-                return web.Response(body=await webhook.respond(body), content_type=_JSON)
-            except OverloadedError:
-                refused.inc()
-                return web.Response(status=_REFUSED, headers=_RETRY_LATER, text=_TOO_MANY)
+                try:
+                    await self._queue.turn(lambda: priority_of(body))
+                except OverloadedError:
+                    refused.inc()
+                    return web.Response(
+                        status=_REFUSED, headers={"Retry-After": self._queue.retry_after}, text=_TOO_MANY
+                    )
+                try:
+                    if request.transport is None or request.transport.is_closing():
+                        gone.inc()
+                        return web.Response(status=_GONE)
+                    return web.Response(body=await webhook.respond(body), content_type=_JSON)
+                finally:
+                    self._queue.end()
             finally:
                 in_flight.dec()
 

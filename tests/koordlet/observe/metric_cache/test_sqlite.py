@@ -1,4 +1,5 @@
-"""Samples outlive the process, whatever becomes of the file."""
+"""The file of SQLite: what it forgets, and what becomes of one that is torn. What all backends have in common is in
+``test_backends``."""
 
 from __future__ import annotations
 
@@ -9,19 +10,21 @@ from pathlib import Path
 import pytest
 
 from koordinator.koordlet.observe.metric_cache import kinds
+from koordinator.koordlet.observe.metric_cache.backends import MetricCacheError
+from koordinator.koordlet.observe.metric_cache.kinds import Round
 from koordinator.koordlet.observe.metric_cache.ring import Retention
-from koordinator.koordlet.observe.metric_cache.sqlite import MetricCacheError, SQLiteMetricCache
+from koordinator.koordlet.observe.metric_cache.sqlite import SQLiteBackend
 
 RETENTIONS = {kinds.NODE: Retention(1.0, 60.0), kinds.PODS: Retention(1.0, 30.0)}
 CPU = kinds.NODE_CPU_USAGE.series()
 
 
-def open_cache(path: Path, now: int = 0) -> SQLiteMetricCache:
-    return SQLiteMetricCache(RETENTIONS, 1 << 20, path, now)
+def opened(path: Path) -> SQLiteBackend:
+    return SQLiteBackend(path, RETENTIONS)
 
 
-def pod_series(uid: str) -> kinds.Series:
-    return kinds.POD_CPU_USAGE.series(pod_uid=uid)
+def pod_round(second: int, uid: str) -> Round:
+    return Round(second * 1000, {kinds.POD_CPU_USAGE.series(pod_uid=uid): second / 2})
 
 
 @pytest.fixture
@@ -30,55 +33,19 @@ def path(tmp_path: Path) -> Path:
 
 
 def fill(path: Path, seconds: range, uid: str = "a") -> None:
-    cache = open_cache(path)
-    for second in seconds:
-        cache.append(second * 1000, {CPU: float(second)})
-        cache.append(second * 1000, {pod_series(uid): second / 2})
-    cache.close()
-
-
-def test_samples_are_there_again(path: Path) -> None:
-    fill(path, range(1, 11))
-    cache = open_cache(path, 10_000)
-    assert list(cache.select(kinds.NODE_CPU_USAGE, 1000, 10_000).values) == [float(second) for second in range(1, 11)]
-    assert cache.select(kinds.POD_CPU_USAGE, 0, 10_000, pod_uid="a").values[-1] == 5.0
-    cache.close()
-
-
-def test_what_was_flushed_outlives_a_kill(path: Path) -> None:
-    cache = open_cache(path)
-    cache.append(1000, {CPU: 1.0})
-    cache.flush()
-    cache.append(2000, {CPU: 2.0})
-    other = open_cache(path, 3000)
-    assert list(other.select(kinds.NODE_CPU_USAGE, 0, 3000).values) == [1.0]
-    other.close()
-    cache.close()
-
-
-def test_samples_older_than_the_retention_stay_away(path: Path) -> None:
-    fill(path, range(1, 61))
-    cache = open_cache(path, 61_000)
-    assert len(cache.select(kinds.NODE_CPU_USAGE, 0, 61_000)) == 60
-    assert cache.select(kinds.POD_CPU_USAGE, 0, 61_000, pod_uid="a").times[0] == 31_000
-    cache.close()
-
-
-def test_samples_of_the_future_stay_away(path: Path) -> None:
-    fill(path, range(1, 11))
-    cache = open_cache(path, 5000)
-    assert cache.select(kinds.NODE_CPU_USAGE, 0, 10_000).values[-1] == 5.0
-    cache.close()
+    backend = opened(path)
+    backend.write([Round(second * 1000, {CPU: float(second)}) for second in seconds])
+    backend.write([pod_round(second, uid) for second in seconds])
+    backend.close()
 
 
 def test_the_file_forgets_old_rounds_and_pods_that_have_ended(path: Path) -> None:
     fill(path, range(1, 11), "gone")
-    cache = open_cache(path, 10_000)
+    backend = opened(path)
+    assert len(list(backend.read())) == 20
     for second in range(100, 420):
-        cache.append(second * 1000, {CPU: 1.0})
-        cache.append(second * 1000, {pod_series("here"): 1.0})
-        cache.flush()
-    cache.close()
+        backend.write([Round(second * 1000, {CPU: 1.0}), pod_round(second, "here")])
+    backend.close()
     database = sqlite3.connect(path)
     labels = {row[0] for row in database.execute("SELECT labels FROM series")}
     (rounds,) = database.execute("SELECT count(*) FROM rounds").fetchone()
@@ -87,37 +54,14 @@ def test_the_file_forgets_old_rounds_and_pods_that_have_ended(path: Path) -> Non
     assert rounds < 250
 
 
-def kept_times(path: Path) -> list[int]:
-    database = sqlite3.connect(path)
-    times = [row[0] for row in database.execute("SELECT at FROM rounds WHERE kind_group = 'node' ORDER BY at")]
-    database.close()
-    return times
-
-
 def test_a_clock_that_is_ahead_for_a_while_empties_no_file(path: Path) -> None:
-    cache = open_cache(path)
+    backend = opened(path)
     # The file is cleaned up after 600 rounds, here while the clock is ahead.
-    for at in [*range(580), *range(10**9, 10**9 + 20), 580]:
-        cache.append(at, {CPU: 1.0})
-        cache.flush()
-    cache.close()
-    assert kept_times(path) == list(range(539, 581))
-
-
-def test_samples_of_the_future_leave_the_file(path: Path) -> None:
-    cache = open_cache(path)
-    cache.append(10**9, {CPU: 1.0})
-    cache.flush()
-    cache.append(1000, {CPU: 1.0})
-    cache.flush()
-    cache.close()
-    assert kept_times(path) == [1000]
-
-
-def test_samples_of_the_future_leave_the_file_at_a_start(path: Path) -> None:
-    fill(path, range(1, 11))
-    open_cache(path, 5000).close()
-    assert kept_times(path) == [1000, 2000, 3000, 4000, 5000]
+    backend.write([Round(at, {CPU: 1.0}) for at in (*range(580), *range(10**9, 10**9 + 20), 580)])
+    backend.close()
+    backend = opened(path)
+    assert [each.at for each in backend.read() if each.at < 10**9] == list(range(540, 581))
+    backend.close()
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to be one" * 100, b"SQLite format 3\0"])
@@ -125,12 +69,12 @@ def test_a_torn_file_is_begun_anew(path: Path, content: bytes, caplog: pytest.Lo
     path.parent.mkdir()
     path.write_bytes(content)
     with caplog.at_level(logging.WARNING):
-        open_cache(path).close()
+        opened(path).close()
     assert "cannot be read, and is begun anew" in caplog.text
     fill(path, range(1, 3))
-    cache = open_cache(path, 2000)
-    assert len(cache.select(kinds.NODE_CPU_USAGE, 0, 2000)) == 2
-    cache.close()
+    backend = opened(path)
+    assert len(list(backend.read())) == 4
+    backend.close()
 
 
 def test_blobs_of_different_lengths_begin_anew(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,26 +83,30 @@ def test_blobs_of_different_lengths_begin_anew(path: Path, caplog: pytest.LogCap
     with database:
         database.execute("UPDATE rounds SET samples = x'0011'")
     database.close()
+    backend = opened(path)
     with caplog.at_level(logging.WARNING):
-        open_cache(path, 3000).close()
+        assert list(backend.read()) == []
     assert "is begun anew" in caplog.text
+    backend.write([pod_round(3, "a")])
+    backend.close()
+    backend = opened(path)
+    assert list(backend.read()) == [pod_round(3, "a")]
+    backend.close()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MetricCacheError, match=r"file/samples\.sqlite: "):
-        open_cache(tmp_path / "file" / "samples.sqlite")
+        opened(tmp_path / "file" / "samples.sqlite")
 
 
-def test_a_disk_that_fails_costs_the_copy_only(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cache = open_cache(path)
+def test_a_disk_that_fails_is_said_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backend = opened(path)
     other = sqlite3.connect(path)
     other.executescript("DROP TABLE rounds")
     other.close()
     with caplog.at_level(logging.WARNING):
         for second in (1, 2):
-            cache.append(second * 1000, {CPU: 1.0})
-            cache.flush()
-    assert len(cache.select(kinds.NODE_CPU_USAGE, 0, 2000)) == 2
+            backend.write([pod_round(second, "a")])
     assert caplog.text.count("samples are kept in memory only") == 1
-    cache.close()
+    backend.close()

@@ -66,7 +66,7 @@ class Executor:
         on_applied: Callable[[Applied], None] = lambda _: None,
     ) -> None:
         """``restores_unmarked``: put back the kubelet's values in files without a mark, too, since an earlier version
-        may have changed them."""
+        may have changed them. ``on_applied`` is called with what was written."""
         self._files = files
         self._codec = codec
         self._clock = clock
@@ -81,6 +81,12 @@ class Executor:
     def reassert_every(self, seconds: float) -> None:
         """Instead of ``reassert_seconds``, from the next look at each file on."""
         self._reassert = seconds
+
+    def only_observe(self, is_only: bool) -> None:
+        """Whether nothing is written from now on. What was only observed until now is written the next time."""
+        if is_only != self._observe_only:
+            self._observe_only = is_only
+            self.look_again()
 
     def set_inner_folders(self, inner: Mapping[str, str]) -> None:
         """Containers whose limits the runtime keeps a second time, in a folder below theirs: both get what is desired
@@ -160,7 +166,8 @@ class Executor:
             for record in due:
                 self._records.schedule(record, -inf)
             raise
-        self._on_applied(applied)
+        if not self._observe_only:
+            self._on_applied(applied)
         return applied
 
     def _apply(self, due: Sequence[TargetRecord], now: float, look_until: float) -> Applied:

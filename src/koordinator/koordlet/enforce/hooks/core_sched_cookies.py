@@ -95,6 +95,10 @@ class CookieManager:
         self._carry_out(decided)
         self._containers = [] if self._observe_only else [self._after(each, decided) for each in containers]
 
+    def only_observe(self, is_only: bool) -> None:
+        """Whether no process gets a cookie from now on."""
+        self._observe_only = is_only
+
     def _of_pod(self, pod: PodContext, policy: NodeSLOSpec) -> Iterator[Container]:
         group = group_of(pod, policy) if self._is_enabled else None
         for container in pod.containers:

@@ -65,6 +65,15 @@ class HookServer:
             await self._until_pools_are_known()
             await self._server.keep_serving(Path(self._options.socket), "runtime proxies", _RETRY, self._listening)
 
+    def withdraw(self) -> None:
+        """Runtime proxies are not to ask here any more. One that goes on is refused the connection."""
+        if not self._options.socket:
+            return
+        try:
+            unregister(self._options)
+        except RegistrationError as error:
+            logger.warning("the registration at runtime proxies stays: %s", error)
+
     async def _until_pools_are_known(self) -> None:
         """Until then a container would get no CPUs from the hooks, and could start on those of others.
 
@@ -166,3 +175,12 @@ def register(options: HookOptions, stages: Iterable[Stage]) -> None:
         os.replace(fresh, folder / _NAME)
     except OSError as error:
         raise RegistrationError(f"{folder}: {error.strerror}") from error
+
+
+def unregister(options: HookOptions) -> None:
+    """RegistrationError if the file cannot be removed."""
+    file = Path(options.registration_folder) / _NAME
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise RegistrationError(f"{file}: {error.strerror}") from error

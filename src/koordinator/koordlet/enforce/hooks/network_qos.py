@@ -60,6 +60,11 @@ class NetworkQoS:
         # a round has freed is there for the next.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="network QoS")
 
+    def only_observe(self, is_only: bool) -> None:
+        """Whether nothing is done from now on. What was only observed until now is done in the next round."""
+        if is_only != self._observe_only:
+            self._observe_only, self._is_clear = is_only, False
+
     async def reconcile(self) -> None:
         """One round. TrafficControlError if nothing can be read, or if something cannot be taken away."""
         policy = self._policy()

@@ -64,7 +64,7 @@ def schemata(pod: PodContext, rules: Rules) -> list[DesiredSetting]:
     if wanted is None or machine is None:
         return []
     parts = {"L3": _masks(wanted.llc, machine), "MB": _percentages(wanted.mb, machine)}
-    group = _group(pod.uid)
+    group = pod_group(pod.uid)
     return [
         DesiredSetting(
             OWNER, Target(RESCTRL_SCHEMATA, group, part), tuple(sorted(shares.items())), _REASON, Priority.POD
@@ -75,7 +75,7 @@ def schemata(pod: PodContext, rules: Rules) -> list[DesiredSetting]:
 
 def container(pod: PodContext, _: ContainerContext, rules: Rules) -> Change | None:
     """The group for a container that is about to start: none that is not there, since the runtime would fail."""
-    group = _group(pod.uid)
+    group = pod_group(pod.uid)
     if not _has_group(pod) or rules.caches is None or group not in rules.caches.groups:
         return None
     return Change(_REASON, Priority.POD, resctrl_group=group)
@@ -85,7 +85,7 @@ def task_group(pod: PodContext, rules: Rules) -> str | None:
     """Where the tasks of a running pod are to be: in its group, if it has one or is about to get it."""
     if not _has_group(pod) or rules.caches is None:
         return None
-    group = _group(pod.uid)
+    group = pod_group(pod.uid)
     if group not in rules.caches.groups:
         try:
             schemata(pod, rules)
@@ -105,13 +105,13 @@ def event_of(pod: PodContext, rules: Rules, found: Explanation | None) -> PodEve
     if found.outcome is Outcome.REFUSED:
         return "Warning", "ResctrlGroupRefused", f"{_WHERE}: {found.detail}"
     is_there = found.outcome in (Outcome.WRITTEN, Outcome.THERE_ALREADY)
-    is_new = _group(pod.uid) not in rules.caches.groups
+    is_new = pod_group(pod.uid) not in rules.caches.groups
     return ("Normal", "Pod Level Resctrl", "Create Resctrl Group") if is_there and is_new else None
 
 
 def tellable(pod: PodContext) -> Target:
     """What of a pod's group is looked at for its events."""
-    return Target(RESCTRL_SCHEMATA, _group(pod.uid), "L3")
+    return Target(RESCTRL_SCHEMATA, pod_group(pod.uid), "L3")
 
 
 def unused_groups(pods: Sequence[PodContext], rules: Rules) -> list[DesiredSetting]:
@@ -121,7 +121,7 @@ def unused_groups(pods: Sequence[PodContext], rules: Rules) -> list[DesiredSetti
     """
     if rules.caches is None or not rules.knows_pods:
         return []
-    used = {_group(pod.uid) for pod in pods if _has_group(pod)}
+    used = {pod_group(pod.uid) for pod in pods if _has_group(pod)}
     return [
         _removal(group, "no pod of this node has this group")
         for group, made in sorted(rules.caches.groups.items())
@@ -138,7 +138,8 @@ def _removal(group: str, reason: str) -> DesiredSetting:
     return DesiredSetting(OWNER, Target(RESCTRL_GROUP, group), 0, reason, Priority.RELEASE)
 
 
-def _group(uid: str) -> str:
+def pod_group(uid: str) -> str:
+    """The name of the group of a pod."""
     return f"{_PREFIX}{uid}"
 
 

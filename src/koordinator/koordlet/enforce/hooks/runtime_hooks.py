@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop, LoopMetrics
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
@@ -46,6 +47,9 @@ logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "koordlet-runtimehook"
 _DEADLINE: Final = 30.0
+_HOOK_SERVER: Final = "hook server"
+_RESIZED_PODS: Final = "resized pods"
+_NRI_PLUGIN: Final = "NRI plugin"
 _FORGOTTEN_AFTER: Final = 300.0
 """Seconds after which the counts of a group of pods end that has not changed."""
 
@@ -88,6 +92,8 @@ class RuntimeHooks:
             fails=options.hooks.plugin_failure_policy == FAIL,
         )
         self._server = HookServer(context, self._starting)
+        self._switched = asyncio.Event()
+        """Set when it may have changed whether koordlet only observes."""
         self._export()
 
     @property
@@ -137,18 +143,27 @@ class RuntimeHooks:
         return [Loop("network QoS", self._network.reconcile, self._options.hooks.reconcile_interval, _DEADLINE)]
 
     async def serve(self, loops: LoopMetrics) -> None:
-        """Serve runtimes and their proxies until cancelled; neither with ``--observe-only``, since answers of hooks
-        change containers."""
-        if self._options.enforcement.observe_only:
-            logger.info("observe only: neither runtime proxies nor NRI are served")
-            return
+        """Serve runtimes and their proxies until cancelled; neither while koordlet only observes, since what hooks
+        respond changes containers."""
+        while True:
+            self._switched.clear()
+            if self._options.enforcement.observe_only:
+                logger.info("observe only: neither runtime proxies nor NRI are served")
+                await self._switched.wait()
+            elif not await unless(self._switched, self._serve(loops)):
+                for name in (_HOOK_SERVER, _RESIZED_PODS, _NRI_PLUGIN):
+                    loops.forget(name)
+                self._nri = None
+                self._server.withdraw()
+
+    async def _serve(self, loops: LoopMetrics) -> None:
         async with asyncio.TaskGroup() as tasks:
 
             def start(name: str, body: Callable[[], Coroutine[Any, Any, None]]) -> None:
                 tasks.create_task(loops.loop(name).watch(body), name=name)
 
-            start("hook server", self._server.run)
-            start("resized pods", self._resized.run)
+            start(_HOOK_SERVER, self._server.run)
+            start(_RESIZED_PODS, self._resized.run)
             nri = self._options.hooks.nri
             if nri.socket:
                 # With the library of protocol buffers, 3 MiB that nobody else needs.
@@ -156,7 +171,14 @@ class RuntimeHooks:
 
                 socket = os.path.join(self._options.host.var_run, nri.socket)
                 self._nri = NRIPlugin(replace(nri, socket=socket), self._starting, self._context.given.clock)
-                start("NRI plugin", self._nri.run)
+                start(_NRI_PLUGIN, self._nri.run)
+
+    def only_observe(self, is_only: bool) -> None:
+        """Whether nothing is done, nor anybody served, from now on."""
+        for each in (self._cookies, self._network):
+            if each is not None:
+                each.only_observe(is_only)
+        self._switched.set()
 
     def modes(self) -> dict[str, bool]:
         """Whether hooks are called: by runtime proxies, by the runtime itself, and by going over all pods."""

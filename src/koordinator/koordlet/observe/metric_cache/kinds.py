@@ -7,6 +7,7 @@ one retention.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -34,6 +35,13 @@ class Series(NamedTuple):
 
     kind: MetricKind
     values: tuple[str, ...]
+
+
+class Round(NamedTuple):
+    """What was measured at one time (ms since 1970), all of one group, in the unit that the series' kind says."""
+
+    at: int
+    samples: Mapping[Series, float]
 
 
 NODE: Final = "node"
@@ -81,3 +89,8 @@ POD_MEMORY_WITH_HOT_PAGE_USAGE: Final = MetricKind("pod_memory_with_hot_page_usa
 HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE: Final = MetricKind(
     "host_application_memory_with_hot_page_usage", COLD_PAGES, "bytes", ("host_app_name",)
 )
+
+KINDS: Final[Mapping[str, MetricKind]] = {
+    kind.name: kind for kind in tuple(globals().values()) if isinstance(kind, MetricKind)
+}
+"""All of them by name, for who has kept a name."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from koordinator.base.clock import Clock
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
 from koordinator.koordlet.options import Options
@@ -125,12 +124,6 @@ class RingMetricCache:
         """When the group of the kind was measured last (ms); None before the first time."""
         return self._groups[kind.group].newest
 
-    def flush(self) -> None:
-        """Write what was appended since the last time, where samples are kept elsewhere, too: not here."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
     def _free_space(self, group: _Group) -> bool:
         """Whether one more column of the group fits into the budget, after thinning out what is there."""
         while self.size_bytes + group.capacity * _VALUE_BYTES > self._budget:
@@ -146,22 +139,15 @@ class RingMetricCache:
         return True
 
 
-def make_metric_cache(options: Options, clock: Clock) -> RingMetricCache:
-    """In memory, with a copy on disk if the options name a folder."""
+def retentions(options: Options) -> dict[str, Retention]:
+    """Of each group of kinds."""
     memory_interval = max(options.memory_interval, options.collect_interval)
-    retentions = {
+    return {
         kinds.NODE: Retention(options.collect_interval, _NODE_SECONDS),
         kinds.PODS: Retention(options.collect_interval, _POD_SECONDS),
         kinds.MEMORY: Retention(memory_interval, _POD_SECONDS),
         kinds.COLD_PAGES: Retention(options.collectors.cold_pages_interval, _NODE_SECONDS),
     }
-    if options.folders.samples is None:
-        return RingMetricCache(retentions, options.cache_bytes)
-    # A megabyte, which few nodes need.
-    from koordinator.koordlet.observe.metric_cache.sqlite import SQLiteMetricCache
-
-    file = options.folders.samples / "samples.sqlite"
-    return SQLiteMetricCache(retentions, options.cache_bytes, file, round(clock.now().timestamp() * 1000))
 
 
 class _Group:

@@ -6,24 +6,17 @@ since the last time, in batches, so that a file or a request takes many rounds a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from koordinator.base.loops import Loop
-from koordinator.koordlet.observe.metric_cache.kinds import Series
+from koordinator.koordlet.observe.metric_cache.kinds import Round
 from koordinator.koordlet.observe.metric_cache.ring import RingMetricCache
 
 LONGEST_INTERVAL: Final = 300.0
 """Seconds. What is kept for a sink meanwhile takes memory: a row of a node of 100 pods is some 20 KiB."""
 _DEADLINE: Final = 30.0
-
-
-class Round(NamedTuple):
-    """What was measured at one time (ms since 1970), in the unit that the series' kind says."""
-
-    at: int
-    samples: Mapping[Series, float]
 
 
 @dataclass(frozen=True, slots=True)

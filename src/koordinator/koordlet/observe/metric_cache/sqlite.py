@@ -1,8 +1,7 @@
-"""The metric cache with a copy on disk, so that what was measured outlives the process.
+"""The backend of the metric cache that koordlet has itself: a file of SQLite.
 
-Queries are served from memory, as without it. What collectors append is written every few seconds, one row a round
-with all of its values in two blobs: the numbers of the series, and their values. A process that is killed loses the
-rounds since then; a file that a loss of power has torn is begun anew.
+Each round is one row with all of its values in two blobs: the numbers of the series, and their values. A file that a
+loss of power has torn is begun anew.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.api.codec import DecodeError, decode, encode
-from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
-from koordinator.koordlet.observe.metric_cache import kinds
-from koordinator.koordlet.observe.metric_cache.kinds import MetricKind, Series
-from koordinator.koordlet.observe.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.observe.metric_cache.backends import MetricCacheError
+from koordinator.koordlet.observe.metric_cache.kinds import KINDS, Round, Series
+from koordinator.koordlet.observe.metric_cache.ring import Retention
 
 logger = logging.getLogger(__name__)
 
@@ -33,83 +31,75 @@ CREATE TABLE IF NOT EXISTS rounds (kind_group TEXT NOT NULL, at INTEGER NOT NULL
 CREATE INDEX IF NOT EXISTS rounds_at ON rounds (kind_group, at);
 """
 _ROUNDS_BETWEEN_CLEANUPS: Final = 600
-_KINDS: Final = {kind.name: kind for kind in vars(kinds).values() if isinstance(kind, MetricKind)}
 
 
-class MetricCacheError(KoordinatorError):
-    """There can be no file of samples."""
+class SQLiteBackend:
+    """See ``Backend``."""
 
-
-class SQLiteMetricCache(RingMetricCache):
-    """See ``RingMetricCache``. ``flush`` it every few seconds, and ``close`` it."""
-
-    def __init__(self, retentions: Mapping[str, Retention], budget_bytes: int, path: Path, now: int) -> None:
-        """Takes in what the file at ``path`` has of the time before ``now`` (ms). MetricCacheError if there can be no
-        file."""
-        super().__init__(retentions, budget_bytes)
+    def __init__(self, path: Path, retentions: Mapping[str, Retention]) -> None:
+        """MetricCacheError if there can be no file at ``path``."""
         self._path = path
         self._kept_rounds = {group: retention.rows for group, retention in retentions.items()}
-        self._kept_ms = {group: round(retention.duration * 1000) for group, retention in retentions.items()}
         self._numbers: dict[Series, int] = {}
-        self._pending: list[tuple[int, Mapping[Series, float]]] = []
         self._rounds = 0
-        self._was_set_back = False
-        """Whether the clock was set back since the last flush."""
         self._said = SaidOnce(logger)
-        self._database = self._open(now)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MetricCacheError(f"{path}: {error}") from error
+        try:
+            self._database = self._connect()
+        except (sqlite3.DatabaseError, ValueError) as error:
+            self._database = self._begin_anew(error)
 
-    def append(self, at: int, samples: Mapping[Series, float]) -> None:
-        before = self.newest(next(iter(samples)).kind) if samples else None
-        super().append(at, samples)
-        self._was_set_back |= before is not None and at < before
-        if samples:
-            self._pending.append((at, dict(samples)))
+    def read(self) -> Iterator[Round]:
+        try:
+            yield from self._read()
+        except (sqlite3.DatabaseError, DecodeError, ValueError) as error:
+            self._database.close()
+            self._database = self._begin_anew(error)
 
-    def flush(self) -> None:
-        """Write what was appended since the last time; what cannot be written stays in memory only."""
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
+    def _read(self) -> Iterator[Round]:
+        by_number = dict(self._known_series())
+        self._numbers = {series: number for number, series in by_number.items()}
+        # In the order of their writing: where the clock was set back, a later row has an earlier time.
+        for at, numbers, values in self._database.execute("SELECT at, series, samples FROM rounds ORDER BY rowid"):
+            known = zip(array("q", numbers), array("d", values), strict=True)
+            yield Round(at, {by_number[number]: value for number, value in known if number in by_number})
+
+    def write(self, rounds: Sequence[Round]) -> None:
+        """What cannot be written stays in memory only."""
         with self._said.round():
             try:
                 with self._database:
-                    self._write(pending)
-                self._was_set_back = False
+                    self._write([each for each in rounds if each.samples])
             except sqlite3.Error as error:
                 self._numbers.clear()
                 self._said.say(f"{self._path}: samples are kept in memory only: {error}", about=self._path)
 
-    def _write(self, pending: Sequence[tuple[int, Mapping[Series, float]]]) -> None:
-        self._database.executemany(
-            "INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(at, samples) for at, samples in pending]
-        )
-        if self._was_set_back:
-            self._drop_future_rounds(self._database, pending[-1][0])
-        self._rounds += len(pending)
+    def _write(self, rounds: Sequence[Round]) -> None:
+        self._database.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?)", [self._row(*each) for each in rounds])
+        self._rounds += len(rounds)
         if self._rounds >= _ROUNDS_BETWEEN_CLEANUPS:
             self._rounds = 0
             self._clean_up()
 
     def close(self) -> None:
-        self.flush()
         self._database.close()
 
-    def _open(self, now: int) -> sqlite3.Connection:
+    def _begin_anew(self, error: Exception) -> sqlite3.Connection:
+        """MetricCacheError if there can be no file."""
+        logger.warning("%s cannot be read, and is begun anew: %s", self._path, error)
+        self._numbers.clear()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                return self._connect(now)
-            except (sqlite3.DatabaseError, DecodeError, ValueError) as error:
-                logger.warning("%s cannot be read, and is begun anew: %s", self._path, error)
-                for suffix in ("", "-wal", "-shm"):
-                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-                self._numbers.clear()
-                return self._connect(now)
-        except (OSError, sqlite3.Error) as error:
-            raise MetricCacheError(f"{self._path}: {error}") from error
+            for suffix in ("", "-wal", "-shm"):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            return self._connect()
+        except (OSError, sqlite3.Error) as again:
+            raise MetricCacheError(f"{self._path}: {again}") from again
 
-    def _connect(self, now: int) -> sqlite3.Connection:
-        """The file, whose samples are in memory now; DecodeError or ValueError for one of which they cannot be read."""
+    def _connect(self) -> sqlite3.Connection:
+        """ValueError for a file of another version."""
         database = sqlite3.connect(self._path)
         with ExitStack() as on_error:
             on_error.callback(database.close)
@@ -119,29 +109,14 @@ class SQLiteMetricCache(RingMetricCache):
             if version not in (0, _VERSION):
                 raise ValueError(f"it is of version {version}, and {_VERSION} is known")
             database.execute(f"PRAGMA user_version={_VERSION}")
-            self._restore(database, now)
             on_error.pop_all()
         return database
 
-    def _restore(self, database: sqlite3.Connection, now: int) -> None:
-        with database:
-            self._drop_future_rounds(database, now)
-        by_number = dict(self._known_series(database))
-        self._numbers = {series: number for number, series in by_number.items()}
-        for group, kept in self._kept_ms.items():
-            rows = database.execute(
-                "SELECT at, series, samples FROM rounds WHERE kind_group = ? AND at BETWEEN ? AND ? ORDER BY at",
-                (group, now - kept, now),
-            )
-            for at, numbers, values in rows:
-                known = zip(array("q", numbers), array("d", values), strict=True)
-                super().append(at, {by_number[number]: value for number, value in known if number in by_number})
-
-    def _known_series(self, database: sqlite3.Connection) -> Iterator[tuple[int, Series]]:
-        for number, name, labels in database.execute("SELECT number, kind, labels FROM series"):
-            kind = _KINDS.get(name)
+    def _known_series(self) -> Iterator[tuple[int, Series]]:
+        for number, name, labels in self._database.execute("SELECT number, kind, labels FROM series"):
+            kind = KINDS.get(name)
             values = tuple(decode(labels, list[str]))
-            if kind is not None and kind.group in self._kept_ms and len(values) == len(kind.labels):
+            if kind is not None and kind.group in self._kept_rounds and len(values) == len(kind.labels):
                 yield number, Series(kind, values)
 
     def _row(self, at: int, samples: Mapping[Series, float]) -> tuple[str, int, bytes, bytes]:
@@ -157,11 +132,6 @@ class SQLiteMetricCache(RingMetricCache):
             found = self._database.execute("SELECT number FROM series WHERE kind = ? AND labels = ?", key).fetchone()
             number = self._numbers[series] = int(found[0])
         return number
-
-    @staticmethod
-    def _drop_future_rounds(database: sqlite3.Connection, now: int) -> None:
-        """They would be taken for measurements of the moment when their time comes."""
-        database.execute("DELETE FROM rounds WHERE at > ?", (now,))
 
     def _clean_up(self) -> None:
         """Drop all but the latest rounds of each group, and series that no round has: pods that have ended.
