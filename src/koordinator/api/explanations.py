@@ -113,6 +113,8 @@ class AttemptRecord(ExplanationPart):
     wakes_on: list[str] | None = None
     nominated_node: str | None = None
     evicts: list[str] | None = None
+    gangs_evicted_whole: list[str] | None = None
+    """The gangs of which all members are among those that it evicts."""
 
 
 class QueueState(ExplanationPart):
@@ -286,6 +288,8 @@ class GangExplanation(Explanation, kw_only=True):
     group: list[GangOfGroup] = []
     waits_for: list[str] = []
     network: NetworkPlace | None = None
+    preemption: str = ""
+    """Which members leave when one is preempted, where that is not the one alone."""
     waiting: list[GangMember] = []
 
 
