@@ -108,6 +108,7 @@ CASES: Final[dict[str, Document]] = {
         "deviceDaemon": {"enabled": False},
         "koordlet": {"enabled": False},
     },
+    "recommender": yaml.safe_load((CHART / "recommender.yaml").read_text()),
 }
 
 DEFAULTS: Final[Document] = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -20,6 +20,7 @@ from koordinator.descheduler.main import BUILT_IN as BUILT_IN_DESCHEDULER_PLUGIN
 from koordinator.device_daemon.options import parse_options as device_daemon_options
 from koordinator.koordlet.command_line import parse_options as koordlet_options
 from koordinator.koordlet.options import Options as KoordletOptions
+from koordinator.manager.options import CONTROLLERS
 from koordinator.scheduler.configuration import SchedulerConfiguration, load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
 from koordinator.scheduler.plugins.table import BUILT_IN
@@ -181,6 +182,19 @@ def test_folders_of_the_node_are_those_of_the_values() -> None:
 def test_the_device_daemon_understands_its_arguments() -> None:
     options = device_daemon_options(arguments("everything", "DaemonSet", "koord-device-daemon"), {})
     assert options.remarks == ()
+
+
+def test_the_recommender_alone_is_one_deployment_and_one_definition() -> None:
+    found = recorded("recommender")
+    programs = [each["metadata"]["name"] for each in found if each["kind"] in ("Deployment", "DaemonSet")]
+    definitions = [each["metadata"]["name"] for each in found if each["kind"] == "CustomResourceDefinition"]
+    roles = {each["metadata"]["name"] for each in found if each["kind"] == "ClusterRole"}
+    options = manager("recommender")
+
+    assert (programs, definitions) == (["koord-manager"], ["recommendations.analysis.koordinator.sh"])
+    assert {"koord-manager-recommender", "koord-manager-recommender-updates"} <= roles
+    assert [name for name in CONTROLLERS if options.runs_controller(name)] == ["recommender"]
+    assert options.features.enabled("Recommender")
 
 
 def test_images_are_those_of_the_values() -> None:

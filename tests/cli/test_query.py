@@ -41,6 +41,7 @@ REASONS: dict[str, dict[str, str]] = {
     "explain": {"-A": _ONE_OBJECT, "-l": _ONE_OBJECT},
     "get": {},
     "top": {},
+    "recommend": {},
     "audit": {"-l": "a record has no labels"},
     "what-if": {"-w": "a simulation is of one snapshot", "-A": _ONE_OBJECT, "-l": _ONE_OBJECT},
     "lint": {"wide": _NO_TABLE, "-w": _DOES_NOT_CHANGE, **_NOT_ABOUT_PODS},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -114,6 +115,41 @@ def test_a_profile_counts_if_it_is_older_selects_the_pod_and_left_something() ->
         profile("broken", selector={"matchExpressions": [{"key": "a", "operator": "Near"}]}, qosClass="BE"),
     ]
     assert lines(timeline_of(web, [], [], Traces(profiles, {"team": "b"}))) == ["API server: is created"]
+
+
+@pytest.mark.parametrize(
+    ("applied", "what", "why"),
+    [
+        (
+            {"containers": {"main": {"requests": {"cpu": {"before": "1", "after": "250m"}}}}},
+            "admits it, with main: cpu 1 -> 250m",
+            "Recommendation web is about it",
+        ),
+        ({"skipped": "it is stale"}, "admits it with the requests that it came with", "it is stale"),
+    ],
+)
+def test_what_admission_made_of_a_recommendation_is_told(applied: dict[str, Any], what: str, why: str) -> None:
+    found = pod()
+    text = json.dumps({"recommendation": "web", "by": "admission", **applied})
+    found["metadata"]["annotations"] = {"analysis.koordinator.sh/recommendation-applied": text}
+    moments = timeline_of(found, [], [], Traces())
+
+    assert [(each.what, each.why) for each in moments if each.program == "koord-manager"] == [(what, why)]
+
+
+def test_a_resize_by_hand_is_told_by_its_record() -> None:
+    found = pod()
+    change = {"main": {"requests": {"cpu": {"before": "1", "after": "250m"}}}}
+    record = {"recommendation": "web", "by": "resize", "at": at(9), "containers": change}
+    found["metadata"]["annotations"] = {"analysis.koordinator.sh/recommendation-applied": json.dumps(record)}
+    event = {"reason": "RecommendationApplied", "lastTimestamp": at(9), "message": "m", "reportingComponent": "r"}
+
+    alone, with_event = (timeline_of(found, events, [], Traces()) for events in ([], [event]))
+
+    assert [(each.what, each.why) for each in alone if each.program == "koord-manager"] == [
+        ("resizes its containers in place", "Recommendation web: main: cpu 1 -> 250m")
+    ]
+    assert [each.program for each in with_event] == ["API server", "r"]
 
 
 def test_a_pod_in_the_place_of_another_says_whose() -> None:

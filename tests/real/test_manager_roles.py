@@ -45,7 +45,8 @@ MANAGED_PROFILE = {
 }
 RECOMMENDER = "koord-manager-recommender"
 ANY_SCALE: set[Right] = {("get", "*", "*/scale")}
-GATES = ("koord-manager-feature-gates", RECOMMENDER)
+UPDATES = "koord-manager-recommender-updates"
+GATES = ("koord-manager-feature-gates", RECOMMENDER, UPDATES)
 """The ClusterRoles of feature gates that are off by default."""
 ANALYSIS = "/apis/analysis.koordinator.sh/v1alpha1/namespaces/default/recommendations"
 TARGETS = {
@@ -154,6 +155,9 @@ def test_every_feature_gate_finds_its_rights_and_none_of_them_is_idle(books: Aud
         "--quota-update-conflict-fresh-get=true",
         "--recommender-interval=2s",
         "--recommender-checkpoint-interval=2s",
+        "--recommender-resize-hold=1s",
+        "--recommender-resize-watch=1s",
+        "--recommender-evict-after=1s",
     ]
     with manager(
         OURS, books.kubeconfig, tmp_path / "manager", arguments=arguments, environment={"WEBHOOK_CERT_WRITER": "secret"}
@@ -173,7 +177,8 @@ def test_every_feature_gate_finds_its_rights_and_none_of_them_is_idle(books: Aud
 
 
 def recommend(books: Audited, running: ManagerProcess) -> None:
-    """Recommendations for workloads of every kind, and one with a pod whose usage is reported."""
+    """Recommendations for workloads of every kind, and one with a pod whose usage is reported. Another pod is to be
+    resized, and one that cannot be is to be evicted."""
     for kind, version in TARGETS.items():
         workload = {"kind": kind, "name": "web"} | ({"apiVersion": version} if version else {})
         books.create(ANALYSIS, recommendation(kind.lower(), {"type": "workload", "workload": workload}))
@@ -185,6 +190,30 @@ def recommend(books: Audited, running: ManagerProcess) -> None:
     request = books.plane.request
     running.wait(lambda: request("GET", f"{SLO}/nodemetrics/n1")[0] == 200, "NodeMetric")
     running.wait(lambda: usage_is_reported(books), "the recommendation")
+    update(books, "resized", {"requests": {"cpu": "1"}})
+    # Its class of quality of service would be another one.
+    update(books, "evicted", {})
+
+
+def update(books: Audited, name: str, resources: dict[str, Any]) -> None:
+    """A ready pod that somebody controls and that is restarted for a resize, and a Recommendation by which it is
+    updated."""
+    policy: dict[str, Any] = {"resourceName": "cpu", "restartPolicy": "RestartContainer"}
+    container = {"name": "c", "image": "i", "resources": resources, "resizePolicy": [policy]}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    metadata = {"name": name, "labels": {"app": name}, "ownerReferences": [owner]}
+    books.create(PODS, {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [container]}})
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    assert books.plane.request("PATCH", f"{PODS}/{name}/status", {"status": ready})[0] == 200
+    found = recommendation(name, {"type": "podSelector", "podSelector": {"matchLabels": {"app": name}}})
+    mode = '{"updateMode": "InPlaceOrRecreate", "lowConfidence": true}'
+    found["metadata"]["annotations"] = {"analysis.koordinator.sh/recommendation-policy": mode}
+    books.create(ANALYSIS, found)
+    status = {
+        "updateTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "podStatus": {"containerStatuses": [{"containerName": "c", "resources": {"cpu": "2"}}]},
+    }
+    assert books.plane.request("PATCH", f"{ANALYSIS}/{name}/status", {"status": status})[0] == 200
 
 
 def recommendation(name: str, target: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,12 @@ TOPOLOGY_KEY_TO_EXPLAIN: Final = "scheduling.koordinator.sh/topology-key-to-expl
 OPERATING_MODE: Final = "scheduling.koordinator.sh/operating-mode"
 IS_PRE_ALLOCATABLE: Final = "pod.koordinator.sh/is-pre-allocatable"
 
+# Pods of workloads.
+POD_TEMPLATE_HASH: Final = "pod-template-hash"
+"""Kubernetes': which of the ReplicaSets of a Deployment a pod is of. The name of the ReplicaSet ends with it."""
+ROLLOUT_TEMPLATE_HASH: Final = "rollouts-pod-template-hash"
+"""The same of a Rollout of Argo."""
+
 # Gangs.
 POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
 DEPRECATED_POD_GROUP_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"

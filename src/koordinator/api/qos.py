@@ -63,11 +63,12 @@ def compute_kubernetes_qos(pod: Pod) -> KubernetesQoS:
     """The class that follows from CPU and memory of all containers, or of the pod as a whole where it has its own."""
     whole = pod.spec.resources
     if whole is not None and (whole.requests or whole.limits):
-        return _classify([whole])
-    return _classify(container.resources for container in (*pod.spec.containers, *pod.spec.init_containers))
+        return classify([whole])
+    return classify(container.resources for container in (*pod.spec.containers, *pod.spec.init_containers))
 
 
-def _classify(parts: Iterable[ResourceRequirements]) -> KubernetesQoS:
+def classify(parts: Iterable[ResourceRequirements]) -> KubernetesQoS:
+    """The class of a pod whose containers have these resources."""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     every_part_limited = True

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from koordinator.api.constraints import RequiredText, Schema
 from koordinator.api.meta import Condition, LabelSelector, Object, WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import Time
 
 WORKLOAD: Final = "workload"
@@ -22,6 +23,11 @@ CONFIG_UNSUPPORTED: Final = "ConfigUnsupported"
 POLICY: Final = "analysis.koordinator.sh/recommendation-policy"
 """The annotation by which the owner of a Recommendation tunes it: a RecommendationPolicy. Ours."""
 
+APPLIED: Final = "analysis.koordinator.sh/recommendation-applied"
+"""The annotation of a pod with what was made of its Recommendation: an AppliedRecommendation. Ours."""
+BY_ADMISSION: Final = "admission"
+BY_RESIZE: Final = "resize"
+"""What changed the pod: the webhook when it was created, or a resize in place."""
 DETAILS: Final = "analysis.koordinator.sh/recommendation-details"
 """The annotation with what the status has no field for: a map of containers to ContainerDetails. Ours."""
 CHECKPOINT: Final = "analysis.koordinator.sh/checkpoint"
@@ -30,6 +36,15 @@ CHECKPOINT: Final = "analysis.koordinator.sh/checkpoint"
 AUTO: Final = "Auto"
 OFF: Final = "Off"
 """The modes of a container: with a recommendation or without."""
+INITIAL: Final = "Initial"
+IN_PLACE_OR_RECREATE: Final = "InPlaceOrRecreate"
+UPDATE_MODES: Final = (OFF, INITIAL, AUTO, IN_PLACE_OR_RECREATE)
+"""The modes of a Recommendation, by the words of the vertical pod autoscaler: nothing acts on it; pods get it when they
+are created; pods that run are resized in place, too; and those that cannot be resized are evicted."""
+REQUESTS_AND_LIMITS: Final = "RequestsAndLimits"
+REQUESTS_ONLY: Final = "RequestsOnly"
+CONTROLLED_VALUES: Final = (REQUESTS_AND_LIMITS, REQUESTS_ONLY)
+"""Whether limits stay in proportion to requests, or stay as they are."""
 
 
 class ContainerPolicy(WireStruct):
@@ -45,8 +60,13 @@ class ContainerPolicy(WireStruct):
 
 
 class RecommendationPolicy(WireStruct):
-    """The same fields for all containers, and ``containers`` by name, or ``*`` for those that are not named."""
+    """How the recommendation is used, the same fields as for one container for all of them, and ``containers`` by
+    name, or ``*`` for those that are not named."""
 
+    update_mode: str = OFF
+    controlled_values: str = REQUESTS_AND_LIMITS
+    low_confidence: bool = False
+    """Whether it is used before there is enough history."""
     target_percentile: dict[str, float] = {}
     margin_fraction: float | None = None
     min_allowed: ResourceList = {}
@@ -70,6 +90,40 @@ class ContainerDetails(WireStruct):
     """The number of samples of CPU usage."""
     first_sample: Time | None = None
     last_sample: Time | None = None
+
+
+class AmountChange(WireStruct):
+    """Of one resource of one container. ``before`` is None where there was no amount."""
+
+    before: Quantity | None = None
+    after: Quantity | None = None
+
+
+class ContainerChange(WireStruct):
+    """Resource name -> what became of it."""
+
+    requests: dict[str, AmountChange] = {}
+    limits: dict[str, AmountChange] = {}
+
+
+class AppliedRecommendation(WireStruct):
+    """What the pod got from its Recommendation, at its creation or by the last resize in place."""
+
+    recommendation: str = ""
+    """The name of the Recommendation, which is in the pod's namespace."""
+    by: str = ""
+    """BY_ADMISSION or BY_RESIZE."""
+    at: Time | None = None
+    containers: dict[str, ContainerChange] = {}
+    """The changed ones."""
+    skipped: str = ""
+    """Why nothing was changed at its creation."""
+    restarts: dict[str, int] = {}
+    """How often its containers had been restarted before the resize, with the restart that the resize makes."""
+    undone: str = ""
+    """Why the resize was undone."""
+    undos: int = 0
+    """How many resizes were undone, one after the other."""
 
 
 class CrossVersionObjectReference(WireStruct):

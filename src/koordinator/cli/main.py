@@ -28,6 +28,10 @@ COMMANDS: Final = {
     "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
     "audit": ("koordinator.cli.audit", "list what was evicted, moved, resized or suppressed, when, by whom and why"),
     "top": ("koordinator.cli.top", "show what each class of pods has, uses, and could use, by node or pod"),
+    "recommend": (
+        "koordinator.cli.recommend",
+        "show what workloads should request, and what that saves; --apply it",
+    ),
     "drain": ("koordinator.cli.drain", "empty a node by its DrainNode, and show how far that is"),
     "migrate": ("koordinator.cli.migrate", "move a pod by a PodMigrationJob, and show how far that is"),
     "what-if": ("koordinator.cli.what_if", "say what a change would do: a drain, a new workload, another node"),
@@ -51,6 +55,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
   koord audit           what was evicted, moved, resized or suppressed, when, by whom and why? (also: --pod, --node)
   koord top             what each class of pods has been given, uses, and could use (also: nodes, pods)
+  koord recommend       what should workloads request, and what would that save? (--apply does it)
   koord drain N         empty node N by its DrainNode, and show how far that is (also: migrate POD)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
   koord lint FILE       which typing mistakes in a manifest would pass in silence?

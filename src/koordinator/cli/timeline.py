@@ -3,7 +3,7 @@ descheduler. Decided on documents as the API has them; no request is sent here."
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,14 +12,16 @@ from koordinator.api import labels as label_keys
 from koordinator.api import modification as modifications
 from koordinator.api.annotations import RESERVATION_ALLOCATED
 from koordinator.api.audit_answer import KeptRecord
-from koordinator.api.codec import DecodeError, convert, decode_any
+from koordinator.api.codec import DecodeError, convert, decode, decode_any
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.explanations import AttemptRecord, EventRecord, Moment
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.modification import Modification
 from koordinator.api.nodemetric import INTERFERENCE
+from koordinator.api.recommendation import APPLIED, BY_ADMISSION, BY_RESIZE, AppliedRecommendation
 from koordinator.api.timestamps import format_micro_time
 from koordinator.cli.explain_state import scheduler_of
+from koordinator.model.container_sizes import describe
 from koordinator.model.label_selector import SelectorError, compile_selector
 
 Document = Mapping[str, Any]
@@ -30,6 +32,8 @@ _KUBELET: Final = "kubelet"
 _API: Final = "API server"
 _OF_ATTEMPTS: Final = frozenset({"Scheduled", "FailedScheduling"})
 """The events that say of an attempt what its record says better."""
+_OF_RESIZES: Final = frozenset({"RecommendationApplied", "RecommendationUndone"})
+"""The events of resizes for a Recommendation."""
 _RANKS: Final = {_API: 0, _MANAGER: 1}
 _OTHERS: Final = 3
 _SCHEDULERS: Final = 2
@@ -59,6 +63,7 @@ def timeline_of(
     found = [
         *_creation(pod),
         *_admission(pod, traces),
+        *_recommendation(pod, {event.get("reason") for event in events}),
         *_scheduling(pod, attempts, {event.get("reason") for event in events}),
         *_told(_unkept(events, traces.records), {scheduler_of(pod)} if attempts else ()),
         *_on_node(pod),
@@ -131,6 +136,26 @@ def _admission(pod: Document, traces: Traces) -> Iterator[Moment]:
             name = profile.metadata.name
             what = f"admits it, with {', '.join(settings)}"
             yield Moment(time=created, program=_MANAGER, what=what, why=f"ClusterColocationProfile {name} selects it")
+
+
+def _recommendation(pod: Document, told: Set[Any]) -> Iterator[Moment]:
+    """What the pod webhook made of a Recommendation, or why it made nothing of it; and the last resize, unless an event
+    tells it: one by hand has none."""
+    try:
+        applied = decode((pod["metadata"].get("annotations") or {}).get(APPLIED, "{}"), AppliedRecommendation)
+    except DecodeError:
+        return
+    if applied.by == BY_RESIZE and applied.at is not None and not told & _OF_RESIZES:
+        what, why = "resizes its containers in place", f"Recommendation {applied.recommendation}"
+        time = format_micro_time(applied.at)
+        yield Moment(time=time, program=_MANAGER, what=what, why=f"{why}: {describe(applied.containers)}")
+    if applied.by != BY_ADMISSION:
+        return
+    what = "admits it with the requests that it came with"
+    if applied.containers:
+        what = f"admits it, with {describe(applied.containers)}"
+    why = applied.skipped or f"Recommendation {applied.recommendation} is about it"
+    yield Moment(time=pod["metadata"].get("creationTimestamp") or "", program=_MANAGER, what=what, why=why)
 
 
 def _selects(profile: ClusterColocationProfile, pod: Document, namespace_labels: Mapping[str, str] | None) -> bool:
@@ -301,6 +326,8 @@ def moment_of_record(record: Modification, pod: str) -> Moment:
             what = f"has moved {about.namespace}/{about.name}, in whose place it is"
         case modifications.SUPPRESSED:
             what = f"holds best-effort pods down{where}{times}"
+        case modifications.RESIZED if record.program == _MANAGER:
+            what = "resizes its containers in place"
         case modifications.RESIZED:
             what = f"changes the CPU quota of its containers{times}"
         case modifications.REMEDIED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.modification import ADMITTED
 from koordinator.base.clock import ManualClock
@@ -15,8 +16,8 @@ def test_a_period_is_one_record_for_a_profile_however_many_pods_there_were() -> 
     summary = AdmissionSummary(recorded, clock)
     batch, spark = (ClusterColocationProfile(metadata=ObjectMeta(name=name)) for name in ("batch", "spark"))
     for number in range(20):
-        summary.admitted([batch], f"team-{number % 7}")
-    summary.admitted([batch, spark], "team-0")
+        summary.admitted(CLUSTER_COLOCATION_PROFILES, [batch], f"team-{number % 7}")
+    summary.admitted(CLUSTER_COLOCATION_PROFILES, [batch, spark], "team-0")
     summary.record()
     summary.record()
     (name, _, note), (other, _, _) = recorded.notes

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from koordinator.manager.recommender.container_model import ContainerModel, History
 from koordinator.manager.recommender.estimate import Estimate, confidence, estimate
 from koordinator.manager.recommender.options import EstimateOptions, ModelOptions
-from koordinator.manager.recommender.policy import Bounds, ContainerRules
+from koordinator.manager.recommender.policy import ContainerRules
+from koordinator.model.container_sizes import Bounds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

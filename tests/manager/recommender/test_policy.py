@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.manager.recommender.policy import Bounds, PolicyError, Rules, read_policy
+from koordinator.manager.recommender.policy import PolicyError, Rules, read_policy
+from koordinator.model.container_sizes import Bounds
 
 
 def test_an_absent_annotation_changes_nothing() -> None:
@@ -33,11 +34,24 @@ def test_resources_can_be_left_alone() -> None:
     assert (rules.of("other").controlled, rules.of("main").controlled) == (("memory",), ())
 
 
+def test_a_recommendation_is_not_acted_on_unless_its_policy_says_so() -> None:
+    absent, applied = read_policy("{}"), read_policy('{"updateMode": "Initial"}')
+    automatic = read_policy('{"updateMode": "Auto", "controlledValues": "RequestsOnly", "lowConfidence": true}')
+
+    assert (absent.is_applied, absent.resizes) == (False, False)
+    assert (applied.is_applied, applied.resizes, applied.requests_only) == (True, False, False)
+    assert (automatic.is_applied, automatic.resizes) == (True, True)
+    assert (automatic.requests_only, automatic.low_confidence_is_used) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
+        ('{"updateMode": "On"}', "updateMode: 'On': Off, Initial, Auto, InPlaceOrRecreate are allowed"),
+        ('{"controlledValues": "Limits"}', "controlledValues: 'Limits': RequestsAndLimits, RequestsOnly are allowed"),
+        ('{"lowConfidence": "yes"}', "lowConfidence: 'yes' is not usable"),
         ('{"margin": 1}', "margin: 1 is not usable: no such field"),
         ('{"marginFraction": -1}', "marginFraction: -1: from 0 to 100 is allowed"),
         ('{"targetPercentile": {"cpu": 90}}', "targetPercentile[cpu]: 90: from 0 to 1 is allowed"),

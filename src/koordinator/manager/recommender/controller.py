@@ -1,7 +1,7 @@
 """The controller ``recommender``: collects samples of usage in every pass, and writes what containers should request.
 
 One pass serves all Recommendations, since they share the samples: targets and their pods, samples, kills for memory,
-statuses, checkpoints.
+statuses, resizes, checkpoints.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from koordinator.manager.recommender.checkpoints import Checkpoints
 from koordinator.manager.recommender.history import HistoryLoader
 from koordinator.manager.recommender.observed_pods import observed_pods, pods_in
 from koordinator.manager.recommender.out_of_memory import OutOfMemoryWatch
+from koordinator.manager.recommender.resizer import Resizer
 from koordinator.manager.recommender.samples import MetricsApi, NodeMetricReports, Readings, Samples
 from koordinator.manager.recommender.status import decide_writes
 from koordinator.manager.recommender.targets import Problem, TargetResolver
@@ -64,6 +65,7 @@ class RecommenderController:
         self._out_of_memory = OutOfMemoryWatch(context.client, self._pods, namespace, context.clock)
         self._checkpoints = Checkpoints(context.client, options, namespace, context.clock, context.metrics)
         self._history = HistoryLoader(options, context.clock, context.reconcilers, self._request_pass)
+        self._resizer = Resizer(context)
         self._yielding = context.reconcilers.yielding
         self._metrics = _Metrics(context)
         self._tracked: dict[str, Tracked] = {}
@@ -111,11 +113,13 @@ class RecommenderController:
         with self._metrics.step("targets"):
             await self._resolve()
         with self._metrics.step("samples"):
-            await self._collect()
+            readings = await self._collect()
         with self._metrics.step("out_of_memory"):
             self._feed_out_of_memory()
         with self._metrics.step("statuses"):
             await self._write_statuses()
+        with self._metrics.step("resizes"):
+            await self._resizer.act(list(self._tracked.values()), readings)
         with self._metrics.step("checkpoints"):
             await self._checkpoints.write(list(self._tracked.values()))
         self._forget()
@@ -148,17 +152,18 @@ class RecommenderController:
             self._history.want(tracked)
         return tracked
 
-    async def _collect(self) -> None:
-        """Feed the usage of all pods to the models."""
+    async def _collect(self) -> Readings:
+        """Feed the usage of all pods to the models, and return it."""
         with_pods = [each for each in self._tracked.values() if each.pods]
         namespaces = sorted({each.recommendation.metadata.namespace for each in with_pods})
         if not namespaces:
-            return
+            return {}
         source, readings = await self._samples.read(namespaces)
         latest = self._clock.now() + _CLOCK_SKEW
         for tracked in with_pods:
             await self._yielding.checkpoint()
             self._feed(tracked, source, readings, latest)
+        return readings
 
     def _feed(self, tracked: Tracked, source: str, readings: Readings, latest: datetime) -> None:
         for pod in tracked.pods:

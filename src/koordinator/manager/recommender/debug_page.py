@@ -38,6 +38,8 @@ def recommendation_document(tracked: Tracked) -> dict[str, Any]:
         "pods": sorted(pod.metadata.name for pod in tracked.pods),
         "problem": tracked.problem.message if tracked.problem is not None else "",
         "policyError": tracked.policy_error,
+        "updateMode": tracked.rules.update_mode,
+        "notResized": {name or "*": reason for name, reason in sorted(tracked.waiting.items())},
         "containers": {name: _container(model, tracked.time.offset) for name, model in sorted(tracked.models.items())},
     }
 

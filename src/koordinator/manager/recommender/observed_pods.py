@@ -1,36 +1,47 @@
-"""What the recommender reads of pods: the requests of their containers, and which containers were killed for memory."""
+"""What the recommender reads of pods: the resources of their containers, which of these were killed for memory, and how
+a resize in place goes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from koordinator.api.annotations import CONFIG_MIRROR
 from koordinator.api.kinds import PODS, Kind
 from koordinator.api.meta import Object, WireStruct
-from koordinator.api.pod import FINISHED_PHASES, ResourceList
+from koordinator.api.pod import FINISHED_PHASES, ResourceList, ResourceRequirements
 from koordinator.api.quantity import Quantity
+from koordinator.api.recommendation import APPLIED
 from koordinator.api.resource_names import CPU, EXTENDED_CPUS, EXTENDED_MEMORIES, MEMORY
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 
 _OOM_KILLED: Final = "OOMKilled"
 _ALWAYS: Final = "Always"
+_RESTARTED: Final = "RestartContainer"
+_KEPT_ANNOTATIONS: Final = (APPLIED, CONFIG_MIRROR)
 _MILLI: Final = 1000
 _NANO: Final = 10**9
 _BY_NAMESPACE: Final = "namespace"
 
 
-class _Resources(WireStruct):
-    requests: ResourceList = {}
+class _ResizePolicy(WireStruct):
+    resource_name: str = ""
+    restart_policy: str = ""
 
 
 class ObservedContainer(WireStruct):
     name: str = ""
-    resources: _Resources = _Resources()
+    resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: Sequence[_ResizePolicy] = ()
     restart_policy: str | None = None
+
+    def restarts_for(self, resources: Iterable[str]) -> bool:
+        """Whether the container is restarted when any of these is resized."""
+        return any(each.restart_policy == _RESTARTED and each.resource_name in resources for each in self.resize_policy)
 
     @property
     def cpu_request(self) -> float:
@@ -65,17 +76,28 @@ class _State(WireStruct):
 
 class _ContainerStatus(WireStruct):
     name: str = ""
+    restart_count: int = 0
     state: _State = _State()
     last_state: _State = _State()
 
 
+class _Condition(WireStruct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class _Spec(WireStruct):
+    node_name: str = ""
+    resources: ResourceRequirements | None = None
     containers: Sequence[ObservedContainer] = ()
     init_containers: Sequence[ObservedContainer] = ()
 
 
 class _Status(WireStruct):
     phase: str = ""
+    conditions: Sequence[_Condition] = ()
     container_statuses: Sequence[_ContainerStatus] = ()
     init_container_statuses: Sequence[_ContainerStatus] = ()
 
@@ -95,6 +117,16 @@ class ObservedPod(Object):
     @property
     def is_finished(self) -> bool:
         return self.status.phase in FINISHED_PHASES
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """How often its containers have been restarted."""
+        statuses = (*self.status.container_statuses, *self.status.init_container_statuses)
+        return {each.name: each.restart_count for each in statuses}
+
+    def condition(self, kind: str) -> _Condition | None:
+        """The condition of that type if it is true."""
+        return next((each for each in self.status.conditions if each.type == kind and each.status == "True"), None)
 
 
 OBSERVED_PODS: Final = Kind(PODS.group, PODS.version, PODS.plural, PODS.name, ObservedPod)
@@ -127,7 +159,7 @@ def observed_pods(informers: InformerSet, namespace: str) -> Informer[ObservedPo
         namespace=namespace,
         field_selector="spec.nodeName!=",
         indexes={_BY_NAMESPACE: _namespace},
-        transform=_without_annotations,
+        transform=_trimmed,
     )
 
 
@@ -135,9 +167,11 @@ def pods_in(informer: Informer[ObservedPod], namespace: str) -> Sequence[Observe
     return informer.by_index(_BY_NAMESPACE, namespace)
 
 
-def _without_annotations(pod: ObservedPod) -> ObservedPod:
-    """Annotations often are the largest part of a pod, and nothing here reads them."""
-    return replace(pod, metadata=replace(pod.metadata, annotations={}))
+def _trimmed(pod: ObservedPod) -> ObservedPod:
+    """Annotations often are the largest part of a pod, and few of them are read here."""
+    found = pod.metadata.annotations
+    kept = {name: found[name] for name in _KEPT_ANNOTATIONS if name in found}
+    return replace(pod, metadata=replace(pod.metadata, annotations=kept))
 
 
 def _namespace(pod: ObservedPod) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.listen_address import is_loopback
-from koordinator.base.option_flags import duration, group, integer, number, text
+from koordinator.base.option_flags import duration, group, integer, number, switch, text
 
 TITLE: Final = "Recommender (feature Recommender)"
 AUTO: Final = "auto"
@@ -134,6 +134,61 @@ class EstimateOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeOptions:
+    """How pods of Recommendations with the update modes Auto and InPlaceOrRecreate are resized in place."""
+
+    threshold: float = number(
+        "recommender-resize-threshold",
+        0.1,
+        "The part by which a request has to differ from the recommendation for a pod to be resized.",
+        minimum=0,
+    )
+    raised_fraction: float = number(
+        "recommender-resize-raise-fraction",
+        1.0,
+        "The part of a request by which one resize raises it at most; 1 doubles it.",
+        minimum=0.01,
+    )
+    lowered_fraction: float = number(
+        "recommender-resize-lower-fraction",
+        0.25,
+        "The part of a request by which one resize lowers it at most.",
+        minimum=0.01,
+        maximum=0.9,
+    )
+    watch: timedelta = duration(
+        "recommender-resize-watch",
+        timedelta(minutes=5),
+        "The next pod of a workload is resized so long after the last one, if that one is well.",
+        minimum=_SECOND,
+    )
+    hold: timedelta = duration(
+        "recommender-resize-hold",
+        timedelta(minutes=30),
+        "A pod is resized again so long after its creation or its last resize, which is undone if the pod gets worse "
+        "meanwhile.",
+        minimum=_SECOND,
+    )
+    retry: timedelta = duration(
+        "recommender-resize-retry",
+        timedelta(hours=1),
+        "A workload of which a resize was undone is left alone for so long, and twice as long each time, up to a day.",
+        minimum=_SECOND,
+    )
+    evicted_after: timedelta = duration(
+        "recommender-evict-after",
+        timedelta(hours=12),
+        "A younger pod is not evicted for a Recommendation with the update mode InPlaceOrRecreate.",
+        minimum=_SECOND,
+    )
+    is_dry_run: bool = switch(
+        "recommender-dry-run",
+        False,
+        "Resize and evict nothing: the log and the page of a Recommendation say what would be done.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryOptions:
     """Where the usage from before a Recommendation was created is read. Raises ConfigurationError for options that
     cannot be used together."""
@@ -230,6 +285,7 @@ class RecommenderOptions:
     model: ModelOptions = group(TITLE, ModelOptions)
     estimate: EstimateOptions = group(TITLE, EstimateOptions)
     history: HistoryOptions = group(TITLE, HistoryOptions)
+    resize: ResizeOptions = group(TITLE, ResizeOptions)
 
     @property
     def forgotten_after(self) -> timedelta:

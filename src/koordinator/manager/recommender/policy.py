@@ -8,10 +8,21 @@ from typing import Final
 
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.pod import ResourceList
-from koordinator.api.recommendation import AUTO, OFF, POLICY, ContainerPolicy, RecommendationPolicy
+from koordinator.api.recommendation import (
+    AUTO,
+    CONTROLLED_VALUES,
+    IN_PLACE_OR_RECREATE,
+    OFF,
+    POLICY,
+    REQUESTS_ONLY,
+    UPDATE_MODES,
+    ContainerPolicy,
+    RecommendationPolicy,
+)
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.model.container_sizes import Bounds
 
 RESOURCES: Final = (CPU, MEMORY)
 _EVERY_CONTAINER: Final = "*"
@@ -21,19 +32,6 @@ _PATH: Final = f"annotation {POLICY}: "
 
 class PolicyError(KoordinatorError):
     """The annotation cannot be used; the text names the field, the value and what is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of one resource: CPU in milli-cores, memory in bytes; None is unbounded."""
-
-    minimum: int | None = None
-    maximum: int | None = None
-
-    def clamp(self, amount: int) -> int:
-        if self.minimum is not None:
-            amount = max(amount, self.minimum)
-        return amount if self.maximum is None else min(amount, self.maximum)
 
 
 _UNBOUNDED: Final = Bounds()
@@ -60,6 +58,21 @@ class Rules:
 
     named: Mapping[str, ContainerRules] = field(default_factory=dict)
     others: ContainerRules = ContainerRules()
+    update_mode: str = OFF
+    """One of UPDATE_MODES."""
+    requests_only: bool = False
+    """Whether limits stay as they are."""
+    low_confidence_is_used: bool = False
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether new pods get what is recommended."""
+        return self.update_mode != OFF
+
+    @property
+    def resizes(self) -> bool:
+        """Whether running pods do."""
+        return self.update_mode in (AUTO, IN_PLACE_OR_RECREATE)
 
     def of(self, container: str) -> ContainerRules:
         return self.named.get(container, self.others)
@@ -77,6 +90,12 @@ def read_policy(text: str | None) -> Rules:
     except (DecodeError, ConfigurationError) as error:
         message = str(error)
         raise PolicyError(message if message.startswith(_PATH) else f"{_PATH}{message}") from None
+    for field_name, word, allowed in (
+        ("updateMode", policy.update_mode, UPDATE_MODES),
+        ("controlledValues", policy.controlled_values, CONTROLLED_VALUES),
+    ):
+        if word not in allowed:
+            raise PolicyError(f"{_PATH}{field_name}: {word!r}: {', '.join(allowed)} are allowed")
     common = ContainerPolicy(
         target_percentile=policy.target_percentile,
         margin_fraction=policy.margin_fraction,
@@ -93,7 +112,13 @@ def read_policy(text: str | None) -> Rules:
     named = {name: _over(each, others) for name, each in policy.containers.items() if name != _EVERY_CONTAINER}
     for name, container in named.items():
         _check_bounds(container, f"containers[{name}].")
-    return Rules({name: _rules(each) for name, each in named.items()}, _rules(others))
+    return Rules(
+        {name: _rules(each) for name, each in named.items()},
+        _rules(others),
+        update_mode=policy.update_mode,
+        requests_only=policy.controlled_values == REQUESTS_ONLY,
+        low_confidence_is_used=policy.low_confidence,
+    )
 
 
 def _over(own: ContainerPolicy, other: ContainerPolicy) -> ContainerPolicy:

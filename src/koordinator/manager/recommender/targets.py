@@ -16,6 +16,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 from koordinator.manager.recommender.observed_pods import ObservedPod
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector, parse_selector
+from koordinator.model.recommendations import DEFAULT_API_VERSIONS
 
 INVALID_TARGET: Final = "InvalidTarget"
 UNSUPPORTED_TARGET: Final = "UnsupportedTarget"
@@ -26,14 +27,6 @@ _FRESH: Final = 300.0
 """Seconds for which a workload's selector is remembered. Selectors of most kinds cannot be changed."""
 _FRESH_PROBLEM: Final = 30.0
 _LONGEST_CHAIN: Final = 5
-
-_APPS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
-_API_VERSIONS: Final = dict.fromkeys(_APPS, "apps/v1") | {
-    "Job": "batch/v1",
-    "CronJob": "batch/v1",
-    "ReplicationController": "v1",
-}
-"""Kind -> the API version that a target without one means."""
 
 
 class _SelectorSpec(WireStruct):
@@ -185,12 +178,12 @@ class TargetResolver:
         path = "spec.target.workload"
         if workload is None:
             return Problem(INVALID_TARGET, f"{path} is missing, which the type {WORKLOAD} requires")
-        api_version = workload.api_version or _API_VERSIONS.get(workload.kind, "")
+        api_version = workload.api_version or DEFAULT_API_VERSIONS.get(workload.kind, "")
         if not api_version:
-            kinds = ", ".join(sorted(_API_VERSIONS))
+            kinds = ", ".join(sorted(DEFAULT_API_VERSIONS))
             return Problem(INVALID_TARGET, f"{path}.apiVersion is missing, which may be so only for the kinds {kinds}")
         name = ObjectName(api_version, workload.kind, workload.name)
-        is_built_in = _API_VERSIONS.get(workload.kind) == api_version
+        is_built_in = DEFAULT_API_VERSIONS.get(workload.kind) == api_version
         try:
             object_path = await self._paths.path(name, namespace, "" if is_built_in else "scale")
         except (UnknownKindError, DecodeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -47,6 +47,8 @@ class Tracked:
     rules: Rules = field(default_factory=Rules)
     policy_error: str = ""
     """Why the policy annotation cannot be used; empty if it can."""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    """Pod -> why it is not resized; "" stands for all pods."""
     is_fetching_history: bool = False
     stored_at: float | None = None
     """The second of a monotonic clock at which the checkpoint was last written; None if it has not been."""

@@ -17,6 +17,7 @@ from koordinator.kube.interface import Client
 from koordinator.manager import features
 from koordinator.manager.audit.admissions import AdmissionSummary
 from koordinator.manager.options import Options
+from koordinator.manager.recommender.limit_ranges import LimitRangeLister
 from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache, QuotaNames
@@ -32,6 +33,7 @@ from koordinator.manager.webhook.listers import (
     ProfileLister,
     QuotaPodLister,
     QuotaTreeLister,
+    RecommendationLister,
     SLOConfigurationLister,
     forget_weights,
 )
@@ -41,6 +43,7 @@ from koordinator.manager.webhook.node.validating import NodeValidatingHandler
 from koordinator.manager.webhook.pod.binding import DENIED, DRY_RUN, BindingAdmissionHandler
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
+from koordinator.manager.webhook.pod.recommended_requests import RecommendedRequests
 from koordinator.manager.webhook.pod.template_validating import PodTemplateValidatingHandler
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
@@ -87,12 +90,22 @@ class HandlerEntry:
 
 
 def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
+    settings, recommended = PodMutationSettings.from_gates(context.options.features), None
+    if context.options.features.enabled(features.RECOMMENDER):
+        known = RecommendationLister(context.informers, context.options.namespace)
+        recommended = RecommendedRequests(
+            known,
+            context.clock.now,
+            bounds_of=LimitRangeLister(context.informers, context.options.namespace).bounds_of,
+            translate_free=settings.translate_free,
+        )
     return PodMutatingHandler(
         ProfileLister(context.informers),
         QuotaTreeLister(context.informers, context.options.namespace, context.quotas),
         context.draw,
-        PodMutationSettings.from_gates(context.options.features),
+        settings,
         context.timer(MUTATE, "pod"),
+        recommended=recommended,
         on_applied=context.admissions.admitted,
     )
 

@@ -16,18 +16,23 @@ from koordinator.api.kinds import (
     NAMESPACES,
     NODES,
     PRIORITY_CLASSES,
+    RECOMMENDATIONS,
 )
 from koordinator.api.labels import QUOTA_NAME, QUOTA_TREE_ID
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
+from koordinator.api.recommendation import POLICY, Recommendation
 from koordinator.base.clock import Clock
 from koordinator.base.errors import ConfigurationError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.options import Options, PodEnhancedValidatorOptions
+from koordinator.manager.recommender.policy import PolicyError, Rules, read_policy
 from koordinator.manager.trimmed_objects import trimmed_pods
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.mutating import RecordedWeights
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedRules
+from koordinator.manager.webhook.pod.recommended_requests import FoundRecommendation
+from koordinator.model.recommendations import RecommendationIndex
 
 _BY_TREE = "tree"
 _BY_QUOTA = "quota that the pod names"
@@ -73,6 +78,40 @@ class QuotaTreeLister:
 
     def profiles_of(self, tree: str) -> Iterable[ElasticQuotaProfile]:
         return self._profiles.by_index(_BY_TREE, tree)
+
+
+class RecommendationLister:
+    """``PodRecommendations`` over an informer, of one namespace or of all. A policy that cannot be used, of which the
+    recommender says so, counts as one that has no update mode."""
+
+    def __init__(self, informers: InformerSet, namespace: str) -> None:
+        self._index = RecommendationIndex()
+        self._rules: dict[str, Rules] = {}
+        informers.informer(RECOMMENDATIONS, namespace=namespace, absent_is_empty=True).add_handlers(
+            name="recommended requests",
+            on_add=lambda found, _: self._put(found),
+            on_update=lambda _, found: self._put(found),
+            on_delete=self._remove,
+        )
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def of(self, pod: ObjectMeta, namespace: str) -> FoundRecommendation | None:
+        found = self._index.find(pod, namespace)
+        return FoundRecommendation(found, self._rules[found.key]) if found is not None else None
+
+    def _put(self, found: Recommendation) -> None:
+        try:
+            rules = read_policy(found.metadata.annotations.get(POLICY))
+        except PolicyError:
+            rules = Rules()
+        self._rules[found.metadata.key] = rules
+        self._index.put(found)
+
+    def _remove(self, found: Recommendation) -> None:
+        self._rules.pop(found.metadata.key, None)
+        self._index.remove(found)
 
 
 def watch_quotas(informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:

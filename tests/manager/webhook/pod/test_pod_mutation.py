@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.document import Document, copied
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
 from koordinator.manager.features import make_features
 from koordinator.manager.webhook.admission import ALLOWED, Operation
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
@@ -204,15 +206,15 @@ def test_a_step_that_refuses_is_the_last() -> None:
 def test_who_is_told_of_applied_profiles_hears_nothing_of_dry_runs_and_of_those_not_drawn() -> None:
     told: list[tuple[list[str], str]] = []
 
-    def note(profiles: Sequence[ClusterColocationProfile], namespace: str) -> None:
-        told.append(([each.metadata.name for each in profiles], namespace))
+    def note(kind: Kind[Any], profiles: Sequence[Object], namespace: str) -> None:
+        told.append(([f"{kind.name} {each.metadata.name}" for each in profiles], namespace))
 
     cluster = SmallCluster(profile("always", labels={"a": "b"}), profile("never", probability="1%", labels={"c": "d"}))
     handler = PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 50, on_applied=note)
     request = request_for({"metadata": {"name": "web", "namespace": "shop"}, "spec": {}})
     handler.handle(replace(request, dry_run=True))
     handler.handle(request)
-    assert told == [(["always"], "shop")]
+    assert told == [(["ClusterColocationProfile always"], "shop")]
     cluster = SmallCluster(profile("never", probability="1%", labels={"c": "d"}))
     PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 50, on_applied=note).handle(request)
     assert len(told) == 1

@@ -11,8 +11,9 @@ import msgspec
 
 from koordinator.api.codec import without_nulls
 from koordinator.api.document import Document, copied, same
+from koordinator.api.labels import POD_TEMPLATE_HASH
 from koordinator.api.meta import LabelSelector, Object, ObjectMeta, OwnerReference
-from koordinator.cluster.controllers.deployment.template_hash import HASH_LABEL, template_hash
+from koordinator.cluster.controllers.deployment.template_hash import template_hash
 from koordinator.cluster.controllers.workloads import DEPLOYMENTS, Deployment, ReplicaSet, ReplicaSetSpec
 
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -89,8 +90,9 @@ def new_replica_set(deployment: Deployment, revision: int) -> ReplicaSet:
     template = copied(spec.template)
     digest = template_hash(template, deployment.status.collision_count)
     labels = template.setdefault("metadata", {}).setdefault("labels", {})
-    labels[HASH_LABEL] = digest
+    labels[POD_TEMPLATE_HASH] = digest
     selector = spec.selector or LabelSelector()
+    selected = {**selector.match_labels, POD_TEMPLATE_HASH: digest}
     reference = OwnerReference(
         api_version=DEPLOYMENTS.api_version,
         kind=DEPLOYMENTS.name,
@@ -110,7 +112,7 @@ def new_replica_set(deployment: Deployment, revision: int) -> ReplicaSet:
         spec=ReplicaSetSpec(
             replicas=0,
             min_ready_seconds=spec.min_ready_seconds,
-            selector=msgspec.structs.replace(selector, match_labels={**selector.match_labels, HASH_LABEL: digest}),
+            selector=msgspec.structs.replace(selector, match_labels=selected),
             template=template,
         ),
     )
@@ -139,7 +141,7 @@ def _is_idle(replica_set: ReplicaSet) -> bool:
 
 def _comparable(template: Document) -> Document:
     metadata = template.get("metadata") or {}
-    labels = {name: text for name, text in (metadata.get("labels") or {}).items() if name != HASH_LABEL}
+    labels = {name: text for name, text in (metadata.get("labels") or {}).items() if name != POD_TEMPLATE_HASH}
     kept: Document = without_nulls({**template, "metadata": {**metadata, "labels": labels}})
     return kept
 

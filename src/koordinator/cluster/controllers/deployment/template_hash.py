@@ -12,7 +12,6 @@ import msgspec
 
 from koordinator.api.document import Document
 
-HASH_LABEL: Final = "pod-template-hash"
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and what looks like them, so that no words come about."""
 _OFFSET, _PRIME = 0x811C9DC5, 0x01000193

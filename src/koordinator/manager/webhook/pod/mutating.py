@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
+from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, RECOMMENDATIONS, Kind
 from koordinator.api.kubernetes_types.table import named
 from koordinator.api.labels import QUOTA_NAME
-from koordinator.api.meta import LabelSelector
+from koordinator.api.meta import LabelSelector, Object
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
 from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionRequest, AdmissionResponse, Steps
 from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
 from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
+from koordinator.manager.webhook.pod.recommended_requests import RecommendedRequests
 from koordinator.manager.webhook.pod.resource_specs import (
     normalise_device_resources,
     record_extended_resources,
@@ -122,10 +123,10 @@ class PodMutationSettings:
         )
 
 
-OnApplied = Callable[[Sequence[ClusterColocationProfile], str], None]
+OnApplied = Callable[[Kind[Any], Sequence[Object], str], None]
 
 
-def _nobody(profiles: Sequence[ClusterColocationProfile], namespace: str) -> None:
+def _nobody(kind: Kind[Any], applied: Sequence[Object], namespace: str) -> None:
     """Nobody is told."""
 
 
@@ -142,15 +143,18 @@ class PodMutatingHandler:
         settings: PodMutationSettings | None = None,
         steps: Steps = UNMEASURED,
         *,
+        recommended: RecommendedRequests | None = None,
         on_applied: OnApplied = _nobody,
     ) -> None:
-        """``on_applied`` is called with the profiles that a new pod has got, and its namespace."""
+        """``recommended`` is None without the feature Recommender. ``on_applied`` is called with what has changed a new
+        pod, profiles or a Recommendation, and the pod's namespace."""
         pod_type = named("io.k8s.api.core.v1.Pod")
         self._catalogue = ProfileCatalogue(cluster, pod_type)
         self._engine = ProfileEngine(cluster, draw, lambda pod: section(pod, "spec"))
         self._quota_trees = quota_trees
         self._settings = settings or PodMutationSettings()
         self._steps = steps
+        self._recommended = recommended
         self._on_applied = on_applied
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
@@ -160,6 +164,11 @@ class PodMutatingHandler:
         namespace = (request.object.get("metadata") or {}).get("namespace") or request.namespace
         with self._steps.step(request.operation, "ClusterColocationProfile"):
             pod, warnings = self._apply_profiles(request.object, namespace, is_dry_run=request.dry_run)
+        if self._recommended is not None:
+            with self._steps.step(request.operation, "Recommendation"):
+                applied = self._recommended.apply(pod, namespace)
+            if applied is not None and not request.dry_run:
+                self._on_applied(RECOMMENDATIONS, [applied], namespace)
         with self._steps.step(request.operation, "ExtendedResourceSpec"):
             if self._settings.record_extended_resources:
                 record_extended_resources(pod)
@@ -183,7 +192,7 @@ class PodMutatingHandler:
         drawn = self._engine.drawn(matches)
         pod = self._engine.apply(drawn, pod)
         if drawn and not is_dry_run:
-            self._on_applied([profile.source for profile in drawn], namespace)
+            self._on_applied(CLUSTER_COLOCATION_PROFILES, [profile.source for profile in drawn], namespace)
         if self._settings.translate_resources and not any(profile.keeps_resources for profile in matches.profiles):
             warnings += translate_resources(pod, free=self._settings.translate_free)
         return pod, warnings

@@ -149,7 +149,7 @@ def _current(metadata: Document) -> Document:
 def translate_resources(pod: Document, *, free: bool = False) -> list[str]:
     """Translate by the pod's current priority class, that of free pods only if ``free``; changes ``pod`` in place.
     Returns warnings. Raises DecodeError."""
-    priority = _priority_class(pod)
+    priority = priority_class_of(pod)
     names = _EXTENDED.get(priority)
     if names is None or (priority is PriorityClass.FREE and not free):
         return []
@@ -162,7 +162,7 @@ def translate_resources(pod: Document, *, free: bool = False) -> list[str]:
     return _pod_level_warnings(spec, names)
 
 
-def _priority_class(pod: Document) -> PriorityClass:
+def priority_class_of(pod: Document) -> PriorityClass:
     """The priority class, from the fields that determine it: converting the whole pod takes as long as everything else
     here."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
