@@ -38,8 +38,13 @@ ELECTION: Final = {"leaderElect": True, "resourceNamespace": NAMESPACE}
 _MIGRATION, _DIRECT = [{"name": "MigrationController"}], [{"name": "DefaultEvictor"}]
 _JOBS_PROFILE: Final = {
     "name": "jobs",
-    "plugins": {"evict": {"enabled": _MIGRATION}, "filter": {"enabled": _MIGRATION}},
+    "plugins": {
+        "evict": {"enabled": _MIGRATION},
+        "filter": {"enabled": _MIGRATION},
+        "balance": {"enabled": [{"name": "LowNodeLoad"}]},
+    },
     "pluginConfig": [
+        {"name": "LowNodeLoad", "args": {"expectedHighThresholds": {"cpu": 90}}},
         {
             "name": "MigrationController",
             "args": {
@@ -48,7 +53,7 @@ _JOBS_PROFILE: Final = {
                 "evictBurst": 100,
                 "objectLimiters": {"workload": {"duration": "0s"}},
             },
-        }
+        },
     ],
 }
 _PROTECTED: Final = {"PodsWithPVC": {"protectedStorageClasses": [{"name": "local"}]}}

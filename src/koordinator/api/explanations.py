@@ -161,6 +161,8 @@ class PodExplanation(Explanation, kw_only=True):
     """The gang that it is a member of."""
     requests: dict[str, str] | None = None
     message: str | None = None
+    facts: dict[str, list[str]] | None = None
+    """Plugin -> what it takes the pod for, where that does not follow from the pod alone."""
     queue: QueueState | None = None
     advice: list[str] | None = None
     fitting_now: FittingNodes | None = None

@@ -33,6 +33,8 @@ def print_pod(document: PodExplanation, console: Console) -> None:
         print_text(console, escape(text), indent=2)
     if gang := document.gang:
         print_text(console, escape(f"It is a member of the gang {gang}: koord explain gang {gang}"), indent=2)
+    for plugin, facts in (document.facts or {}).items():
+        print_text(console, escape(f"{plugin}: {' '.join(facts)}"), indent=2)
     _print_fitting(document, console)
     print_list(console, "What would help", document.advice or ())
     _print_retry(document.queue, console)
