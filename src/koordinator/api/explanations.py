@@ -369,9 +369,11 @@ class MigrationExplanation(Explanation, kw_only=True):
 
 
 class InterferenceExplanation(Explanation, kw_only=True):
-    """Which pods of a node suffer from others; the victims as koordlet has written them into the NodeMetric."""
+    """Which pods of a node suffer from others, and what was done about it; victims and remedies as koordlet has written
+    them into the NodeMetric."""
 
     interference: str
     reported: str = ""
     pods: int = 0
     victims: list[FreeForm] = []
+    remedies: list[FreeForm] = []

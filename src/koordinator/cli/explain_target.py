@@ -233,7 +233,8 @@ How far a PodMigrationJob is, what it waits for, and what its author may do wher
     "interference": """\
 koord explain interference NODE
 
-Which pods of the node suffer from others, by how much, and who the suspects are; as koordlet has reported it.
+Which pods of the node suffer from others, by how much, and who the suspects are; which remedies were tried against
+these, in which order, and what each has brought. As koordlet has reported it.
 
   koord explain interference node-3""",
     "rebalance": """\
