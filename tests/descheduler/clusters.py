@@ -11,6 +11,7 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
+from koordinator.api.recommendation import Recommendation
 from koordinator.api.reservation import Reservation
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
@@ -22,6 +23,7 @@ from koordinator.descheduler.requests import reservations_by_node
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.model.recommendations import RecommendationIndex
 from tests.kube.fake_client import ScriptedClient
 from tests.recorded_events import RecordedEvents
 
@@ -132,10 +134,14 @@ def make_snapshot(
     *,
     monotonic: float = 0,
     reservations: Iterable[Reservation] = (),
+    recommendations: Iterable[Recommendation] = (),
 ) -> Snapshot:
     by_node: dict[str, list[Pod]] = {}
     for pod in pods:
         by_node.setdefault(pod.spec.node_name, []).append(pod)
+    index = RecommendationIndex()
+    for each in recommendations:
+        index.put(each)
     return Snapshot(
         nodes=list(nodes),
         pods_by_node=by_node,
@@ -143,6 +149,7 @@ def make_snapshot(
         monotonic=monotonic,
         node_metrics={metric.metadata.name: metric for metric in metrics},
         reservations=reservations_by_node(reservations),
+        recommendations=index,
     )
 
 

@@ -32,7 +32,6 @@ DOCUMENT: Final[dict[str, Any]] = {
         {
             "name": "p",
             "plugins": {"evict": EVICTOR, "filter": EVICTOR, "balance": {"enabled": [{"name": "LowNodeLoad"}]}},
-            "pluginConfig": [{"name": "LowNodeLoad", "args": dict(PLUGIN_ARGS["LowNodeLoad"])}],
         }
     ],
 }
@@ -60,10 +59,13 @@ class Cluster:
             self.api.put(NODE_METRICS, to_document(metric))
 
     @asynccontextmanager
-    async def descheduler(self) -> AsyncIterator[Descheduler]:
-        """That leads, and has done no cycle."""
+    async def descheduler(self, **args: Any) -> AsyncIterator[Descheduler]:
+        """That leads, and has done no cycle. ``args`` are further ones of LowNodeLoad."""
         stop, client = asyncio.Event(), self.api.client()
-        configuration = resolve(DOCUMENT, "", Catalogue(BUILT_IN, lambda: ()))
+        (profile,) = DOCUMENT["profiles"]
+        of_plugin = {"name": "LowNodeLoad", "args": {**PLUGIN_ARGS["LowNodeLoad"], **args}}
+        document = {**DOCUMENT, "profiles": [{**profile, "pluginConfig": [of_plugin]}]}
+        configuration = resolve(document, "", Catalogue(BUILT_IN, lambda: ()))
         events = EventBroadcaster(client, program="koord-descheduler", clock=self.clock, random=Random(1))
         made = Descheduler(client, events, configuration, Process(clock=self.clock, random=Random(1), stop=stop))
         async with asyncio.timeout(20), made.informers.started(20), asyncio.TaskGroup() as tasks:

@@ -38,8 +38,13 @@ ELECTION: Final = {"leaderElect": True, "resourceNamespace": NAMESPACE}
 _MIGRATION, _DIRECT = [{"name": "MigrationController"}], [{"name": "DefaultEvictor"}]
 _JOBS_PROFILE: Final = {
     "name": "jobs",
-    "plugins": {"evict": {"enabled": _MIGRATION}, "filter": {"enabled": _MIGRATION}},
+    "plugins": {
+        "evict": {"enabled": _MIGRATION},
+        "filter": {"enabled": _MIGRATION},
+        "balance": {"enabled": [{"name": "LowNodeLoad"}]},
+    },
     "pluginConfig": [
+        {"name": "LowNodeLoad", "args": {"expectedHighThresholds": {"cpu": 90}}},
         {
             "name": "MigrationController",
             "args": {
@@ -48,7 +53,7 @@ _JOBS_PROFILE: Final = {
                 "evictBurst": 100,
                 "objectLimiters": {"workload": {"duration": "0s"}},
             },
-        }
+        },
     ],
 }
 _PROTECTED: Final = {"PodsWithPVC": {"protectedStorageClasses": [{"name": "local"}]}}
@@ -92,7 +97,13 @@ def descheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes
     }
     path = folder / "descheduler.yaml"
     path.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-m", "koordinator.descheduler", f"--config={path}", "--feature-gates=NodeDrain=true"]
+    command = [
+        sys.executable,
+        "-m",
+        "koordinator.descheduler",
+        f"--config={path}",
+        "--feature-gates=NodeDrain=true,GenericWorkload=true",
+    ]
     with (folder / "descheduler.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:

@@ -31,6 +31,12 @@ _NUMA = {"name": "NodeNUMAResource"}
 _DEVICES = {"name": "DeviceShare"}
 _REVOKING = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "1s"}
 _ARGS = {"apiVersion": API_VERSION, "kind": "ElasticQuotaArgs", "quotaGroupNamespace": "default", **_REVOKING}
+_LOAD = {"name": "LoadAwareScheduling"}
+_ESTIMATING = {
+    "apiVersion": API_VERSION,
+    "kind": "LoadAwareSchedulingArgs",
+    "estimator": "recommendedUsageEstimator",
+}
 _SOON = {"apiVersion": API_VERSION, "kind": "ReservationArgs", "gcDurationSeconds": 1, "gcIntervalSeconds": 1}
 PROFILE = {
     **LOAD_AWARE,
@@ -46,7 +52,11 @@ PROFILE = {
         "bind": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultBinder"}]},
         "postBind": {"enabled": [_GANG]},
     },
-    "pluginConfig": [{**_QUOTA, "args": _ARGS}, {**_RESERVATION, "args": _SOON}],
+    "pluginConfig": [
+        {**_QUOTA, "args": _ARGS},
+        {**_RESERVATION, "args": _SOON},
+        {**_LOAD, "args": _ESTIMATING},
+    ],
 }
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
 POD_GROUPS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
@@ -74,7 +84,7 @@ def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         podMaxBackoffSeconds=1,
     )
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
-    command += ["--feature-gates=DevicePluginAdaption=true", "--enable-network-topology-manager"]
+    command += ["--feature-gates=DevicePluginAdaption=true,GenericWorkload=true", "--enable-network-topology-manager"]
     # What fits nowhere is tried again soon, so that its event repeats.
     command.append("--pod-max-in-unschedulable-pods-duration=1s")
     with (folder / "scheduler.log").open("wb") as log:

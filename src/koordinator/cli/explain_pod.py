@@ -33,6 +33,8 @@ def print_pod(document: PodExplanation, console: Console) -> None:
         print_text(console, escape(text), indent=2)
     if gang := document.gang:
         print_text(console, escape(f"It is a member of the gang {gang}: koord explain gang {gang}"), indent=2)
+    for plugin, facts in (document.facts or {}).items():
+        print_text(console, escape(f"{plugin}: {' '.join(facts)}"), indent=2)
     _print_fitting(document, console)
     print_list(console, "What would help", document.advice or ())
     _print_retry(document.queue, console)
@@ -87,6 +89,8 @@ def _print_rejection(attempt: AttemptRecord, console: Console) -> None:
     if node := attempt.nominated_node:
         victims = ", ".join(attempt.evicts or ()) or "nobody any more"
         print_text(console, f"It is to have room on {escape(node)}, from where {escape(victims)} must go.")
+        for gang in attempt.gangs_evicted_whole or ():
+            print_text(console, f"Gang {escape(gang)} leaves whole, from other nodes, too: too few would be left.")
 
 
 def _print_placement(attempt: AttemptRecord, console: Console) -> None:

@@ -32,6 +32,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.model.recommendations import RecommendationIndex
 
 Refusals = Sequence[str]
 """Why a pod may not be evicted, in the order in which it was found; empty: it may be."""
@@ -125,6 +126,8 @@ class Snapshot:
     """By the name of the node."""
     reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
     """By the name of the node that they are on, in whatever phase; a node without may be absent."""
+    recommendations: RecommendationIndex = field(default_factory=RecommendationIndex)
+    """Empty unless some plugin ``reads_recommendations``."""
 
     def pods_on(self, node: str) -> Sequence[Pod]:
         """The pods of a node that occupy something: neither succeeded nor failed."""
@@ -186,6 +189,11 @@ class Plugin:
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    @property
+    def reads_recommendations(self) -> bool:
+        """Whether snapshots have to have the Recommendations, for this instance with its arguments."""
+        return False
 
     def rehearsing(self) -> Self:
         """A copy for a plan that is not carried out; it gets a handle of its own. A plugin that remembers something

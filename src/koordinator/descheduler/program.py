@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from koordinator.api.kinds import NODE_METRICS, NODES, PODS, RESERVATIONS
+from koordinator.api.kinds import NODE_METRICS, NODES, PODS, RECOMMENDATIONS, RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.backoff import Backoff, BackoffPolicy
@@ -29,6 +29,7 @@ from koordinator.kube.errors import TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.model.recommendations import RecommendationIndex
 from koordinator.model.transformers import node_as_seen, pod_as_seen, pod_steps
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,8 @@ class Descheduler:
             document.max_no_of_pods_to_evict_total,
         )
         self._profiles = [build_profile(profile, make_handle) for profile in configuration.profiles]
+        reads = any(plugin.reads_recommendations for each in self._profiles for plugin in each.plugins.values())
+        self._recommendations = self.informers.informer(RECOMMENDATIONS, absent_is_empty=True) if reads else None
         executor = DryRun() if document.dry_run else Live(client)
         self._cycle = Cycle(self._profiles, make_limiter, self._snapshot, self._pods.get, executor)
         self.cycles = 0
@@ -203,7 +206,14 @@ class Descheduler:
             monotonic=self._clock.monotonic(),
             node_metrics={metric.metadata.name: metric for metric in self._metrics.list()},
             reservations=reservations_by_node(self._reservations.list()),
+            recommendations=self._index_recommendations(),
         )
+
+    def _index_recommendations(self) -> RecommendationIndex:
+        index = RecommendationIndex()
+        for each in self._recommendations.list() if self._recommendations is not None else ():
+            index.put(each)
+        return index
 
     def _pods_of(self, node: str) -> Sequence[Pod]:
         return sorted(self._pods.by_index(NODE_INDEX, node), key=lambda pod: pod.metadata.key)

@@ -49,6 +49,7 @@ def load_arguments(**changes: Any) -> SimpleNamespace:
         "enable_schedule_when_node_metrics_expired": False,
         "prod_usage_include_sys": False,
         "score_according_prod_usage": False,
+        "estimator": "",
         "allow_customize_estimation": False,
         "estimated_seconds_after_pod_scheduled": None,
         "estimated_seconds_after_initialized": None,

@@ -23,12 +23,16 @@ class Lack:
 
 
 class Explainer(Plugin):
-    """A Filter plugin that derives from this adds details to ``koord explain``. Both methods are called only for
+    """A Filter plugin that derives from this adds details to ``koord explain``. Its methods are called only for
     that."""
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         """What is missing on ``row``, for which ``filter`` returned ``code`` (not FEASIBLE); empty when there is
         nothing to add to the reasons."""
+        return ()
+
+    def pod_facts(self, pod: PodInfo) -> Sequence[str]:
+        """What the plugin takes the pod for, in sentences, where that does not follow from the pod alone."""
         return ()
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:

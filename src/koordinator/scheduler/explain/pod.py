@@ -28,7 +28,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
-from koordinator.scheduler.explain.explainer import amount_text, event_meaning
+from koordinator.scheduler.explain.explainer import Explainer, amount_text, event_meaning
 from koordinator.scheduler.explain.sources import FilterResults, Objection, Sources, filter_nodes
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
@@ -92,6 +92,7 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> PodExplanation |
             requests=_requests(entry.pod, sources.view),
             gang=gang_id_of(entry.pod.pod) or None,
             message=_message(sources, entry, attempts),
+            facts=_facts(sources, entry.pod),
             queue=_queued(entry, sources.monotonic()),
             attempts=records,
             **_outlook(sources, entry, attempts),
@@ -105,6 +106,7 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> PodExplanation |
         scheduler=found[1].pod.spec.scheduler_name,
         reservation=taken_from.name if taken_from is not None else None,
         gang=gang_id_of(found[1].pod) or None,
+        facts=_facts(sources, found[1]),
         attempts=records,
     )
 
@@ -128,6 +130,20 @@ def _on_node(view: ClusterView, key: str) -> tuple[str, PodInfo] | None:
             if pod.key == key:
                 return view.columns.names[row], pod
     return None
+
+
+def _facts(sources: Sources, pod: PodInfo) -> dict[str, list[str]] | None:
+    profile = sources.profiles.get(pod.pod.spec.scheduler_name)
+    explainers = [part for part in profile.parts if isinstance(part, Explainer)] if profile is not None else ()
+    return {each.name: facts for each in explainers if (facts := _facts_of(each, pod))} or None
+
+
+def _facts_of(plugin: Explainer, pod: PodInfo) -> list[str]:
+    try:
+        return list(plugin.pod_facts(pod))
+    except Exception as error:
+        # A plugin may raise anything; the facts of the others are shown.
+        return [f"{type(error).__name__}: {error}"]
 
 
 def _requests(pod: PodInfo, view: ClusterView) -> dict[str, str]:
@@ -265,4 +281,5 @@ def _rejection(record: AttemptRecord, rejection: Rejection) -> AttemptRecord:
         wakes_on=sorted(rejection.events_to_register),
         nominated_node=after.nominated_node if after.found else None,
         evicts=[victim.key for victim in after.victims] if after.found else None,
+        gangs_evicted_whole=sorted(set(after.with_gangs.values())) or None,
     )

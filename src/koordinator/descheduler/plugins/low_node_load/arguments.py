@@ -16,6 +16,7 @@ from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.configuration.arguments import ResourceThresholds, checked_selector
 from koordinator.descheduler.plugins.selection import SelectiveArguments
+from koordinator.model.recommended_usage import RESOURCES as RECOMMENDED
 
 DEFAULT_POOL: Final = "__default_node_pool__"
 _PERCENTAGE: Final = "percentage must be greater than or equal to 0"
@@ -46,6 +47,7 @@ class NodePool(Strict):
     low_thresholds: ResourceThresholds | None = None
     prod_high_thresholds: ResourceThresholds | None = None
     prod_low_thresholds: ResourceThresholds | None = None
+    expected_high_thresholds: ResourceThresholds | None = None
     resource_weights: dict[str, int] | None = None
     anomaly_condition: AnomalyCondition | None = None
 
@@ -57,6 +59,8 @@ class LowNodeLoadArgs(SelectiveArguments):
     low_thresholds: ResourceThresholds | None = None
     prod_high_thresholds: ResourceThresholds | None = None
     prod_low_thresholds: ResourceThresholds | None = None
+    expected_high_thresholds: ResourceThresholds | None = None
+    """Ours: for what nodes are expected to use by the Recommendations of their pods; of CPU and memory."""
     resource_weights: dict[str, int] | None = None
     anomaly_condition: AnomalyCondition | None = None
     number_of_nodes: int = 0
@@ -143,6 +147,11 @@ def _check_pool(pool: NodePool, path: str) -> None:
         ("prodLowThresholds", pool.prod_low_thresholds, prod_high, f"low {below} prodHighThresholds"),
     ):
         _check_thresholds(f"{path}.{name}", given or {}, limits, allowed)
+    expected = pool.expected_high_thresholds or {}
+    _check_thresholds(f"{path}.expectedHighThresholds", expected, {}, "")
+    for name in expected:
+        if name not in RECOMMENDED:
+            raise ConfigurationError(f"{path}.expectedHighThresholds", name, f"only of {' and '.join(RECOMMENDED)}")
     condition = pool.anomaly_condition or _DEFAULT_CONDITION
     for field, count in (
         ("consecutiveAbnormalities", condition.consecutive_abnormalities),

@@ -15,9 +15,18 @@ import numpy as np
 
 from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import CPU
 from koordinator.descheduler.framework import Eviction, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes
-from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
+from koordinator.descheduler.plugins.low_node_load.expected_usage import (
+    Ints,
+    PodKey,
+    is_expected,
+    measured_name,
+    pod_key,
+    raised_text,
+)
+from koordinator.descheduler.plugins.low_node_load.load_columns import LoadColumns
 from koordinator.descheduler.plugins.low_node_load.thresholds import Groups, Mask, Percentages, Thresholds
 from koordinator.descheduler.pod_facts import eviction_order
 from koordinator.descheduler.requests import amount
@@ -90,14 +99,21 @@ class PoolBalance:
         self._rules = rules
         self._groups = groups
         self._thresholds = thresholds
-        self._limited = np.array([name in percentages.low for name in columns.resources], dtype=np.bool_)
+        limited_names = percentages.low.keys() | percentages.expected_high.keys()
+        self._limited = np.array([name in limited_names for name in columns.resources], dtype=np.bool_)
         targets = [*groups.low, *groups.both_low, *groups.prod_low]
         self._target_nodes = TargetNodes(snapshot, [columns.nodes[row] for row in targets]) if rules.node_fit else None
         low, both, prod_low = len(groups.low), len(groups.both_low), len(groups.prod_low)
         both_indices = range(low, low + both)
         limited = [int(column) for column in np.flatnonzero(self._limited)]
         self._node_stage = _Stage(
-            False, columns, thresholds, percentages.high, (*groups.low, *groups.both_low), range(low + both), limited
+            False,
+            columns,
+            thresholds,
+            percentages.all_high,
+            (*groups.low, *groups.both_low),
+            range(low + both),
+            limited,
         )
         self._prod_stage = _Stage(
             True,
@@ -164,19 +180,20 @@ class PoolBalance:
             usages = self._columns.pod_usages(row)
             candidates = [pod for pod in stage.pods[row] if self._rules.allow(pod)]
             ordered = self._ordered(stage, row, candidates, usages)
-            removable = [(pod, target) for pod in ordered if (target := self._target(stage, pod, usages)) is not None]
+            targets = [(pod, self._target(stage, row, pod, usages)) for pod in ordered]
+            removable = [(pod, target) for pod, target in targets if target is not None]
             yield Remark(f"node {name}: {len(removable)} of {len(stage.pods[row])} pods can be removed")
             yield from self._evict(stage, row, removable, usages, available, relieved)
 
-    def _target(self, stage: _Stage, pod: Pod, usages: Mapping[tuple[str, str], ResourceList]) -> int | None:
-        """The first target that fits the pod; what the pod uses is booked there, whether it is evicted or not. Without
-        node fit, any."""
+    def _target(self, stage: _Stage, row: int, pod: Pod, usages: Mapping[PodKey, ResourceList]) -> int | None:
+        """The first target that fits the pod; what the pod uses, and is expected to use, is booked there, whether it is
+        evicted or not. Without node fit, any."""
         if self._target_nodes is None:
             return _ANYWHERE
-        usage = usages.get(_key(pod))
+        usage = usages.get(pod_key(pod))
         if usage is None:
             return None
-        needed = self._columns.vector(usage)
+        needed = self._columns.vector(usage) + self._columns.contingencies[row].of(pod_key(pod))
         needed[-1] = 0  # the number of pods is the business of node fit
         return stage.first_fit(self._target_nodes.fitting(pod), needed)
 
@@ -190,9 +207,9 @@ class PoolBalance:
         return found if fits[found] else None
 
     def _ordered(
-        self, stage: _Stage, row: int, pods: Sequence[Pod], usages: Mapping[tuple[str, str], ResourceList]
+        self, stage: _Stage, row: int, pods: Sequence[Pod], usages: Mapping[PodKey, ResourceList]
     ) -> list[Pod]:
-        """The least important first; of equals, the one whose usage just covers what the node is over by."""
+        """The least important first; of equals, the one that just relieves the node of what it is over by."""
         columns = self._columns
         beyond = stage.usage[row] - stage.limits[row]
         excess = {
@@ -202,18 +219,28 @@ class PoolBalance:
         }
 
         def key(pod: Pod) -> tuple[object, ...]:
-            usage = usages.get(_key(pod))
-            score = 0.0 if usage is None else _cover(usage, excess, self._rules.weights)
+            usage = usages.get(pod_key(pod))
+            score = 0.0 if usage is None else _cover(self._relief(row, pod, usage), excess, self._rules.weights)
             return eviction_order(pod, usage is None, -score)
 
         return sorted(pods, key=key)
+
+    def _relief(self, row: int, pod: Pod, usage: ResourceList) -> ResourceList:
+        """What of the usage of the node goes with the pod."""
+        resources = self._columns.resources
+        if not any(map(is_expected, resources)):
+            return usage
+        less = self._columns.vector(usage) + self._columns.contingencies[row].relief(pod_key(pod))
+        units = (1 if measured_name(name) == CPU else 10**9 for name in resources)
+        named = zip(resources, less.tolist(), units, strict=True)
+        return {**usage, **{name: Quantity(amount * unit) for name, amount, unit in named if is_expected(name)}}
 
     def _evict(
         self,
         stage: _Stage,
         row: int,
         removable: Sequence[tuple[Pod, int]],
-        usages: Mapping[tuple[str, str], ResourceList],
+        usages: Mapping[PodKey, ResourceList],
         available: Ints,
         relieved: OnRelieved,
     ) -> Plan:
@@ -226,15 +253,20 @@ class PoolBalance:
             place = self._still_fits(stage, pod, target)
             if place is None:
                 continue
-            taken = yield Eviction(pod, self._reason(stage, row), dry_run=self._rules.dry_run)
+            key = pod_key(pod)
+            usage = usages.get(key)
+            reason, raised = self._reason(stage, row), self._columns.raises[row].get(key)
+            if raised is not None and usage is not None:
+                reason = f"{reason}; {raised_text(usage, raised)}"
+            taken = yield Eviction(pod, reason, dry_run=self._rules.dry_run)
             if not taken:
                 continue
             if self._target_nodes is not None:
                 self._target_nodes.book(pod, int(stage.order[place]))
-            usage = usages.get(_key(pod))
+            contingencies = self._columns.contingencies[row]
             moved = self._columns.vector(_estimated(pod) if usage is None else usage)
-            available -= moved
-            self._columns.usage[row] -= moved
+            available -= moved + contingencies.of(key)
+            self._columns.usage[row] -= moved + contingencies.take(key)
             if stage.prod:
                 self._columns.prod_usage[row] -= moved
 
@@ -249,10 +281,6 @@ class PoolBalance:
             if is_over and name in stage.high
         ]
         return f"node is overutilized, {', '.join(texts)}"
-
-
-def _key(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.name
 
 
 def _estimated(pod: Pod) -> ResourceList:
@@ -270,6 +298,6 @@ def _cover(usage: ResourceList, excess: Mapping[str, int], weights: Mapping[str,
         weight = weights.get(name, 0)
         total += weight
         if excess[name]:
-            ratio = amount(name, quantity) / excess[name]
+            ratio = amount(measured_name(name), quantity) / excess[name]
             score += (1 / ratio + 1 if ratio >= 1 else ratio) * weight
     return score / total if total else 0.0

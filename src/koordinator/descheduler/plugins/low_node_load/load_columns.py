@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
@@ -17,12 +16,22 @@ from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY, PODS
 from koordinator.descheduler.framework import Snapshot
+from koordinator.descheduler.plugins.low_node_load.expected_usage import (
+    Contingencies,
+    Ints,
+    PodKey,
+    Raise,
+    expected_name,
+    expected_raises,
+    is_expected,
+    measured_name,
+    pod_key,
+)
 from koordinator.descheduler.pod_facts import is_leaving
 from koordinator.descheduler.requests import amount
 from koordinator.model.huge_pages import huge_page_pool, without_pool
 from koordinator.model.raw_allocatable import raw_allocatable
 
-Ints = npt.NDArray[np.int64]
 NANOS_OF_MILLI: Final = 10**6
 MOST: Final = 2**53
 """In units of the usage columns, beyond what any node has or uses: 9 million cores, 9 PB. It is what float64, in which
@@ -32,11 +41,11 @@ thresholds are computed, holds exactly; sums over a thousand such nodes still fi
 def scale(name: str) -> int:
     """Usage is held in nano-CPU, since it is compared exactly, and thresholds are in whole milli-CPU; all else is in
     whole units."""
-    return NANOS_OF_MILLI if name == CPU else 1
+    return NANOS_OF_MILLI if measured_name(name) == CPU else 1
 
 
 def scaled(name: str, quantity: Quantity) -> int:
-    """In the unit of the usage columns."""
+    """In the unit of the usage columns, what was measured of a resource."""
     return bounded(quantity.nanos if name == CPU else quantity.value)
 
 
@@ -48,14 +57,15 @@ def bounded(used: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadColumns:
-    """``resources`` names the columns; the last one is ``pods``. Rows are the nodes that have been measured."""
+    """``resources`` names the columns: those that are measured, those of what is expected, and last ``pods``. Rows are
+    the nodes that have been measured."""
 
     resources: Sequence[str]
     nodes: Sequence[Node]
     usage: Ints
     """Nodes x resources: of the system and all pods, scaled."""
     prod_usage: Ints
-    """Of the pods of class prod alone."""
+    """Of the pods of class prod alone; what is expected is of all, here too."""
     leaving: Ints
     """Nodes x resources: the part of ``usage`` that terminating pods are about to give back, and that pods have given
     back that have gone since the report."""
@@ -67,19 +77,24 @@ class LoadColumns:
     metrics: Sequence[NodeMetric]
     unmeasured: Mapping[str, str]
     """Node -> why it counts neither as hot nor as a target."""
+    raises: Sequence[Mapping[PodKey, Raise]]
+    """Of pods of which more is expected than was measured."""
+    contingencies: Sequence[Contingencies]
+    """The part of ``usage`` that is expected and not measured."""
 
     @property
     def scales(self) -> Ints:
         return np.array([scale(name) for name in self.resources], dtype=np.int64)
 
-    def pod_usages(self, row: int) -> Mapping[tuple[str, str], ResourceList]:
+    def pod_usages(self, row: int) -> Mapping[PodKey, ResourceList]:
         """Namespace and name -> usage, of the pods that the node has reported."""
         reported = self.metrics[row].status.pods_metric
         return {(each.namespace, each.name): each.pod_usage.resources for each in reported}
 
     def vector(self, usage: ResourceList) -> Ints:
-        """The usage of one pod as a row; it is one pod."""
-        amounts = [scaled(name, usage[name]) if name in usage else 0 for name in self.resources]
+        """The usage of one pod as a row; it is one pod. What is expected is no more than what was measured."""
+        named = [(name, usage.get(measured_name(name))) for name in self.resources]
+        amounts = [scaled(measured_name(name), used) if used is not None else 0 for name, used in named]
         amounts[-1] = 1
         return np.array(amounts, dtype=np.int64)
 
@@ -95,9 +110,12 @@ class LoadColumns:
         return found
 
 
-def measure(snapshot: Snapshot, nodes: Sequence[Node], names: Sequence[str], expiration: timedelta) -> LoadColumns:
-    """The columns of ``names`` for the nodes whose NodeMetric is not older than ``expiration``."""
-    resources = (*(name for name in names if name != PODS), PODS)
+def measure(
+    snapshot: Snapshot, nodes: Sequence[Node], names: Sequence[str], expiration: timedelta, expected: Sequence[str] = ()
+) -> LoadColumns:
+    """The columns of ``names``, and of what is ``expected`` of these resources, for the nodes whose NodeMetric is not
+    older than ``expiration``."""
+    resources = (*(name for name in names if name != PODS), *map(expected_name, expected), PODS)
     unmeasured: dict[str, str] = {}
     measured: list[tuple[Node, NodeMetric]] = []
     for node in nodes:
@@ -121,6 +139,8 @@ def measure(snapshot: Snapshot, nodes: Sequence[Node], names: Sequence[str], exp
         [row.prod_pods for row in rows],
         [metric for _, metric in measured],
         unmeasured,
+        [row.raises for row in rows],
+        [row.contingencies for row in rows],
     )
 
 
@@ -130,28 +150,56 @@ class _Row:
     def __init__(self, snapshot: Snapshot, node: Node, metric: NodeMetric, resources: Sequence[str]) -> None:
         self.pods = snapshot.pods_on(node.metadata.name)
         self.prod_pods = [pod for pod in self.pods if priority_class_with_default(pod) is PriorityClass.PROD]
-        prod = {_key(pod) for pod in self.prod_pods}
+        prod = {pod_key(pod) for pod in self.prod_pods}
         info = metric.status.node_metric
         system = info.system_usage.resources if info is not None else {}
         reported = [(each, (each.namespace, each.name) in prod) for each in metric.status.pods_metric]
-        leaving = {_key(pod) for pod in self.pods if is_leaving(pod, snapshot.now)}
-        staying = {_key(pod) for pod in self.pods} - leaving
+        leaving = {pod_key(pod) for pod in self.pods if is_leaving(pod, snapshot.now)}
+        staying = {pod_key(pod) for pod in self.pods} - leaving
         going = [(each, is_prod) for each, is_prod in reported if (each.namespace, each.name) not in staying]
+        measured = [name for name in resources[:-1] if not is_expected(name)]
         self.usage: list[int] = []
         self.prod_usage: list[int] = []
-        self.leaving = [bounded(_used(going, name, prod=False)) for name in resources[:-1]]
-        self.prod_leaving = [bounded(_used(going, name, prod=True)) for name in resources[:-1]]
-        for name in resources[:-1]:
+        self.leaving = [bounded(_used(going, name, prod=False)) for name in measured]
+        self.prod_leaving = [bounded(_used(going, name, prod=True)) for name in measured]
+        for name in measured:
             total = scaled(name, system[name]) if name in system else 0
             if name == MEMORY:
                 # It is compared with the allocatable, which does not contain the pool.
                 total = without_pool(total, huge_page_pool(node))
             self.usage.append(bounded(total + _used(reported, name, prod=False)))
             self.prod_usage.append(bounded(_used(reported, name, prod=True)))
+        self._expect(snapshot, metric, resources, staying)
         self.usage.append(len(self.pods))
         self.prod_usage.append(len(self.prod_pods))
         self.leaving.append(len(leaving))
         self.prod_leaving.append(len(leaving & prod))
+
+    def _expect(
+        self, snapshot: Snapshot, metric: NodeMetric, resources: Sequence[str], staying: Container[PodKey]
+    ) -> None:
+        """Add the columns of what is expected. Of pods that are leaving nothing more is."""
+        self.raises: Mapping[PodKey, Raise] = {}
+        expected = [(column, name) for column, name in enumerate(resources) if is_expected(name)]
+        if expected:
+            measured = {(each.namespace, each.name): each.pod_usage.resources for each in metric.status.pods_metric}
+            pods = [pod for pod in self.pods if pod_key(pod) in staying]
+            self.raises = expected_raises(measured, pods, snapshot.recommendations, snapshot.now)
+        more = {key: (each.source, _more(each, resources)) for key, each in self.raises.items()}
+        self.contingencies = Contingencies(more, len(resources))
+        for column, name in expected:
+            of_measured = resources.index(measured_name(name))
+            amount = bounded(self.usage[of_measured] + int(self.contingencies.most[column]))
+            self.usage.append(amount)
+            self.prod_usage.append(amount)
+            self.leaving.append(self.leaving[of_measured])
+            self.prod_leaving.append(self.leaving[of_measured])
+
+
+def _more(raised: Raise, resources: Sequence[str]) -> Ints:
+    """What is expected of a pod beyond what was measured, in the columns for that."""
+    expected = {expected_name(name): scaled(name, quantity) for name, quantity in raised.more.items()}
+    return np.array([expected.get(name, 0) for name in resources], dtype=np.int64)
 
 
 def _used(reported: Sequence[tuple[PodMetricInfo, bool]], name: str, *, prod: bool) -> int:
@@ -162,10 +210,6 @@ def _used(reported: Sequence[tuple[PodMetricInfo, bool]], name: str, *, prod: bo
         if quantity is not None and (is_prod or not prod):
             total += scaled(name, quantity)
     return total
-
-
-def _key(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.name
 
 
 def _lack(metric: NodeMetric | None, snapshot: Snapshot, expiration: timedelta) -> str:
@@ -185,5 +229,5 @@ def _allocatable(node: Node, resources: Sequence[str]) -> list[int]:
     allocatable = raw_allocatable(node)
     return [
         min(max(amount(name, allocatable[name]), 0), MOST // scale(name)) if name in allocatable else 0
-        for name in resources
+        for name in map(measured_name, resources)
     ]

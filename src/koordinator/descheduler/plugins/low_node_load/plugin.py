@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, Self
 
@@ -13,7 +13,8 @@ from koordinator.descheduler.framework import Handle, HotNode, Plan, Remark, Sna
 from koordinator.descheduler.plugins.low_node_load.anomaly import Detectors
 from koordinator.descheduler.plugins.low_node_load.arguments import AnomalyCondition, LowNodeLoadArgs, NodePool
 from koordinator.descheduler.plugins.low_node_load.balancing import PoolBalance, Rules
-from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns, measure
+from koordinator.descheduler.plugins.low_node_load.expected_usage import Ints, is_expected, measured_name
+from koordinator.descheduler.plugins.low_node_load.load_columns import LoadColumns, measure
 from koordinator.descheduler.plugins.low_node_load.thresholds import (
     Groups,
     classify,
@@ -32,12 +33,17 @@ class LowNodeLoad(SelectivePlugin):
 
     name = "LowNodeLoad"
     args_type = LowNodeLoadArgs
+    args: LowNodeLoadArgs
 
     def __init__(self, args: LowNodeLoadArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         timeout = args.detector_cache_timeout.total_seconds()
         self._detectors = [(Detectors(timeout), Detectors(timeout)) for _ in args.pools]
         """Of each pool: of the load of nodes, and of their pods of class prod."""
+
+    @property
+    def reads_recommendations(self) -> bool:
+        return any(pool.expected_high_thresholds for pool in self.args.pools)
 
     def rehearsing(self) -> Self:
         """With copies of the detectors, which count cycles."""
@@ -66,10 +72,13 @@ class LowNodeLoad(SelectivePlugin):
             return
         percentages = complete_percentages(pool)
         expiration = timedelta(seconds=min(self.args.node_metric_expiration_seconds, _FOREVER))
-        columns = measure(snapshot, nodes, percentages.names, expiration)
+        expected = sorted(pool.expected_high_thresholds or ())
+        columns = measure(snapshot, nodes, percentages.names, expiration, expected)
         thresholds = node_thresholds(columns, percentages, deviation=pool.use_deviation_thresholds)
         groups = classify(columns, thresholds)
         yield Remark(_summary(pool, columns, groups))
+        for text in _expectations(columns, groups.source) if expected else ():
+            yield Remark(f"node pool {pool.name}: {text}")
         now = snapshot.monotonic
         condition = pool.anomaly_condition or AnomalyCondition()
         abnormal = _confirmed(columns, groups.source, detectors, condition, now)
@@ -89,7 +98,7 @@ class LowNodeLoad(SelectivePlugin):
         rules = Rules(
             dry_run=self.args.dry_run,
             node_fit=self.args.node_fit,
-            weights=pool.resource_weights or {},
+            weights=_weights(pool, columns),
             allow=self._allows,
         )
         yield from PoolBalance(snapshot, columns, thresholds, percentages, groups, rules).run(
@@ -151,6 +160,12 @@ def _hot_node(
     )
 
 
+def _weights(pool: NodePool, columns: LoadColumns) -> Mapping[str, int]:
+    """What is expected of a resource weighs as much as what was measured."""
+    weights = pool.resource_weights or {}
+    return {**weights, **{name: weights.get(measured_name(name), 0) for name in columns.resources if is_expected(name)}}
+
+
 def _mark_normal(columns: LoadColumns, rows: Sequence[int], detectors: Detectors, now: float) -> None:
     for row in rows:
         detectors.mark_normal(columns.nodes[row].metadata.name, now)
@@ -173,6 +188,21 @@ def _why_idle(groups: Groups, abnormal: Sequence[int], abnormal_prod: Sequence[i
     if low <= number_of_nodes:
         return f"{low} nodes are underutilized, not more than numberOfNodes ({number_of_nodes}), nothing to do here"
     return ""
+
+
+def _expectations(columns: LoadColumns, hot: Sequence[int]) -> Iterator[str]:
+    """Of how many pods more is expected than was measured, and which workloads would make hot nodes hotter."""
+    pods = sum(map(len, columns.raises))
+    if not pods:
+        yield "no Recommendation that may be used says that a pod will use more than was measured"
+        return
+    of = {each.source for raises in columns.raises for each in raises.values()}
+    yield f"more is expected of {pods} pods than was measured; Recommendations that say so: {len(of)}"
+    for row in hot:
+        contingencies, name = columns.contingencies[row], columns.nodes[row].metadata.name
+        for column, resource in enumerate(columns.resources):
+            if is_expected(resource) and (source := contingencies.source(column)):
+                yield f"node {name}: {resource} is with the pods of Recommendation {source} at their peak"
 
 
 def _summary(pool: NodePool, columns: LoadColumns, groups: Groups) -> str:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from koordinator.api.resource_names import MEMORY
 from koordinator.descheduler.plugins.low_node_load.arguments import NodePool
-from koordinator.descheduler.plugins.low_node_load.load_columns import MOST, Ints, LoadColumns
+from koordinator.descheduler.plugins.low_node_load.expected_usage import Ints, expected_name
+from koordinator.descheduler.plugins.low_node_load.load_columns import MOST, LoadColumns
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -28,10 +29,17 @@ class Percentages:
     high: dict[str, float]
     prod_low: dict[str, float]
     prod_high: dict[str, float]
+    expected_high: dict[str, float]
+    """By the names of what is expected. Always of what is allocatable."""
 
     @property
     def names(self) -> Sequence[str]:
         return sorted(self.low)
+
+    @property
+    def all_high(self) -> dict[str, float]:
+        """The high thresholds of what was measured and of what is expected."""
+        return {**self.high, **self.expected_high}
 
 
 def complete_percentages(pool: NodePool) -> Percentages:
@@ -41,14 +49,16 @@ def complete_percentages(pool: NodePool) -> Percentages:
     low, high = dict(pool.low_thresholds or {}), dict(pool.high_thresholds or {})
     prod_low, prod_high = dict(pool.prod_low_thresholds or {}), dict(pool.prod_high_thresholds or {})
     ignored = 0.0 if pool.use_deviation_thresholds else 100.0
-    for name in {*low, *high, *prod_low, *prod_high, MEMORY}:
+    expected = pool.expected_high_thresholds or {}
+    for name in {*low, *high, *prod_low, *prod_high, MEMORY, *expected}:
         if name not in low:
             low[name] = high[name] = ignored
         if name not in prod_low:
             prod_low[name] = prod_high[name] = ignored
         high.setdefault(name, 0.0)
         prod_high.setdefault(name, 0.0)
-    return Percentages(low, high, prod_low, prod_high)
+    expected_high = {expected_name(name): percent for name, percent in expected.items()}
+    return Percentages(low, high, prod_low, prod_high, expected_high)
 
 
 def misleading(pool: NodePool) -> Sequence[str]:
@@ -81,7 +91,18 @@ class Thresholds:
 
 
 def node_thresholds(columns: LoadColumns, percentages: Percentages, *, deviation: bool) -> Thresholds:
-    """``trunc(percent x 0.01 x allocatable)``, in deviation mode with the percent around the mean of all nodes."""
+    """``trunc(percent x 0.01 x allocatable)``, in deviation mode with the percent around the mean of all nodes. A node
+    that is expected to be hot is no target, either."""
+    found = _of_measured(columns, percentages, deviation=deviation)
+    for column, name in enumerate(columns.resources):
+        if name in percentages.expected_high:
+            share = _share(columns, column, percentages.expected_high[name])
+            for limits in (found.low, found.high, found.prod_low, found.prod_high):
+                limits[:, column] = share
+    return found
+
+
+def _of_measured(columns: LoadColumns, percentages: Percentages, *, deviation: bool) -> Thresholds:
     if not deviation:
         return Thresholds(
             *(

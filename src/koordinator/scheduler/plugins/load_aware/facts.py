@@ -9,27 +9,37 @@ from typing import Any
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.explain.explainer import Lack, amount_text
+from koordinator.scheduler.explain.explainer import Lack, amount_of, amount_text
 from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, PROD, USAGE, LoadColumns
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
+from koordinator.scheduler.plugins.load_aware.pod_load import Incoming
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
 
 _KIND_NAMES = {USAGE: "usage", PROD: "prod usage", AGGREGATED: "aggregated usage"}
 
 
 def over_threshold(
-    settings: Settings, columns: LoadColumns, kind: int, index: int, row: int, load: int, more: int
+    settings: Settings, columns: LoadColumns, kind: int, index: int, row: int, load: int, more: int, source: str
 ) -> Lack:
-    """One resource of which ``more`` on top of ``load`` would exceed the node's threshold."""
+    """One resource of which ``more`` on top of ``load`` would exceed the node's threshold. ``source``: the
+    Recommendation that says how much more, if any does."""
     name = settings.resources[index]
     whole, bound = columns.limits_of[row][CAPACITY][index], columns.limits_of[row][kind][index]
     would_be = (load + more) * 100 / whole
+    by = f", by Recommendation {source}" if source else ""
     text = (
         f"{name}: expected {_KIND_NAMES[kind]} {would_be:.0f} %, threshold {bound} % "
         f"({amount_text(name, load)} of {amount_text(name, whole)} used now, the pod is expected to add "
-        f"{amount_text(name, more)})"
+        f"{amount_text(name, more)}{by})"
     )
     return Lack(text, (would_be - bound) / 100)
+
+
+def estimate_text(settings: Settings, expected: Incoming, why: str) -> str:
+    """What a pod is expected to use, and why, in a sentence."""
+    named = zip(settings.resources, expected.amounts, strict=True)
+    amounts = [amount_of(name, amount) for name, amount in named if amount]
+    return f"It is expected to use {' and '.join(amounts) or 'nothing'}, {why}."
 
 
 def load_facts(

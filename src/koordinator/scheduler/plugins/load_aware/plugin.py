@@ -10,11 +10,12 @@ import numpy as np
 
 from koordinator.api import annotations as keys
 from koordinator.api.adaptive_slo import score_percent
-from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.kinds import NODE_METRICS, RECOMMENDATIONS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import is_finished
+from koordinator.api.recommendation import Recommendation
 from koordinator.base.services import Service
 from koordinator.model.huge_pages import huge_page_pool
 from koordinator.model.raw_allocatable import raw_allocatable
@@ -35,7 +36,7 @@ from koordinator.scheduler.engine.plugin_forms import ElementwiseFilterPlugin, E
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
+from koordinator.scheduler.plugins.load_aware.facts import assigned_document, estimate_text, load_facts, over_threshold
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
     PROD,
@@ -50,6 +51,7 @@ from koordinator.scheduler.plugins.load_aware.pod_load import (
     became_true,
     is_of_daemon_set,
 )
+from koordinator.scheduler.plugins.load_aware.recommended_estimates import RecommendedEstimates
 from koordinator.scheduler.plugins.load_aware.rules import (
     FIRST_RESOURCE,
     REPORT_IS_EXPIRED,
@@ -62,6 +64,7 @@ from koordinator.scheduler.plugins.load_aware.settings import Settings, Threshol
 REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
 """The kind of event caused by time alone."""
 _LONG_AGO: Final = 0.0
+_OF_RECOMMENDATIONS: Final = object_events(RECOMMENDATIONS)
 
 
 class LoadAwareScheduling(
@@ -73,6 +76,7 @@ class LoadAwareScheduling(
     handle: Handle
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
     node_objects = (NODE_METRICS,)
+    watches = (RECOMMENDATIONS,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -86,7 +90,14 @@ class LoadAwareScheduling(
         self._freed: list[int] = []
         """Rows whose report has expired, so that load is no longer compared; not reported as events yet."""
         # Pods are shared with other profiles, whose plugins may estimate by other factors.
-        self._estimates = Estimates(self._settings, f"{self.name}/{id(self)}")
+        memo_key = f"{self.name}/{id(self)}"
+        by_recommendations = self._settings.by_recommendations
+        self._recommended = RecommendedEstimates(self._settings, memo_key, view) if by_recommendations else None
+        self._estimates = self._recommended or Estimates(self._settings, memo_key)
+
+    @property
+    def watched_kinds(self) -> tuple[Kind[Any], ...]:
+        return self.watches if self._recommended is not None else ()
 
     # Events.
 
@@ -100,7 +111,10 @@ class LoadAwareScheduling(
             self.view.columns.touch(row, Aspect.LOAD)
 
     def on_node_removed(self, row: int, name: str) -> None:
-        self._nodes.pop(row, None)
+        node = self._nodes.pop(row, None)
+        if self._recommended is not None and node is not None:
+            for uid in node.pods:
+                self._recommended.leave(uid)
         self._thresholds.pop(row, None)
         self._columns.clear(row)
         self._columns.write_score_percent(row, 100)
@@ -132,6 +146,8 @@ class LoadAwareScheduling(
             self.on_pod_removed(row, pod)
             return
         node = self._nodes.get(row) or self._new(row)
+        if self._recommended is not None:
+            self._recommended.place(row, pod)
         more = node.assign(pod.uid, self._assigned(node, pod))
         if more is not None and self._columns.shift(row, more, 1):
             self.view.columns.touch(row, Aspect.LOAD)
@@ -141,12 +157,23 @@ class LoadAwareScheduling(
         self.on_pod_assigned(row, after, False)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        if self._recommended is not None:
+            self._recommended.leave(pod.uid)
         node = self._nodes.get(row)
         less = node.remove(pod.uid) if node is not None else None
         if less is not None and self._columns.shift(row, less, -1):
             self.view.columns.touch(row, Aspect.LOAD)
 
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if self._recommended is not None and kind is RECOMMENDATIONS:
+            self._recommended.on_recommendation(key, _recommendation(old), _recommendation(new))
+
     def on_time(self, now: datetime) -> None:
+        if self._recommended is not None:
+            for row, uid in self._recommended.on_time(now):
+                pod = self.view.pods_on.get(row, {}).get(uid)
+                if pod is not None:
+                    self.on_pod_assigned(row, pod, False)
         moment = now.timestamp()
         for row in self.expirations.due(moment):
             node = self._nodes.get(row)
@@ -173,7 +200,15 @@ class LoadAwareScheduling(
     # Decisions.
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return is_of_daemon_set(pod.pod), self._estimates.of(pod)
+        return is_of_daemon_set(pod.pod), self._estimates.of(pod) if self._recommended is None else None
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        # Recommendations change, while the class key of a pod stays.
+        return self._estimates.of(pod) if self._recommended is not None else None
+
+    def concerns(self, pod: PodInfo) -> bool:
+        # Without Recommendations, there is no need to ask for the context.
+        return self._recommended is not None
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         return PreFilterResult(self._estimates.of(pod), skip=is_of_daemon_set(pod.pod))
@@ -210,13 +245,17 @@ class LoadAwareScheduling(
     def events_to_register(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
         by_time = (REPORT_EXPIRED,) if self._settings.waits_for_expiry else ()
+        by_recommendations = _OF_RECOMMENDATIONS if self._recommended is not None else ()
         return object_events(NODE_METRICS) | {
             *by_time,
+            *by_recommendations,
             *(EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE),
         }
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether the node that the event is about passes now."""
+        """Whether the node that the event is about passes now, or the pod itself counts otherwise."""
+        if self._recommended is not None and event.kind in _OF_RECOMMENDATIONS:
+            return self._recommended.may_change(pod, event.old, event.new)
         row = self.view.columns.row_of.get(event.node_name)
         return row is None or self._rules.codes(self._estimates.of(pod), row) == FEASIBLE
 
@@ -234,7 +273,13 @@ class LoadAwareScheduling(
         if not loads:
             return ()
         used, more = loads[kind].amounts[index], expected.amounts[index]
-        return (over_threshold(self._settings, self._columns, kind, index, row, used, more),)
+        source = self._estimates.of(pod).source
+        return (over_threshold(self._settings, self._columns, kind, index, row, used, more, source),)
+
+    def pod_facts(self, pod: PodInfo) -> Sequence[str]:
+        if self._recommended is None:
+            return ()
+        return (estimate_text(self._settings, self._recommended.of(pod), self._recommended.why(pod)),)
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
         node, thresholds = self._nodes.get(row), self._thresholds.get(row)
@@ -268,6 +313,10 @@ class LoadAwareScheduling(
 
     def _now(self) -> float:
         return self.view.now.timestamp() if self.view.now is not None else _LONG_AGO
+
+
+def _recommendation(obj: Object | None) -> Recommendation | None:
+    return obj if isinstance(obj, Recommendation) else None
 
 
 def _field(fault: str) -> str:

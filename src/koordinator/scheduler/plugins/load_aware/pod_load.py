@@ -63,9 +63,10 @@ _SECONDS: Final = re.compile(r"[+]?[0-9]{1,30}|-0{1,30}")
 _MOST_INT64: Final = 2**63 - 1
 
 
-def scaling_factors(text: str) -> dict[str, int]:
-    """Percent by resource, from a pod's annotation; values below 0, by which a pod would evade the filter, are
+def own_factors(pod: Pod) -> dict[str, int]:
+    """Percent by resource, from the pod's annotation; values below 0, by which a pod would evade the filter, are
     dropped."""
+    text = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
     factors: dict[str, int] = decode_or(text, dict[str, int], {})
     return {name: factor for name, factor in factors.items() if 0 <= factor <= _MOST_INT64}
 
@@ -151,6 +152,8 @@ class Incoming:
     amounts: Vector
     """Its expected usage."""
     prod: bool
+    source: str = field(default="", compare=False)
+    """The Recommendation that its expected usage follows from; empty where factors estimate it."""
     share: Share = field(init=False, compare=False)
     """What it adds to the load of its node until that has measured it: all of its expected usage."""
 
@@ -194,9 +197,7 @@ class Estimates:
         """The estimate of the pod as one that is being scheduled."""
         known: Incoming | None = pod.memo.get(self._memo_key)
         if known is None:
-            priority = priority_class_with_default(pod.pod)
-            known = Incoming(self._estimate(pod.pod, priority), priority is PriorityClass.PROD)
-            pod.memo[self._memo_key] = known
+            known = pod.memo[self._memo_key] = self._incoming(pod.pod)
         return known
 
     def assigned(self, pod: PodInfo, assigned_at: float) -> AssignedPod:
@@ -217,9 +218,11 @@ class Estimates:
             return initialized.timestamp() + after_initialized
         return assigned_at + after_scheduled if after_scheduled > 0 else _NEVER
 
-    def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
+    def _incoming(self, pod: Pod) -> Incoming:
+        """The estimate by factors."""
         factors: Mapping[str, int] = self._settings.factors
-        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
-        if custom and self._settings.customizable:
-            factors = {**factors, **scaling_factors(custom)}
-        return self._settings.vector(estimate_pod(pod, factors, priority))
+        if self._settings.customizable:
+            factors = {**factors, **own_factors(pod)}
+        priority = priority_class_with_default(pod)
+        amounts = self._settings.vector(estimate_pod(pod, factors, priority))
+        return Incoming(amounts, priority is PriorityClass.PROD)

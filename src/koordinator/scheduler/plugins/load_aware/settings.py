@@ -18,6 +18,9 @@ Vector = tuple[int, ...]
 AggregatedKey = tuple[str, timedelta]
 """(aggregation, window); ``LONGEST_WINDOW`` is the longest that has data."""
 LONGEST_WINDOW: Final = timedelta()
+RECOMMENDED_USAGE: Final = "recommendedUsageEstimator"
+"""The name, in the argument ``estimator``, of the estimator by Recommendations. Ours; with every other name, as in the
+original, factors estimate."""
 
 
 class AggregatedThresholds(WireStruct):
@@ -73,6 +76,7 @@ class Settings:
         self.prod_includes_system: bool = args.prod_usage_include_sys
         self.scores_prod_usage: bool = args.score_according_prod_usage
         self.customizable: bool = args.allow_customize_estimation
+        self.by_recommendations: bool = args.estimator == RECOMMENDED_USAGE
         self.seconds_after_scheduled: int = args.estimated_seconds_after_pod_scheduled or 0
         self.seconds_after_initialized: int = args.estimated_seconds_after_initialized or 0
         self.score_aggregation = self._score_aggregation(aggregated)
