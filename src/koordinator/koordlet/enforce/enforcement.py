@@ -141,6 +141,8 @@ class Enforcement:
 
     def _only_observe(self, is_only: bool) -> None:
         logger.info("from now on this node is %s", "only observed" if is_only else "changed, not only observed")
+        # Nothing is recorded of a node that is only observed.
+        self.finish()
         self._observe_only = is_only
         for each in (self.executor, self._evictor, self._terway, self.hooks):
             each.only_observe(is_only)

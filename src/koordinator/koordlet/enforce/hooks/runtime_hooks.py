@@ -156,12 +156,12 @@ class RuntimeHooks:
             self._switched.clear()
             if self._options.enforcement.observe_only:
                 logger.info("observe only: neither runtime proxies nor NRI are served")
+                self._server.withdraw()
                 await self._switched.wait()
             elif not await unless(self._switched, self._serve(loops)):
                 for name in (_HOOK_SERVER, _RESIZED_PODS, _NRI_PLUGIN):
                     loops.forget(name)
                 self._nri = None
-                self._server.withdraw()
 
     async def _serve(self, loops: LoopMetrics) -> None:
         async with asyncio.TaskGroup() as tasks:
