@@ -339,7 +339,9 @@ class Agent:
         prediction = PredictionServer(self._context)
         loops += prediction.loops()
         if self._options.report:
-            extensions = [each.extensions for each in (enforcement.suppression, monitor) if each is not None]
+            remedies = enforcement.remedies.report if enforcement.remedies is not None else None
+            reports = (enforcement.suppression, monitor, remedies)
+            extensions = [each.extensions for each in reports if each is not None]
             loops.append(NodeMetricReporter(self._context, observation, prediction.forecast_prod, extensions).loop)
         for loop in loops:
             self.loops.add(loop)
