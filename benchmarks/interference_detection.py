@@ -4,11 +4,12 @@ usage: python -m benchmarks.interference_detection [--hours 6] [--nodes 8] [--se
 
 Each node runs eight latency-sensitive and eight batch pods. Load goes up and down over the hours, batch pods have
 bursts that disturb nobody, and online pods have peaks of their own in which they wait for CPUs. Twice an hour a
-batch pod becomes an antagonist for five to fifteen minutes, in one of three ways:
+batch pod becomes an antagonist for five to fifteen minutes, in one of four ways:
 
 cpu      takes CPUs: the others wait for theirs
 memory   takes memory bandwidth and caches: the others need more cycles per instruction, and wait for memory
 io       takes the disk: the others wait for I/O
+network  fills the queues of the node: the others send again what was dropped, and wait for their turn
 
 precision   share of the (victim, indicator, first suspect) that were named in which the suspect was the antagonist
 recall      share of the antagonists that were named as the first suspect of a victim while they were at it
@@ -29,7 +30,7 @@ from typing import Any, Final
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.observe.interference.detection import Indicator, InterferenceDetector, PodReading
 
-KINDS: Final = ("cpu", "memory", "io")
+KINDS: Final = ("cpu", "memory", "io", "network")
 _SECONDS: Final = 10
 _HOUR: Final = 3600 // _SECONDS
 _START: Final = datetime(2026, 3, 1, tzinfo=UTC)
@@ -60,6 +61,7 @@ class OnlinePod:
         self.cycles = random.uniform(0.8, 2.0)
         self.phase = random.uniform(0, 2 * math.pi)
         self.sensitivity = random.uniform(0.6, 1.4)
+        self.traffic = 10 ** random.uniform(4, 6.5)
         starts = [random.randrange(rounds) for _ in range(rounds // _HOUR)]
         self.peaks = [(start, start + random.randint(6, 30)) for start in starts]
 
@@ -70,6 +72,10 @@ class OnlinePod:
         pressure = max(random.gauss(1.5 * wave, 0.6), 0.0) + (random.uniform(5, 15) if peak else 0.0)
         cycles = self.cycles * (1.1 if peak else 1.0) * random.gauss(1, 0.05)
         memory, waiting = max(random.gauss(0.2, 0.2), 0.0), max(random.gauss(1.0, 0.7), 0.0)
+        # Loss comes in bursts; a link has some of its own, and a pod more while it sends more.
+        lost = random.expovariate(1 / 0.2) * (3.0 if peak else 1.0)
+        delay = random.expovariate(1 / 0.4) * wave * (2.0 if peak else 1.0)
+        rate = self.traffic * wave * (2.0 if peak else 1.0) * random.gauss(1, 0.1)
         for episode in episodes:
             if episode.antagonist == self.name:
                 continue
@@ -79,6 +85,10 @@ class OnlinePod:
             elif episode.kind == "memory":
                 cycles *= 1 + 0.7 * max(hurt, 0.0)
                 memory += 12 * hurt
+            elif episode.kind == "network":
+                lost += 4 * max(hurt, 0.0)
+                delay += 8 * max(hurt, 0.0)
+                rate *= 0.8
             else:
                 waiting += 25 * hurt
         indicators = {
@@ -86,9 +96,11 @@ class OnlinePod:
             Indicator.CYCLES: cycles,
             Indicator.MEMORY: min(max(memory, 0.0), 100.0),
             Indicator.IO: min(max(waiting, 0.0), 100.0),
+            Indicator.RETRANSMITS: min(lost, 100.0),
+            Indicator.DELAY: delay,
         }
         amounts = (max(cpu, 0.0), 1e9, 1e6 * max(random.gauss(1, 0.3), 0.0) * (2.0 if peak else 1.0), 0.0)
-        return PodReading(self.name, self.name, self.name, QoSClass.LS, *amounts, indicators)
+        return PodReading(self.name, self.name, self.name, QoSClass.LS, *amounts, indicators, max(rate, 0.0))
 
 
 class BatchPod:
@@ -99,12 +111,14 @@ class BatchPod:
         self.base = random.uniform(0.1, 1.5)
         self.burst = 1.0
         self.memory = random.uniform(1e8, 2e9)
+        self.traffic = 10 ** random.uniform(4, 6.5)
 
     def reading(self, episodes: Sequence[Episode], random: Random) -> PodReading:
         if random.random() < 1 / 60:
             self.burst = random.choice((0.2, 1.0, 1.0, 1.5, 2.5))
         cpu = self.base * self.burst * random.gauss(1, 0.1)
         grown, io = random.gauss(0, 1e6), 5e6 * self.burst * random.gauss(1, 0.3)
+        rate = self.traffic * self.burst * random.gauss(1, 0.3)
         for episode in episodes:
             if episode.antagonist != self.name:
                 continue
@@ -113,11 +127,13 @@ class BatchPod:
             elif episode.kind == "memory":
                 cpu += 2 * episode.strength
                 grown += 2e8 * episode.strength
+            elif episode.kind == "network":
+                rate += 1e8 * episode.strength
             else:
                 io += 2e8 * episode.strength
         self.memory = max(self.memory + grown, 1e8)
         amounts = (max(cpu, 0.0), self.memory, max(io, 0.0), None)
-        return PodReading(self.name, self.name, self.name, QoSClass.BE, *amounts)
+        return PodReading(self.name, self.name, self.name, QoSClass.BE, *amounts, network=max(rate, 0.0))
 
 
 def make_episodes(rounds: int, antagonists: Sequence[str], random: Random) -> list[Episode]:
@@ -126,7 +142,9 @@ def make_episodes(rounds: int, antagonists: Sequence[str], random: Random) -> li
     for number in range(2 * max(rounds // _HOUR - 1, 1)):
         start = random.randrange(_HOUR, rounds - 90)
         end = start + random.randint(30, 90)
-        episodes.append(Episode(KINDS[number % 3], random.choice(antagonists), start, end, random.uniform(0.6, 1.4)))
+        episodes.append(
+            Episode(KINDS[number % len(KINDS)], random.choice(antagonists), start, end, random.uniform(0.6, 1.4))
+        )
     return episodes
 
 
@@ -155,7 +173,15 @@ def simulate(hours: int, seed: int) -> dict[str, Any]:
 
 
 def _fits(kind: str, indicator: str) -> bool:
-    return indicator in {"cpu": ("cpu-pressure",), "memory": ("cpi", "memory-pressure"), "io": ("io-pressure",)}[kind]
+    return (
+        indicator
+        in {
+            "cpu": ("cpu-pressure",),
+            "memory": ("cpi", "memory-pressure"),
+            "io": ("io-pressure",),
+            "network": ("tcp-retransmits", "network-delay"),
+        }[kind]
+    )
 
 
 def measure(hours: int, nodes: int, seed: int) -> dict[str, Any]:

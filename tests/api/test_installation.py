@@ -123,7 +123,8 @@ def test_all_that_is_in_a_namespace_is_in_the_one_that_was_requested(name: str) 
     found = {
         document["metadata"].get("namespace")
         for document in documents(Installation(namespace=name))
-        if document["kind"] not in CLUSTER_SCOPED
+        # What lets programs read the authority of clients is where that is.
+        if document["kind"] not in CLUSTER_SCOPED and document["metadata"].get("namespace") != "kube-system"
     }
     assert found == {name}
 
@@ -242,22 +243,29 @@ def ports(program: str) -> dict[str, int]:
 
 def test_the_scheduler_is_probed_where_it_serves() -> None:
     options = scheduler_options(arguments("koord-scheduler"))
-    assert ports("koord-scheduler") == {"metrics": options.address.port}
+    assert ports("koord-scheduler") == {"metrics": options.secure.port}
 
 
 def test_the_manager_is_probed_and_queried_where_it_serves() -> None:
     options = manager_options(arguments("koord-manager"), {})
     assert ports("koord-manager") == {
         "webhook-server": read_environment({}).port,
-        "metrics": options.metrics_address.port,
-        "health": options.health_address.port,
+        "metrics": options.secure.port,
     }
 
 
-@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
-def test_probes_name_ports_of_the_container(program: str) -> None:
-    probes = [container(program)[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")]
-    assert set(probes) <= set(ports(program))
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler", "koord-descheduler"])
+def test_probes_name_the_secure_port_of_the_container(program: str) -> None:
+    probes = [container(program)[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")]
+    assert [(each["port"], each["scheme"]) for each in probes] == [("metrics", "HTTPS")] * 2
+
+
+def test_without_tls_nothing_is_served_but_on_loopback() -> None:
+    scheduler = scheduler_options(arguments("koord-scheduler"))
+    manager = manager_options(arguments("koord-manager"), {})
+    found = {scheduler.address.host, manager.metrics_address.host, manager.health_address.host}
+    found |= {manager.profile_address.host, options_of_koordlet().listen.host}
+    assert found == {"127.0.0.1"}
 
 
 def test_the_service_leads_to_the_webhooks_of_the_manager() -> None:

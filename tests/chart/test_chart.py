@@ -103,7 +103,9 @@ def test_a_changed_configuration_replaces_the_pods() -> None:
 
 
 def test_everything_is_in_the_namespace_of_the_values() -> None:
-    assert {each["metadata"].get("namespace", ELSEWHERE) for each in recorded("everything")} == {ELSEWHERE}
+    elsewhere = {each["metadata"].get("namespace", ELSEWHERE) for each in recorded("everything")}
+    # What lets programs read the authority of clients is where that is.
+    assert elsewhere == {ELSEWHERE, "kube-system"}
     assert "koordinator-system" not in json.dumps(recorded("everything"))
 
 
@@ -124,7 +126,15 @@ def test_the_descheduler_can_use_all_of_its_configuration(case: str, tmp_path: P
     file = tmp_path / "descheduler.yaml"
     file.write_text(configuration_text(case, "koord-descheduler-config"))
     configuration = load_descheduler_configuration(file, Catalogue(BUILT_IN_DESCHEDULER_PLUGINS))
-    assert configuration.document.healthz_bind_address == f"0.0.0.0:{ports(case, 'koord-descheduler')['metrics']}"
+    assert (configuration.healthz.host, configuration.metrics.host) == ("127.0.0.1", "127.0.0.1")
+
+
+@pytest.mark.parametrize("case", ["defaults", "everything"])
+def test_without_authentication_nothing_is_served_but_on_loopback(case: str) -> None:
+    scheduler = scheduler_options(arguments(case, "Deployment", "koord-scheduler"))
+    of_manager = manager(case)
+    assert scheduler.address.host == "127.0.0.1"
+    assert {of_manager.metrics_address.host, of_manager.health_address.host} == {"127.0.0.1"}
 
 
 def test_without_job_preemption_single_pods_are_preempted_for() -> None:
@@ -136,7 +146,7 @@ def test_without_job_preemption_single_pods_are_preempted_for() -> None:
 
 def test_the_scheduler_understands_its_arguments() -> None:
     options = scheduler_options(arguments("everything", "Deployment", "koord-scheduler"))
-    assert (options.without_effect, options.address.port) == ((), ports("everything", "koord-scheduler")["metrics"])
+    assert (options.without_effect, options.secure.port) == ((), ports("everything", "koord-scheduler")["metrics"])
 
 
 def test_the_manager_understands_its_arguments() -> None:
@@ -144,8 +154,7 @@ def test_the_manager_understands_its_arguments() -> None:
     assert options.remarks == ()
     assert ports("everything", "koord-manager") == {
         "webhook-server": options.environment.port,
-        "metrics": options.metrics_address.port,
-        "health": options.health_address.port,
+        "metrics": options.secure.port,
     }
     assert (options.config_namespace, options.environment.namespace) == (ELSEWHERE, ELSEWHERE)
 

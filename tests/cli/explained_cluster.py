@@ -11,16 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from koordinator.api.kinds import LEASES, NAMESPACES, Kind
+from koordinator.api.kinds import LEASES, NAMESPACES, SERVICE_ACCOUNTS, Kind
+from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.services import ServiceError
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.interface import PatchType
 from koordinator.kube.pages import Request, Response, json_response
+from koordinator.kube.secure_serving import AccessOptions
+from koordinator.kube.self_signed import self_signed_files
 from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
+from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.scheduler.services.routes import NODE_PATH, POD_PATH
 
 NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
@@ -29,10 +34,11 @@ NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
 @dataclass
 class ExplainedCluster:
     """``documents`` are what the scheduler says, by ``namespace/name`` of a pod or the name of a node; ``port`` is
-    where."""
+    where, for whom the API server admits, and ``plain_port`` for everybody."""
 
     kubeconfig: Path
     port: int
+    plain_port: int
     client: KubeClient
     loop: asyncio.AbstractEventLoop
     documents: dict[str, Any] = field(default_factory=dict)
@@ -67,13 +73,18 @@ def explained_cluster(folder: Path, options: ServerOptions | None = None) -> Ite
             await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
             lease = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": f"{socket.gethostname()}_1"}}
             await client.create(LEASES, lease, NAMESPACE)
+            await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "koord-explain"}}, NAMESPACE)
             documents: dict[str, Any] = {}
-            server = _scheduler(documents)
-            await server.start()
-            found.append(ExplainedCluster(folder / "kubeconfig", server.bound_port, client, loop, documents))
+            plain, secure = HealthServer(Metrics()), secure_server(client)
+            for server in (plain, secure):
+                _add_pages(server, documents)
+                await server.start()
+            ports = secure.bound_port, plain.bound_port
+            found.append(ExplainedCluster(folder / "kubeconfig", *ports, client, loop, documents))
             started.set()
             await stop.wait()
-            await server.stop()
+            await plain.stop()
+            await secure.stop()
             await client.close()
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
@@ -87,9 +98,18 @@ def explained_cluster(folder: Path, options: ServerOptions | None = None) -> Ite
         loop.close()
 
 
-def _scheduler(documents: Mapping[str, Any]) -> HealthServer:
+def secure_server(client: KubeClient) -> HealthServer:
+    """One that lets in whom the API server of ``client`` admits."""
+    clock = SystemClock()
+    with self_signed_files(clock.now()) as files:
+        certificate = ServingCertificate(*files)
+        certificate.reload()
+    access = DelegatedAccess(client, client, clock, AccessOptions())
+    return HealthServer(Metrics(), tls=certificate.context, access=access)
+
+
+def _add_pages(server: HealthServer, documents: Mapping[str, Any]) -> None:
     """It responds as koord-scheduler does, and 404 about everything that ``documents`` does not have."""
-    server = HealthServer(Metrics())
     services = Services(lambda: True)
 
     def respond(parameters: Mapping[str, str]) -> Any:
@@ -102,7 +122,6 @@ def _scheduler(documents: Mapping[str, Any]) -> HealthServer:
     services.add(NODE_PATH, respond)
     services.mount(server)
     server.add_route("/configz", _configuration)
-    return server
 
 
 async def _configuration(request: Request) -> Response:

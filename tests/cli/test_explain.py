@@ -6,12 +6,13 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import LEASES
+from koordinator.api.kinds import LEASES, SERVICE_ACCOUNTS
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.metrics import Metrics
 from koordinator.cli import explain_source
@@ -20,10 +21,11 @@ from koordinator.cli.explain_source import ProgramEndpoint
 from koordinator.cli.main import main
 from koordinator.cli.session import Session, open_session
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
-from koordinator.kube.connect import ClientOptions, connect
-from koordinator.kube.pages import Request, Response
+from koordinator.kube.connect import ClientOptions, connected
+from koordinator.kube.pages import Request, Response, json_response
 from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
+from tests.cli.explained_cluster import secure_server
 
 LEASE = ("koordinator-system", "koord-scheduler")
 
@@ -97,20 +99,27 @@ def test_a_bad_address_is_refused(url: str) -> None:
 def queried_by_lease(folder: Path, holder: str | None) -> Any:
     """What is answered when the Lease of an embedded cluster names ``holder``."""
 
-    async def question(port: int) -> Any:
-        async with EmbeddedApi(ServerOptions()) as api:
+    async def question() -> Any:
+        async with EmbeddedApi(ServerOptions()) as api, AsyncExitStack() as stack:
             api.write_kubeconfig(folder / "kubeconfig")
+            options = ClientOptions(kubeconfig=str(folder / "kubeconfig"))
+            client = await stack.enter_async_context(connected(options))
+            await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "koord-explain"}}, "default")
             if holder is not None:
-                client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
                 lease = {"metadata": {"name": "mine"}, "spec": {"holderIdentity": holder}}
                 await client.create(LEASES, lease, "default")
-                await client.close()
-            endpoint = ProgramEndpoint(
-                None, ClientOptions(kubeconfig=str(folder / "kubeconfig")), ("default", "mine"), port, Path()
-            )
+            server = secure_server(client)
+            server.add_route("/debug/explain/{namespace}/{name}", _echo)
+            await server.start()
+            stack.push_async_callback(server.stop)
+            endpoint = ProgramEndpoint(None, options, ("default", "mine"), server.bound_port, Path())
             return await fetch(endpoint, "/debug/explain/default/web")
 
-    return answered(question)
+    return asyncio.run(question())
+
+
+async def _echo(request: Request) -> Response:
+    return json_response(dict(request.parameters))
 
 
 def test_the_leader_on_this_machine_is_found_by_its_lease(tmp_path: Path) -> None:

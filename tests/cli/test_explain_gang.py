@@ -77,6 +77,11 @@ def test_a_gang_that_nobody_declares_is_shown() -> None:
     assert "declared by nobody so far" in text
 
 
+def test_who_leaves_when_a_member_is_preempted_is_shown() -> None:
+    sentence = "When a member is preempted, all 3 that are on nodes leave together (gangPolicy Whole)."
+    assert sentence in shown(preemption=sentence)
+
+
 def test_its_place_in_the_network_is_shown() -> None:
     domain_slots = [{"domain": "BlockLayer/b1", "slots": 2}, {"domain": "BlockLayer/b0", "slots": 1}]
     sentences = ["No domain of BlockLayer can take all 3 members."]
@@ -99,6 +104,13 @@ def test_its_place_in_the_network_is_shown() -> None:
 def test_gangs_are_named_in_every_usual_way(words: list[str]) -> None:
     target = parse_target(words, None)
     assert (target.kind, target.namespace, target.name) == ("gang", "a", "g")
+
+
+@pytest.mark.parametrize("name", ["training:workers", "training:workers:0"])
+def test_a_gang_may_be_a_pod_group_of_a_workload(name: str) -> None:
+    assert parse_target(["gang", f"a/{name}"], None).name == name
+    with pytest.raises(UsageError, match="is not the name of a pod"):
+        parse_target(["pod", f"a/{name}"], None)
 
 
 def test_a_gang_has_the_namespace_of_the_option() -> None:

@@ -128,8 +128,8 @@ def test_a_scheduler_that_leads_elsewhere_is_reached_by_port_forward(
     )
     status, _, err = explained(capsys, "pod", "gated", *cluster.arguments, "--lease=koordinator-system/far")
     assert status == API_ALONE
-    assert f"kubectl port-forward -n koordinator-system pod/koord-scheduler-7d {cluster.port}" in err
-    assert f"--address=0.0.0.0 on port {cluster.port}" in err
+    assert "kubectl port-forward -n koordinator-system pod/koord-scheduler-7d 10251" in err
+    assert f"--secure-port={cluster.port} --bind-address=::" in err
 
 
 def test_what_the_scheduler_knows_is_said_of_a_pod_that_is_pending(cluster: ExplainedCluster, capsys: Captured) -> None:

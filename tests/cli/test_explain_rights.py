@@ -52,7 +52,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExplainedClust
     with explained_cluster(tmp_path_factory.mktemp("explained"), options) as found:
         text = manifest_files(Installation(), ("rbac",))["rbac/koord-explain.yaml"]
         for document in yaml.safe_load_all(text):
-            found.create(KINDS[document["kind"]], document, document["metadata"].get("namespace", ""))
+            if document["kind"] in KINDS:
+                found.create(KINDS[document["kind"]], document, document["metadata"].get("namespace", ""))
         (definition,) = [each for each in custom_resource_definitions() if each["spec"]["names"]["kind"] == "PodGroup"]
         found.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
         spec = {"containers": [{"name": "main", "image": "example"}], "schedulerName": "koord-scheduler"}

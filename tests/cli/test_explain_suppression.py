@@ -86,7 +86,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 def test_to_how_much_since_when_and_why(cluster: ExplainedCluster, capsys: Captured) -> None:
-    status, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.port}")
+    status, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.plain_port}")
     assert status == EXPLAINED
     assert (
         "2 best-effort pods have been suppressed to 3.2 CPUs since 2026-03-01T14:05:00Z: 65 % of 8 CPUs, less 1.7 CPUs "
@@ -96,15 +96,15 @@ def test_to_how_much_since_when_and_why(cluster: ExplainedCluster, capsys: Captu
 
 
 def test_which_configuration_is_in_force(cluster: ExplainedCluster, capsys: Captured) -> None:
-    _, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.port}")
+    _, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.plain_port}")
     assert "koordlet goes by its ConfigMap of resourceVersion 8214, since 2026-03-01T13:00:00Z\n" in out
     assert "  a newer ConfigMap was refused: resourceVersion 9000: data.v: 'loud' is not usable" in out
-    _, out = explained(cluster, capsys, "free", f"--scheduler=http://127.0.0.1:{cluster.port}")
+    _, out = explained(cluster, capsys, "free", f"--scheduler=http://127.0.0.1:{cluster.plain_port}")
     assert "ConfigMap" not in out
 
 
 def test_for_programs(cluster: ExplainedCluster, capsys: Captured) -> None:
-    _, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.port}", "-o", "json")
+    _, out = explained(cluster, capsys, "held", f"--scheduler=http://127.0.0.1:{cluster.plain_port}", "-o", "json")
     held = {"pods": ["jobs/a", "jobs/b"], "used": 3.15, "reported": "2026-03-01T14:05:30Z"}
     document = json.loads(out)
     assert (document["suppression"], document["koordletConfiguration"]) == (SAID | held, CONFIGURATION)
@@ -116,7 +116,7 @@ def test_without_a_scheduler_too(cluster: ExplainedCluster, capsys: Captured) ->
 
 
 def test_a_node_that_holds_nobody_down_says_nothing(cluster: ExplainedCluster, capsys: Captured) -> None:
-    status, out = explained(cluster, capsys, "free", f"--scheduler=http://127.0.0.1:{cluster.port}")
+    status, out = explained(cluster, capsys, "free", f"--scheduler=http://127.0.0.1:{cluster.plain_port}")
     assert (status, "suppressed" in out) == (EXPLAINED, False)
 
 

@@ -16,7 +16,8 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.descheduler.configuration.arguments import make_arguments
-from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
+from koordinator.descheduler.default_evictor import DefaultEvictor
+from koordinator.descheduler.default_evictor_arguments import DefaultEvictorArgs
 from koordinator.descheduler.framework import EvictionResult
 from tests.descheduler.clusters import make_handle, make_node, make_pod, make_snapshot
 from tests.in_memory_api import InMemoryApi

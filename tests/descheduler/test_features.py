@@ -32,7 +32,7 @@ _OF_PODS = {"PreemptionPolicyTransformer", "PriorityTransformer", "ReplaceResour
     [
         ("", set()),
         ("NodeDrain=true", {"NodeDrain"}),
-        ("AllAlpha=true", {"NodeDrain", *_OF_PODS}),
+        ("AllAlpha=true", {"NodeDrain", "GenericWorkload", *_OF_PODS}),
         ("AllBeta=true", {"DisablePVCReservation"}),
     ],
 )

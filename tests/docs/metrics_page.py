@@ -37,9 +37,9 @@ _RECORDED: Final = ROOT / "tests/koordlet/recorded"
 _STABILITY: Final = re.compile(r"^\[\w+\] ")
 _COMMON: Final = ("koord-scheduler", "koord-manager", "koord-descheduler")
 _WHERE: Final[Mapping[str, str]] = {
-    "koord-scheduler": "`:10251/metrics` in the chart; `--port`, on loopback by default",
-    "koord-manager": "`:8080/metrics` in the chart; `--metrics-addr`, `127.0.0.1:8080` by default",
-    "koord-descheduler": "`:10251/metrics` in the chart; `--port`, on loopback by default",
+    "koord-scheduler": "`:10259/metrics` in the chart, over HTTPS; `--port`, 10251 on loopback by default",
+    "koord-manager": "`:10257/metrics` in the chart, over HTTPS; `--metrics-addr`, `127.0.0.1:8080` by default",
+    "koord-descheduler": "`:10258/metrics` in the chart, over HTTPS; `--port`, 10251 on loopback by default",
     "koordlet": "`127.0.0.1:9316/metrics`, with `koordlet.enableServiceMonitor` on every address; `--addr`",
     "koord-device-daemon": "`:9317/metrics` in the chart; `--metrics-addr`, `127.0.0.1:9317` by default",
     "koord-runtime-proxy": "`--metrics-addr`, `127.0.0.1:9318` by default",

@@ -189,7 +189,8 @@ class NodeUnderTest:
     def _watched(self, options: Options) -> WatchedConfiguration:
         gates = {**dict.fromkeys(self.gates, "true"), **dict.fromkeys(self.closed_gates, "false")}
         own = [f"--feature-gates={','.join(f'{name}={value}' for name, value in gates.items())}"]
-
+        if options.cleanup:
+            own.append("--cleanup")
         watched = parse_options(own, {"NODE_NAME": NODE}).configuration
         assert watched is not None
 

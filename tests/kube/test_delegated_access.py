@@ -11,6 +11,8 @@ from multidict import CIMultiDict
 
 from koordinator.api.kinds import TOKEN_REVIEWS
 from koordinator.api.reviews import (
+    AUDIENCE,
+    TOKEN_HEADER,
     SubjectAccessReview,
     SubjectAccessReviewStatus,
     TokenReview,
@@ -32,6 +34,8 @@ class Reviewer:
 
     def __init__(self) -> None:
         self.tokens = {"good": SCRAPER}
+        self.audiences: list[str] = []
+        """For whom the tokens are, beside the API server."""
         self.rights = {("scraper", "get", "/metrics"), ("system:anonymous", "get", "/version")}
         self.asked: list[str] = []
         self.answers = asyncio.Event()
@@ -50,7 +54,10 @@ class Reviewer:
             raise self.fault
         if isinstance(body, TokenReview):
             user = self.tokens.get(body.spec.token)
-            status = TokenReviewStatus(user is not None, user or UserInfo())
+            audiences = [each for each in self.audiences if each in body.spec.audiences]
+            # A token for others is none here.
+            user = user if bool(body.spec.audiences) == bool(audiences) else None
+            status = TokenReviewStatus(user is not None, user or UserInfo(), audiences)
             return TokenReview(spec=body.spec, status=status)
         allowed = (body.spec.user, asked.verb, asked.path) in self.rights
         return SubjectAccessReview(spec=body.spec, status=SubjectAccessReviewStatus(allowed))
@@ -64,8 +71,11 @@ class Bench:
 
     async def status(self, path: str, token: str = "", *, method: str = "GET", client: ClientName | None = None) -> int:
         headers = CIMultiDict({"Authorization": f"Bearer {token}"} if token else {})
+        return await self.status_of(Request.to(method, path, headers, client=client))
+
+    async def status_of(self, request: Request) -> int:
         try:
-            await self.access.admit(Request.to(method, path, headers, client=client))
+            await self.access.admit(request)
         except PageError as error:
             return error.response.status
         return 200
@@ -98,6 +108,16 @@ def play(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
 def test_who_is_admitted(path: str, token: str, method: str, status: int) -> None:
     async def scenario(bench: Bench) -> None:
         assert await bench.status(path, token, method=method) == status
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("audiences", "status"), [([AUDIENCE], 200), (["others"], 401), ([], 401)])
+def test_a_token_for_programs_is_good_for_nothing_else(audiences: list[str], status: int) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.api.audiences = audiences
+        headers = CIMultiDict({TOKEN_HEADER: "good", "Authorization": "Bearer bad"})
+        assert await bench.status_of(Request.to("GET", "/metrics", headers)) == status
 
     play(scenario)
 
@@ -143,6 +163,28 @@ def test_strangers_use_up_nobody_elses_questions() -> None:
         assert await bench.status("/metrics", "good") == 200
 
     play(scenario)
+
+
+def test_clients_without_a_token_use_up_no_questions_about_tokens() -> None:
+    async def scenario(bench: Bench) -> None:
+        found = [await bench.status(f"/y{number}") for number in range(200)]
+        assert found[-1] == 429
+        assert await bench.status("/metrics", "good") == 200
+
+    play(scenario)
+
+
+def test_what_is_not_answered_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.api.fault = TransportError("connection refused")
+        for number in range(5):
+            await bench.status("/metrics", f"token-{number}")
+            bench.api.fault = None
+            await bench.status(f"/y{number}")
+            bench.api.fault = TransportError("connection refused")
+
+    play(scenario)
+    assert len(caplog.records) == 1
 
 
 def test_without_an_answer_nobody_is_admitted_but_probes() -> None:

@@ -21,7 +21,7 @@ from koordinator.kube.pages import Request, Response
 from koordinator.kube.secure_serving import SecureOptions, SecureServing
 from koordinator.kube.servers import Routes, Servers
 from koordinator.kube.serving import HealthServer
-from koordinator.kube.serving_certificate import ServingCertificateError
+from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 from tests.free_ports import free_ports
 from tests.kube.certificates import Authority
 
@@ -63,19 +63,17 @@ def test_the_certificate_of_the_files_is_served_and_only_probes_are_open(tmp_pat
     assert asyncio.run(scenario()) == [200, 503]
 
 
-def test_without_files_the_program_makes_a_certificate_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_without_files_the_program_makes_a_certificate_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose root is read-only."""
+    monkeypatch.setattr("tempfile.tempdir", "/nonexistent")
+    monkeypatch.setattr("socket.gethostname", lambda: "knoten-ü")
 
-    async def scenario() -> tuple[int, list[int]]:
+    async def scenario() -> int:
         servers, address = secure(SecureOptions())
         async with servers:
-            modes = [path.stat().st_mode & 0o777 for path in tmp_path.glob("*/tls.key")]
-            return await status(address, "/healthz", trusted=False), modes
+            return await status(address, "/healthz", trusted=False)
 
-    assert asyncio.run(scenario()) == (200, [0o600])
-    assert not list(tmp_path.iterdir())
+    assert asyncio.run(scenario()) == 200
 
 
 def test_a_client_is_known_by_a_certificate_of_the_authority_that_is_there_now(tmp_path: Path) -> None:
@@ -117,6 +115,37 @@ def test_a_client_is_known_by_a_certificate_of_the_authority_that_is_there_now(t
             assert await who(address, first) == ""
 
     asyncio.run(scenario())
+
+
+def test_a_resumed_session_brings_no_certificate_of_an_authority_that_is_gone(tmp_path: Path) -> None:
+    serving, first, second = Authority(), Authority("first"), Authority("second")
+    write_pair(tmp_path, serving.issue("server", "127.0.0.1"))
+    certificate = ServingCertificate.in_folder(tmp_path)
+    certificate.trust(first.pem.decode())
+    client = ssl.create_default_context(cadata=serving.pem.decode())
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    for name, content in zip(("own.crt", "own.key"), first.issue("alice"), strict=True):
+        (tmp_path / name).write_bytes(content)
+    client.load_cert_chain(tmp_path / "own.crt", tmp_path / "own.key")
+    session, peer = shaken(certificate.context, client, None)
+    assert peer
+    certificate.trust(second.pem.decode())
+    with pytest.raises(ssl.SSLError):
+        shaken(certificate.context, client, session)
+
+
+def shaken(
+    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[ssl.SSLSession | None, object]:
+    """The session of the client after a handshake, and the certificate that the server has seen."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1", session=session)
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (near, far):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    return near.session, far.getpeercert()
 
 
 def add_who(server: HealthServer) -> None:

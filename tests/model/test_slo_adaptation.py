@@ -171,7 +171,8 @@ def test_what_best_effort_pods_do_to_a_pod_counts() -> None:
     finding = {"indicator": "cpu-pressure", "value": 42.1, "limit": 9.9}
     by_batch = finding | {"suspects": [{"pod": "default/job", "qos": "BE"}]}
     by_another = finding | {"suspects": [{"pod": "default/db", "qos": "LS"}, {"pod": "default/job", "qos": "BE"}]}
-    document = {"Object": {"interference": [by_batch, by_another, finding]}}
+    on_the_network = by_batch | {"indicator": "tcp-retransmits"}
+    document = {"Object": {"interference": [by_batch, by_another, finding, on_the_network]}}
     assert suffering("default/web", document) == (
         "cpu-pressure of pod default/web is 42.1, above 9.9, with default/job as the suspect",
         "cpu-pressure of pod default/web is 42.1, above 9.9",

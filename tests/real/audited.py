@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import SERVES_WORKLOADS, ControlPlane
 
 NAMESPACE = "koordinator-system"
 TOKEN = "programtoken"
@@ -103,6 +103,9 @@ def audited(programs: Path, folder: Path, program: str, *more: str) -> Iterator[
         folder / "cluster",
         authorization_mode="RBAC",
         tokens={TOKEN: (user, ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"))},
-        extra_arguments=(f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"),
+        extra_arguments=(
+            *(f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"),
+            *SERVES_WORKLOADS,
+        ),
     ) as plane:
         yield Audited(plane, log, (program, *more))

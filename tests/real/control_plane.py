@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Final, Self
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -28,6 +28,13 @@ GARBAGE_PERCENT = "KOORDINATOR_CONTROL_PLANE_GOGC"
 """Names the variable with the GOGC of control planes, where that shall be another one than Go's own."""
 _DEATH_SIGNAL_OPTION = 1
 _LIBC = ctypes.CDLL(None)
+
+
+SERVES_WORKLOADS: Final = (
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1alpha1=true",
+)
+"""Arguments with which kube-apiserver serves the Workloads of scheduling.k8s.io."""
 
 
 class ControlPlaneError(RuntimeError):

@@ -170,14 +170,31 @@ class Rounds:
 
 
 @contextmanager
-def node_network(name: str = "node") -> Iterator[NodeNetwork]:
-    """A fresh one."""
+def bare_network(name: str) -> Iterator[NodeNetwork]:
+    """A fresh one with nothing but its loopback."""
     name = f"koord-{name}-{os.getpid()}"
     subprocess.run(["ip", "netns", "add", name], check=True, timeout=60)
     try:
         network = NodeNetwork(name)
+        network.run("ip", "link", "set", "lo", "up")
+        yield network
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True, timeout=60)
+
+
+def link(one: NodeNetwork, name: str, address: str, other: NodeNetwork, other_name: str, other_address: str) -> None:
+    """A cable between two of them, from device to device."""
+    one.run("ip", "link", "add", name, "type", "veth", "peer", "name", other_name, "netns", other.enter[-1])
+    for network, device, given in ((one, name, address), (other, other_name, other_address)):
+        network.run("ip", "address", "add", given, "dev", device)
+        network.run("ip", "link", "set", device, "up")
+
+
+@contextmanager
+def node_network(name: str = "node") -> Iterator[NodeNetwork]:
+    """A fresh one, with a way out."""
+    with bare_network(name) as network:
         for line in (
-            "ip link set lo up",
             "ip link add eth0 type veth peer name peer0",
             "ip address add 10.99.0.2/24 dev eth0",
             "ip link set eth0 up",
@@ -188,5 +205,3 @@ def node_network(name: str = "node") -> Iterator[NodeNetwork]:
         peer = json.loads(network.run("ip", "-j", "link", "show", "peer0"))[0]["address"]
         network.run(*f"ip neighbour add {GATEWAY} lladdr {peer} dev eth0".split())
         yield network
-    finally:
-        subprocess.run(["ip", "netns", "del", name], check=True, timeout=60)

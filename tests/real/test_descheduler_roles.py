@@ -97,7 +97,13 @@ def descheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes
     }
     path = folder / "descheduler.yaml"
     path.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-m", "koordinator.descheduler", f"--config={path}", "--feature-gates=NodeDrain=true"]
+    command = [
+        sys.executable,
+        "-m",
+        "koordinator.descheduler",
+        f"--config={path}",
+        "--feature-gates=NodeDrain=true,GenericWorkload=true",
+    ]
     with (folder / "descheduler.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:

@@ -35,7 +35,12 @@ NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
 READER, EXPLAINER = "readertoken", "explainertoken"
 _ROLES = Path(__file__).resolve().parents[2] / "config/rbac/koord-explain.yaml"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_ROLE_PATHS = {"ClusterRole": f"{_RBAC}/clusterroles", "Role": f"{_RBAC}/namespaces/{NAMESPACE}/roles"}
+_ROLE_PATHS = {
+    "ServiceAccount": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+    "ClusterRole": f"{_RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
+    "Role": f"{_RBAC}/namespaces/{NAMESPACE}/roles",
+}
 
 
 def own_address() -> str | None:
@@ -116,7 +121,7 @@ class Cluster:
         configuration = write_configuration(
             self.folder / "scheduler.yaml", kubeconfig=self.plane.kubeconfig, leader_election=election
         )
-        where = (f"--address={self.address}", f"--port={self.port}")
+        where = ("--port=0", f"--bind-address={self.address}", f"--secure-port={self.port}")
         command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", *where]
         client = await connect(ClientOptions(kubeconfig=str(self.plane.kubeconfig), qps=0))
         try:
@@ -180,6 +185,7 @@ async def interview(cluster: Cluster) -> dict[str, Any]:
                 cluster.endpoint(cluster.plane.kubeconfig_for(READER)), "/debug/explain/default/large"
             ),
             "command": await asyncio.to_thread(command_line, cluster),
+            "without a token": await asyncio.to_thread(knocked, cluster),
         }
 
 
@@ -202,6 +208,16 @@ def command_line(cluster: Cluster) -> int:
     return main(["explain", "pod", "large", f"--kubeconfig={cluster.plane.kubeconfig}", f"--port={cluster.port}"])
 
 
+def knocked(cluster: Cluster) -> int:
+    """What the API server says that forwards the request of an administrator, without the token for the programs."""
+    where = f"/api/v1/namespaces/{NAMESPACE}/pods/https:{socket.gethostname()}:{cluster.port}/proxy"
+    return cluster.plane.request("GET", f"{where}/debug/explain/default/large")[0]
+
+
+def test_a_request_without_the_token_for_programs_is_nobodys(responses: dict[str, Any]) -> None:
+    assert responses["without a token"] == 403
+
+
 def test_a_pod_is_explained_through_the_api_server(responses: dict[str, Any]) -> None:
     (node,) = responses["pod"]["closestNodes"]
     assert (node["node"], node["lacks"][0]["plugin"]) == ("small", "NodeResourcesFit")
@@ -220,7 +236,7 @@ def test_what_the_scheduler_does_not_know_is_said_in_its_words(responses: dict[s
 
 
 def test_a_port_on_which_nobody_listens_is_said(responses: dict[str, Any]) -> None:
-    assert responses["other port"].startswith("the scheduler at http://127.0.0.1"), responses["other port"]
+    assert responses["other port"].startswith("the scheduler at https://127.0.0.1"), responses["other port"]
 
 
 def test_who_may_not_see_the_lease_is_told_so(responses: dict[str, Any]) -> None:

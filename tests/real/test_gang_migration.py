@@ -1,4 +1,5 @@
-"""A gang on a real API server that moves whole: for a PodMigrationJob of one member, and for the drain of a node.
+"""A gang on a real API server that moves whole: for a PodMigrationJob of one member, for the drain of a node, and when
+another client evicts a member.
 
 Our koord-scheduler finds the places, and our koord-descheduler does the rest."""
 
@@ -32,6 +33,7 @@ _BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 _MEMBERS = 3
 _ARGS = {
     "gangPolicy": "Whole",
+    "evictDisruptedGangs": True,
     "evictQPS": 100,
     "evictBurst": 100,
     "objectLimiters": {"workload": {"duration": "0s"}},
@@ -71,12 +73,33 @@ def test_the_drain_of_a_node_takes_the_gang_along(plane: ControlPlane) -> None:
     assert node not in {pod["spec"].get("nodeName") for pod in _pods(plane)}
 
 
+def test_what_an_eviction_leaves_of_a_gang_goes_too(plane: ControlPlane) -> None:
+    created(plane, _JOBS, _job("nobody"))
+    until(lambda: items(plane, _JOBS)[0].get("status", {}).get("phase") == "Failed", 60, "the descheduler to work")
+    # A replacement that got a node at once would make the gang whole again.
+    _cordon(plane, is_cordoned=True)
+    before, name = _uids(plane), _pods(plane)[0]["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+    created(plane, f"/api/v1/namespaces/default/pods/{name}/eviction", eviction)
+    until(lambda: not _uids(plane) & before, 60, "all members to have left")
+    _cordon(plane, is_cordoned=False)
+    until(lambda: sum(map(is_ready, _pods(plane))) == _MEMBERS, 60, "the gang to run again")
+    events = items(plane, "/apis/events.k8s.io/v1/namespaces/default/events")
+    evicted = {each["regarding"]["uid"] for each in events if each["reason"] == "Descheduled"}
+    assert (evicted <= before, len(evicted)) == (True, _MEMBERS - 1)
+
+
 def _gang() -> Document:
     found = deployment(_MEMBERS)
     declared = {"name": "training", "min-available": str(_MEMBERS)}
     annotations = {f"gang.scheduling.koordinator.sh/{key}": value for key, value in declared.items()}
     found["spec"]["template"]["metadata"]["annotations"] = annotations
     return found
+
+
+def _cordon(plane: ControlPlane, *, is_cordoned: bool) -> None:
+    for node in items(plane, "/api/v1/nodes"):
+        plane.request("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"unschedulable": is_cordoned}})
 
 
 def _job(pod: str) -> Document:

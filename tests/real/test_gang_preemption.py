@@ -12,10 +12,10 @@ import pytest
 
 from koordinator.api.kinds import NAMESPACES
 from koordinator.kube.connect import ClientOptions, connect
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import SERVES_WORKLOADS, ControlPlane
 from tests.real.decisions.original import original_scheduler
 from tests.real.gangs.preemption_stage import Ended, PreemptionStage, preemption_stage
-from tests.real.gangs.preemptions import ALL_PLUGINS, OURS, SAME, Scenario
+from tests.real.gangs.preemptions import ALL_PLUGINS, OF_WORKLOADS, OURS, SAME, WHOLE, Scenario
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.side_by_side import Parts, Who, both, cases, cut, two_planes
@@ -25,8 +25,9 @@ _GANG: Final = {"name": "Coscheduling"}
 _ALL_OTHERS: Final = [{"name": "*"}]
 
 
-def profile(*others: str) -> dict[str, Any]:
-    """Coscheduling as the original's chart has it with ``scheduler.enableJobPreemption``; ``others`` beside it."""
+def profile(*others: str, **more: str) -> dict[str, Any]:
+    """Coscheduling as the original's chart has it with ``scheduler.enableJobPreemption``; ``others`` beside it, and
+    ``more`` arguments."""
     args = {"apiVersion": API_VERSION, "kind": "CoschedulingArgs", "defaultTimeout": "20s", "enablePreemption": True}
     beside = [{"name": name} for name in others]
     in_order = [*beside[:1], _GANG, *beside[1:]]
@@ -41,15 +42,19 @@ def profile(*others: str) -> dict[str, Any]:
         plugins["score"] = {"enabled": [{**beside[0], "weight": 5000}]}
         plugins["preBind"]["enabled"].insert(0, beside[0])
         plugins["bind"] = {"disabled": _ALL_OTHERS, "enabled": [beside[0], {"name": "DefaultBinder"}]}
-    return {**PLAIN, "pluginConfig": [{**_GANG, "args": args}], "plugins": plugins}
+    return {**PLAIN, "pluginConfig": [{**_GANG, "args": {**args, **more}}], "plugins": plugins}
 
 
-_PROFILES: Final = {"alone": profile(), "all": profile("Reservation", "ElasticQuota")}
+_PROFILES: Final = {
+    "alone": profile(),
+    "all": profile("Reservation", "ElasticQuota"),
+    "whole": profile(gangPolicy="Whole"),
+}
 _PARTS: Final = {
     **{f"alone {part}": names for part, names in cut(list(SAME), 4).items()},
     "all": list(ALL_PLUGINS),
 }
-_TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS}
+_TABLE: Final[Mapping[str, Scenario]] = {**SAME, **ALL_PLUGINS, **OURS, **WHOLE, **OF_WORKLOADS}
 _COMPARED: Final = ("evicted", "first", "moments", "victims", "reasons", "placed", "phases")
 _TRIES: Final = 3
 _DIFFERENT: Final[Mapping[str, frozenset[str]]] = {
@@ -198,6 +203,27 @@ def test_nobody_leaves_in_vain(plane: ControlPlane, tmp_path: Path) -> None:
     members = {(name.partition("-")[0], *event) for name, *event in ours["waiting_members_are_victims"].victims}
     note = "Preempted by pod of another one on node waiting-members-are-victims-0"
     assert members == {("low", "Normal", "Preempting", note)}
+
+
+def test_a_gang_leaves_whole_or_not_at_all(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(prepare(plane))
+    with our_scheduler(configuration(plane, tmp_path / "scheduler.yaml", "whole"), tmp_path / "ours.log"):
+        found = asyncio.run(play(plane, list(WHOLE)))
+    leaves, stays = found["gang_leaves_whole"], found["gang_cannot_leave_whole"]
+    assert (set(leaves.evicted), sorted(leaves.placed)) == ({"low-0", "low-1"}, ["p"])
+    assert all(note.endswith(", together with all of its gang default/low") for *_, note in leaves.victims)
+    assert (set(stays.evicted), sorted(stays.placed)) == (set(), ["low"])
+    assert any("Gang members that do not leave, since their gang cannot leave whole" in each for each in stays.said)
+
+
+def test_a_pod_group_of_a_workload_leaves_whole(real_programs: RealPrograms, tmp_path: Path) -> None:
+    with ControlPlane(real_programs.kubernetes, tmp_path / "cluster", extra_arguments=SERVES_WORKLOADS) as plane:
+        asyncio.run(prepare(plane))
+        path = configuration(plane, tmp_path / "scheduler.yaml", "whole")
+        with our_scheduler(path, tmp_path / "ours.log", "--feature-gates=GenericWorkload=true"):
+            (found,) = asyncio.run(play(plane, list(OF_WORKLOADS))).values()
+    assert (set(found.evicted), sorted(found.placed)) == ({"low-0", "low-1"}, ["p"])
+    assert all(note.endswith(", together with all of its gang default/training:workers") for *_, note in found.victims)
 
 
 def _by_number(placed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:

@@ -55,6 +55,7 @@ def start_scheduler(running: ExitStack, plane: ControlPlane, folder: Path, port:
     replaced = {
         "--config=/config/koord-scheduler.config": f"--config={configuration}",
         "--port=10251": f"--port={port}",
+        "--secure-port=10259": f"--secure-port={free_ports(1)[0]}",
     }
     assert set(replaced) <= set(container["args"])
     arguments = [replaced.get(argument, argument) for argument in container["args"]]

@@ -117,14 +117,15 @@ class Agent:
                 lines = response.read().decode().splitlines()
         except OSError:
             return 0
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if _counts_rounds(line))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if counts_rounds(line))
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(15) == 0, self.log.read_text()
 
 
-def _counts_rounds(line: str) -> bool:
+def counts_rounds(line: str) -> bool:
+    """Whether it is the metric of how often pods were compared."""
     return "loop_duration_seconds_count" in line and 'loop="interference"' in line
 
 

@@ -84,7 +84,7 @@ def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]
         podMaxBackoffSeconds=1,
     )
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
-    command += ["--feature-gates=DevicePluginAdaption=true", "--enable-network-topology-manager"]
+    command += ["--feature-gates=DevicePluginAdaption=true,GenericWorkload=true", "--enable-network-topology-manager"]
     # What fits nowhere is tried again soon, so that its event repeats.
     command.append("--pod-max-in-unschedulable-pods-duration=1s")
     with (folder / "scheduler.log").open("wb") as log:

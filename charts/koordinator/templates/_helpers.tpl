@@ -38,6 +38,15 @@ spec:
     - port: metrics
       path: /metrics
       interval: 30s
+      {{- if eq (index . 2) "https" }}
+      scheme: https
+      # The program has made its certificate for itself.
+      tlsConfig:
+        insecureSkipVerify: true
+      bearerTokenSecret:
+        name: koordinator-metrics
+        key: token
+      {{- end }}
 {{- end -}}
 
 {{/* "true" where a list of feature gates switches one on: (list gates name). */}}
@@ -148,16 +157,22 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* Whether a program works, at a port. */}}
+{{/* Whether a program works: (list port scheme), which is empty for HTTP. */}}
 {{- define "koordinator.probes" -}}
 readinessProbe:
   httpGet:
     path: /readyz
-    port: {{ . }}
+    port: {{ index . 0 }}
+    {{- with index . 1 }}
+    scheme: {{ . }}
+    {{- end }}
 livenessProbe:
   httpGet:
     path: /livez
-    port: {{ . }}
+    port: {{ index . 0 }}
+    {{- with index . 1 }}
+    scheme: {{ . }}
+    {{- end }}
   initialDelaySeconds: 15
   timeoutSeconds: 15
 {{- end -}}

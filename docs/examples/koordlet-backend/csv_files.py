@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -70,11 +70,9 @@ class _GroupFile:
         self._group = group
         self._path, self._before = folder / f"{group}.csv", folder / f"{group}.1.csv"
         self._most = rounds
+        if self._path.exists():
+            _drop_torn_line(self._path)
         self._rounds = sum(1 for _ in self._rounds_of(self._path))
-        if self._path.exists() and not self._path.read_bytes().endswith(b"\n"):
-            # A process was killed in the middle of a line: it must not be the beginning of the next one.
-            with self._path.open("a") as file:
-                file.write("\n")
 
     def read(self) -> Iterator[Round]:
         for path in (self._before, self._path):
@@ -94,7 +92,7 @@ class _GroupFile:
         if not path.exists():
             return
         with path.open(newline="", errors="replace") as file:
-            samples = (each for each in map(self._sample, csv.reader(file, _Format)) if each is not None)
+            samples = (each for each in map(self._sample, _rows(file)) if each is not None)
             for at, of_round in groupby(samples, key=lambda each: each[0]):
                 yield Round(at, {series: value for _, series, value in of_round})
 
@@ -108,3 +106,21 @@ class _GroupFile:
             return int(at), Series(kind, tuple(labels)), float(value)
         except (ValueError, KeyError):
             return None
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A process was killed in the middle of it: what is there of a figure may be another figure."""
+    with path.open("r+b") as file:
+        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+
+
+def _rows(file: Iterable[str]) -> Iterator[list[str]]:
+    """Without those that are too long, as after a loss of power."""
+    reader = csv.reader(file, _Format)
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            continue

@@ -113,6 +113,8 @@ class AttemptRecord(ExplanationPart):
     wakes_on: list[str] | None = None
     nominated_node: str | None = None
     evicts: list[str] | None = None
+    gangs_evicted_whole: list[str] | None = None
+    """The gangs of which all members are among those that it evicts."""
 
 
 class QueueState(ExplanationPart):
@@ -286,6 +288,8 @@ class GangExplanation(Explanation, kw_only=True):
     group: list[GangOfGroup] = []
     waits_for: list[str] = []
     network: NetworkPlace | None = None
+    preemption: str = ""
+    """Which members leave when one is preempted, where that is not the one alone."""
     waiting: list[GangMember] = []
 
 
@@ -365,9 +369,11 @@ class MigrationExplanation(Explanation, kw_only=True):
 
 
 class InterferenceExplanation(Explanation, kw_only=True):
-    """Which pods of a node suffer from others; the victims as koordlet has written them into the NodeMetric."""
+    """Which pods of a node suffer from others, and what was done about it; victims and remedies as koordlet has written
+    them into the NodeMetric."""
 
     interference: str
     reported: str = ""
     pods: int = 0
     victims: list[FreeForm] = []
+    remedies: list[FreeForm] = []

@@ -17,6 +17,7 @@ from koordinator.api import (
     drain_node_group,
     elastic_quota,
     elastic_quota_profile,
+    generic_workload,
     node,
     node_resource_topology,
     nodemetric,
@@ -109,6 +110,8 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", node.Lease)
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", core.PriorityClass, namespaced=False
 )
+GENERIC_WORKLOADS = Kind("scheduling.k8s.io", "v1alpha1", "workloads", "Workload", generic_workload.GenericWorkload)
+"""Served where the API server has the gate GenericWorkload."""
 POD_DISRUPTION_BUDGETS = Kind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", workload.PodDisruptionBudget
 )

@@ -39,6 +39,7 @@ MOVED: Final = "moved"
 DRAINED: Final = "drained"
 SUPPRESSED: Final = "suppressed"
 RESIZED: Final = "resized"
+REMEDIED: Final = "remedied"
 ADJUSTED: Final = "adjusted"
 ADMITTED: Final = "admitted"
 ACTIONS: Final[Mapping[str, str]] = {
@@ -48,6 +49,7 @@ ACTIONS: Final[Mapping[str, str]] = {
     DRAINED: "all pods that concern the drain have left the node",
     SUPPRESSED: "the CPUs of best-effort pods of the node were limited",
     RESIZED: "the CPU quota of containers was changed",
+    REMEDIED: "a best-effort pod that disturbs another pod was held back, or is no longer",
     ADJUSTED: "objects that were there, a policy or a threshold were changed",
     ADMITTED: "pods were changed when they were created",
 }

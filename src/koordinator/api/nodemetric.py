@@ -23,6 +23,13 @@ AGGREGATIONS: Final = (AVERAGE, P50, P90, P95, P99)
 
 INTERFERENCE: Final = "interference"
 """The key among the extensions of a pod, under which koordlet says how the pod suffers from others."""
+INTERFERENCE_REMEDIES: Final = "interferenceRemedies"
+"""The same, for what koordlet has done about that, and what it has brought."""
+TCP_RETRANSMITS: Final = "tcp-retransmits"
+PACKET_DROPS: Final = "packet-drops"
+NETWORK_DELAY: Final = "network-delay"
+NETWORK_INDICATORS: Final = (TCP_RETRANSMITS, PACKET_DROPS, NETWORK_DELAY)
+"""How a pod may suffer on the network."""
 
 USAGE_WITHOUT_PAGE_CACHE: Final = "usageWithoutPageCache"
 USAGE_WITH_HOT_PAGE_CACHE: Final = "usageWithHotPageCache"

@@ -127,6 +127,14 @@ class PodSchedulingGate(WireStruct):
     name: str = ""
 
 
+class WorkloadReference(WireStruct):
+    """The pod group of a Workload of scheduling.k8s.io."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PersistentVolumeClaimVolumeSource(WireStruct):
     claim_name: str = ""
     read_only: bool = False
@@ -230,6 +238,7 @@ class PodSpec(WireStruct):
     restart_policy: str = ""
     active_deadline_seconds: int | None = None
     termination_grace_period_seconds: int | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodCondition(WireStruct):

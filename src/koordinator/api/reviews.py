@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from koordinator.api.meta import Object, WireStruct
+
+AUDIENCE: Final = "koordinator.sh"
+"""Of tokens that are good at the pages of our programs, and nowhere else."""
+TOKEN_HEADER: Final = "X-Koordinator-Token"  # noqa: S105  # a name
+"""The header of such a token: an API server that forwards a request removes the usual one, which was for itself."""
 
 
 class UserInfo(WireStruct):

@@ -20,7 +20,7 @@ Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter, "ServedStream"]
 _LENGTH: Final = struct.Struct("i")
 
 
-def unread(transport: asyncio.WriteTransport) -> int:
+def unread(transport: asyncio.WriteTransport | CountedTransport) -> int:
     """Bytes that were written and that the client has not got, in the buffers of the library and of the kernel.
 
     The library's buffer alone would not do: over TCP it shrinks by megabytes, when the kernel's has room again. What

@@ -36,15 +36,19 @@ class Call(Generic[T]):
         """Make the call; once."""
         try:
             self._result = self._function()
-        except Exception as error:
-            self._error = error
+        except BaseException as error:
+            # One that is no Exception, such as SystemExit, would end the thread, or what waits for the result.
+            self._error = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
         finally:
+            # The call may be known for long, and what the function holds may be large.
+            del self._function
             self._running.release()
             if self._on_end is not None:
                 self._on_end()
 
     def result(self, seconds: float) -> T:
-        """What it returns, or raises what it raises; once. UnfinishedCallError if that takes longer."""
+        """What it returns, or raises what it raises; once. UnfinishedCallError if that takes longer, RuntimeError in
+        place of what is no Exception."""
         if not self._running.acquire(timeout=seconds):
             raise UnfinishedCallError(self)
         self._running.release()

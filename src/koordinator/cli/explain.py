@@ -201,13 +201,15 @@ def needed_cluster(options: argparse.Namespace) -> tuple[Cluster, ClientOptions]
 def _add_programs(parser: argparse.ArgumentParser) -> None:
     """The options by which its programs are found."""
     programs = (
-        ("scheduler", "", "which scheduler to query", "koord-scheduler", "healthz", 10251),
-        ("manager", "manager-", "which manager to query about nodes", "koordinator-manager", "metrics", 8080),
-        ("descheduler", "descheduler-", "which descheduler to query", "koord-descheduler", "metrics", 10251),
+        ("scheduler", "", "which scheduler to query", "koord-scheduler", "healthz", 10251, 10259),
+        ("manager", "manager-", "which manager to query about nodes", "koordinator-manager", "metrics", 8080, 10257),
+        ("descheduler", "descheduler-", "which descheduler to query", "koord-descheduler", "metrics", 10251, 10258),
     )
-    for name, prefix, title, lease, path, port in programs:
+    for name, prefix, title, lease, path, plain, port in programs:
         group = parser.add_argument_group(f"{title} (default: the one that holds the Lease)")
-        group.add_argument(f"--{name}", metavar="URL", help=f"where it serves /{path}: http://HOST:PORT")
+        group.add_argument(
+            f"--{name}", metavar="URL", help=f"where it serves /{path}, such as http://127.0.0.1:{plain}"
+        )
         group.add_argument(
             f"--{prefix}lease",
             default=f"koordinator-system/{lease}",
@@ -215,7 +217,7 @@ def _add_programs(parser: argparse.ArgumentParser) -> None:
             help=f"the Lease of the {name} (default: %(default)s)",
         )
         group.add_argument(
-            f"--{prefix}port", type=_port, default=port, help=f"the port of its /{path} (default: %(default)s)"
+            f"--{prefix}port", type=_port, default=port, help="its secure port in a cluster (default: %(default)s)"
         )
 
 

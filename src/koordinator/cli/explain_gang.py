@@ -13,6 +13,8 @@ def print_gang(document: GangExplanation, console: Console) -> None:
     """Write it, the result first."""
     print_text(console, f"[bold]{escape(document.gang)}[/bold]  {escape(document.state)}")
     print_text(console, escape(_declared(document)), indent=2)
+    if document.preemption:
+        print_text(console, escape(document.preemption), indent=2)
     for problem in document.problems:
         print_text(console, escape(problem), indent=2)
     if document.finished:

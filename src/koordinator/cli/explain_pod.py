@@ -89,6 +89,8 @@ def _print_rejection(attempt: AttemptRecord, console: Console) -> None:
     if node := attempt.nominated_node:
         victims = ", ".join(attempt.evicts or ()) or "nobody any more"
         print_text(console, f"It is to have room on {escape(node)}, from where {escape(victims)} must go.")
+        for gang in attempt.gangs_evicted_whole or ():
+            print_text(console, f"Gang {escape(gang)} leaves whole, from other nodes, too: too few would be left.")
 
 
 def _print_placement(attempt: AttemptRecord, console: Console) -> None:

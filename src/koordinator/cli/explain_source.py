@@ -6,14 +6,16 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 from yarl import URL
 
-from koordinator.api.codec import DecodeError, decode_any
-from koordinator.api.kinds import LEASES
+from koordinator.api.codec import DecodeError, decode_any, encode
+from koordinator.api.kinds import LEASES, SERVICE_ACCOUNTS
+from koordinator.api.reviews import AUDIENCE, TOKEN_HEADER
 from koordinator.base.errors import ConfigurationError
 from koordinator.cli.data_folder import DESCHEDULER, MANAGER, SCHEDULER, address_of
 from koordinator.cli.explain_failure import ExplainError, UnknownToProgramError, connection_reason, explain_error
@@ -23,11 +25,14 @@ from koordinator.kube.connect import ClientOptions
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 SECONDS: Final = 15.0
-_SERVING: Final = {
-    MANAGER: "--metrics-addr=:{port}",
-    DESCHEDULER: "metricsBindAddress 0.0.0.0:{port} in its configuration",
-}
-"""The flag that a program needs so that the API server reaches it."""
+_ACCOUNT: Final = "koord-explain"
+"""The ServiceAccount in whose name programs of a cluster are queried: who may have its token may query them."""
+_TOKEN_SECONDS: Final = 600
+"""The shortest life that the API server gives a token."""
+_PLAIN_PORTS: Final = {SCHEDULER: 10251, MANAGER: 8080, DESCHEDULER: 10251}
+"""Where programs serve whoever is on their machine, or in their pod."""
+_NOT_ADMITTED: Final = (401, 403, 429, 503)
+"""How a secure port refuses, in plain text."""
 _LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease", DESCHEDULER: "descheduler-lease"}
 
 
@@ -43,8 +48,6 @@ class ProgramEndpoint:
     data: Path
     program: str = SCHEDULER
     """``scheduler``, ``manager`` or ``descheduler``: also the flag that takes its URL."""
-    flags: str = "--address=0.0.0.0 on port {port}"
-    """The flag that it needs so that the API server reaches it."""
     cluster: str = "the cluster"
     """What messages call it."""
     seconds: float = SECONDS
@@ -62,7 +65,6 @@ def endpoint_of(
         lease=lease,
         port=port,
         program=program,
-        flags=_SERVING[program],
     )
 
 
@@ -90,22 +92,26 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
         host = session.leaders.get(endpoint.lease) or await _leading_host(client, endpoint)
         session.leaders[endpoint.lease] = host
         namespace = endpoint.lease[0]
-        proxied = f"/api/v1/namespaces/{namespace}/pods/{quote(host)}:{endpoint.port}/proxy{target}"
+        asked_by = await _with_token(session, client, options, namespace)
+        proxied = f"/api/v1/namespaces/{namespace}/pods/https:{quote(host)}:{endpoint.port}/proxy{target}"
         try:
-            return decode_any(await client.raw("GET", proxied))
+            return decode_any(await (await session.client(asked_by)).raw("GET", proxied))
         except ApiStatusError as error:
             if not error.reason:
                 # Passed on by the API server, whose own refusals all have one.
                 raise _refusal(error.code, _in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
-                return await _get(session, endpoint, f"http://127.0.0.1:{endpoint.port}", target)
+                return await _get(
+                    session, endpoint, f"https://127.0.0.1:{endpoint.port}", target, dict(asked_by.headers)
+                )
             if error.is_forbidden:
                 raise
             raise ExplainError(
                 f"{host} leads, but could not be queried through the API server as a pod of {namespace}: {error}; "
-                f"let it serve with {endpoint.flags.format(port=endpoint.port)}, or name it with --{endpoint.program}, "
-                f"for instance after kubectl port-forward -n {namespace} pod/{host} {endpoint.port}"
+                f"let it serve with --secure-port={endpoint.port} --bind-address=::, or name it with "
+                f"--{endpoint.program}=http://127.0.0.1:{_PLAIN_PORTS[endpoint.program]} after kubectl port-forward -n "
+                f"{namespace} pod/{host} {_PLAIN_PORTS[endpoint.program]}"
             ) from error
         except DecodeError as error:
             raise ExplainError(
@@ -113,6 +119,25 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
             ) from error
     except KubeError as error:
         raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
+
+
+async def _with_token(session: Session, client: KubeClient, options: ClientOptions, namespace: str) -> ClientOptions:
+    """To query programs by: with a token that is good for them alone. The user's own stays with the API server."""
+    found, until = session.tokens.get(namespace, (options, 0.0))
+    if monotonic() >= until:
+        body = encode({"spec": {"audiences": [AUDIENCE], "expirationSeconds": _TOKEN_SECONDS}})
+        try:
+            document = decode_any(await client.raw("POST", SERVICE_ACCOUNTS.path(namespace, _ACCOUNT, "token"), body))
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            raise ExplainError(
+                f"there is no ServiceAccount {namespace}/{_ACCOUNT}, in whose name the programs are queried: koord "
+                "manifests has it"
+            ) from error
+        found = replace(options, headers=((TOKEN_HEADER, document["status"]["token"]),))
+        session.tokens[namespace] = found, monotonic() + _TOKEN_SECONDS / 2
+    return found
 
 
 async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
@@ -134,11 +159,15 @@ async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
 
 
-async def _get(session: Session, endpoint: ProgramEndpoint, address: str, target: str) -> Any:
+async def _get(
+    session: Session, endpoint: ProgramEndpoint, address: str, target: str, headers: Mapping[str, str] | None = None
+) -> Any:
+    """``headers`` are for a program on this very machine, which makes its certificate for itself."""
     timeout = aiohttp.ClientTimeout(total=endpoint.seconds)
     try:
         http = await session.http()
-        async with http.get(URL(address + target, encoded=True), timeout=timeout) as response:
+        url, verified = URL(address + target, encoded=True), headers is None
+        async with http.get(url, timeout=timeout, headers=headers, ssl=verified) as response:
             status, body = response.status, await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
@@ -147,6 +176,8 @@ async def _get(session: Session, endpoint: ProgramEndpoint, address: str, target
     try:
         document = decode_any(body)
     except DecodeError as error:
+        if status in _NOT_ADMITTED:
+            raise _refusal(status, body.decode("utf-8", "replace").strip()) from error
         raise ExplainError(
             f"{address} answers {target} with status {status}; is that a koord-{endpoint.program}?"
         ) from error

@@ -75,6 +75,8 @@ _OF_PODS: Final = frozenset({"cronjob", "cj", "service", "svc"})
 """Kinds that a user may well name, because their pods are what is pending."""
 REBALANCE: Final = "rebalance"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_OF_WORKLOAD: Final = re.compile(rf"{_NAME.pattern}:[-a-z0-9]{{1,63}}(:[-a-z0-9]{{1,63}})?")
+"""A gang that is a pod group of a Workload, such as ``training:workers``."""
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
     "koord explain gang NAME, koord explain reservation NAME, koord explain interference NODE, "
@@ -162,7 +164,7 @@ def _has_pods(kind: str) -> bool:
 
 
 def _checked(what: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) and not (what == "gang" and _OF_WORKLOAD.fullmatch(name)):
         shown = ascii(name)
         raise UsageError(
             f"{shown} is not the name of a {what}: lower-case letters, digits, '-' and '.' are allowed, at most 253"
@@ -231,7 +233,8 @@ How far a PodMigrationJob is, what it waits for, and what its author may do wher
     "interference": """\
 koord explain interference NODE
 
-Which pods of the node suffer from others, by how much, and who the suspects are; as koordlet has reported it.
+Which pods of the node suffer from others, by how much, and who the suspects are; which remedies were tried against
+these, in which order, and what each has brought. As koordlet has reported it.
 
   koord explain interference node-3""",
     "rebalance": """\

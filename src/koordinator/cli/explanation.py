@@ -23,9 +23,7 @@ from koordinator.api.explanations import (
     WorkloadExplanation,
 )
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node_explanation import NodeExplanation, OvercommitExplanation
-from koordinator.api.nodemetric import INTERFERENCE
 from koordinator.api.rebalance_explanation import RebalanceExplanation
 from koordinator.base.spelling import meant
 from koordinator.cli.audit_source import last_of_pod, records_of_pod
@@ -37,6 +35,7 @@ from koordinator.cli.explain_failure import (
     UnknownToProgramError,
     left_out,
 )
+from koordinator.cli.explain_interference import interference_document
 from koordinator.cli.explain_migration import migration_document
 from koordinator.cli.explain_node import configuration_of, suppression_of
 from koordinator.cli.explain_object import ObjectReader, read_from
@@ -310,15 +309,7 @@ class _Explainer:
                 raise NotFoundError(
                     f"node {name} has no NodeMetric: koord-manager makes it, and koordlet reports to it"
                 )
-        status = metric.get("status") or {}
-        pods = status.get("podsMetric") or ()
-        victims = [
-            {"pod": f"{pod.get('namespace', '')}/{pod.get('name', '')}", "qos": pod.get("qos", ""), **finding}
-            for pod in pods
-            for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get(INTERFERENCE) or ()
-        ]
-        reported = status.get("updateTime") or ""
-        return InterferenceExplanation(interference=name, reported=reported, pods=len(pods), victims=victims)
+        return interference_document(name, metric)
 
     async def _migration(self, name: str) -> MigrationExplanation:
         """What koord-descheduler has written into the PodMigrationJob, and what it waits for."""

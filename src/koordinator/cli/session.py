@@ -26,6 +26,8 @@ class Session:
         self._http: aiohttp.ClientSession | None = None
         self.leaders: dict[tuple[str, str], str] = {}
         """Namespace and name of a Lease -> the host that holds it."""
+        self.tokens: dict[str, tuple[ClientOptions, float]] = {}
+        """The namespace of programs -> a client's options with the token for them, and until when they are used."""
 
     async def client(self, options: ClientOptions) -> KubeClient:
         """The client with these options. Raises KubeconfigError and CredentialError."""

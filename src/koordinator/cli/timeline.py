@@ -330,6 +330,8 @@ def moment_of_record(record: Modification, pod: str) -> Moment:
             what = "resizes its containers in place"
         case modifications.RESIZED:
             what = f"changes the CPU quota of its containers{times}"
+        case modifications.REMEDIED:
+            what = f"holds it back{where}, or no longer"
         case action:
             what = f"{action} {about.kind} {about.name}{where}{times}"
     time = format_micro_time(record.time) if record.time is not None else ""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
 from koordinator.api.codec import to_document
-from koordinator.api.component_configuration import Strict
 from koordinator.api.core import Namespace
-from koordinator.api.duration import GoDuration
 from koordinator.api.kinds import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -17,7 +15,6 @@ from koordinator.api.kinds import (
     PODS,
     PRIORITY_CLASSES,
 )
-from koordinator.api.meta import LabelSelector
 from koordinator.api.modification import EVICTED, Cause, Modification
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
@@ -25,7 +22,18 @@ from koordinator.api.volume import PersistentVolumeClaim
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError, KoordinatorError
-from koordinator.descheduler.configuration.arguments import Arguments, PriorityThreshold, checked_selector
+from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.default_evictor_arguments import (
+    CLAIMS,
+    DAEMON_SETS,
+    FAILED_BARE,
+    LOCAL_STORAGE,
+    MANDATORY,
+    RESOURCE_CLAIMS,
+    SYSTEM_CRITICAL,
+    WITHOUT_BUDGET,
+    DefaultEvictorArgs,
+)
 from koordinator.descheduler.framework import (
     NOTHING_REFUSED,
     EvictionResult,
@@ -35,6 +43,7 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
+from koordinator.descheduler.gangs import Gangs
 from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.node_fit import TargetNodes
 from koordinator.descheduler.pod_facts import (
@@ -52,129 +61,16 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.informer import Informer
 from koordinator.kube.pod_eviction import evict
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD, WHOLE
 from koordinator.model.label_selector import SelectorError, compile_selector, parse_selector
 
 logger = logging.getLogger(__name__)
 
-LOCAL_STORAGE: Final = "PodsWithLocalStorage"
-DAEMON_SETS: Final = "DaemonSetPods"
-SYSTEM_CRITICAL: Final = "SystemCriticalPods"
-FAILED_BARE: Final = "FailedBarePods"
-CLAIMS: Final = "PodsWithPVC"
-WITHOUT_BUDGET: Final = "PodsWithoutPDB"
-RESOURCE_CLAIMS: Final = "PodsWithResourceClaims"
-_DEFAULT_PROTECTIONS: Final = (LOCAL_STORAGE, SYSTEM_CRITICAL, FAILED_BARE, DAEMON_SETS)
-_EXTRA_PROTECTIONS: Final = (CLAIMS, WITHOUT_BUDGET, RESOURCE_CLAIMS)
-_MANDATORY: Final = "Mandatory"
 _OWNER_INDEX: Final = "owner-uid"
 _NAMESPACE_INDEX: Final = "namespace"
 
 _Check = Callable[[Pod], str]
 """Returns why the pod may not be evicted, "" when it may."""
-
-
-class ProtectedStorageClass(Strict):
-    name: str = ""
-
-
-class PodsWithPVC(Strict):
-    protected_storage_classes: list[ProtectedStorageClass] = []
-
-
-class PodProtectionsConfig(Strict, rename={"pods_with_pvc": CLAIMS}):
-    pods_with_pvc: PodsWithPVC | None = None
-
-
-class PodProtections(Strict):
-    extra_enabled: list[str] = []
-    default_disabled: list[str] = []
-    config: PodProtectionsConfig | None = None
-
-
-class DefaultEvictorArgs(Arguments):
-    """Upstream's, whose booleans are out of date: ``pod_protections`` says the same."""
-
-    lenient = True
-
-    node_selector: str = ""
-    label_selector: LabelSelector | None = None
-    namespace_label_selector: LabelSelector | None = None
-    priority_threshold: PriorityThreshold | None = None
-    node_fit: bool = False
-    min_replicas: int = 0
-    min_pod_age: GoDuration | None = None
-    no_eviction_policy: str = ""
-    pod_protections: PodProtections = PodProtections()
-    evict_local_storage_pods: bool = False
-    evict_daemon_set_pods: bool = False
-    evict_system_critical_pods: bool = False
-    ignore_pvc_pods: bool = False
-    ignore_pods_without_pdb: bool = False
-    evict_failed_bare_pods: bool = False
-
-    def completed(self, path: str) -> Self:
-        checked_selector(self.label_selector, f"{path}.labelSelector")
-        checked_selector(self.namespace_label_selector, f"{path}.namespaceLabelSelector")
-        try:
-            parse_selector(self.node_selector)
-        except SelectorError as error:
-            raise ConfigurationError(f"{path}.nodeSelector", self.node_selector, str(error)) from error
-        if self.priority_threshold is not None:
-            self.priority_threshold.check(f"{path}.priorityThreshold")
-        if self.min_replicas < 0:
-            raise ConfigurationError(f"{path}.minReplicas", self.min_replicas, "at least 0")
-        if self.no_eviction_policy not in ("", "Preferred", _MANDATORY):
-            raise ConfigurationError(f"{path}.noEvictionPolicy", self.no_eviction_policy, "Preferred or Mandatory")
-        self._check_protections(path)
-        return self
-
-    @property
-    def protections(self) -> Sequence[str]:
-        """Those in force, by the lists where there are any, else by the booleans."""
-        given = self.pod_protections
-        if given.extra_enabled or given.default_disabled:
-            kept = [name for name in _DEFAULT_PROTECTIONS if name not in given.default_disabled]
-            return [*kept, *given.extra_enabled]
-        return self._switched
-
-    @property
-    def _switched(self) -> Sequence[str]:
-        """By the booleans."""
-        switches = {
-            LOCAL_STORAGE: not self.evict_local_storage_pods,
-            DAEMON_SETS: not self.evict_daemon_set_pods,
-            SYSTEM_CRITICAL: not self.evict_system_critical_pods,
-            FAILED_BARE: not self.evict_failed_bare_pods,
-            CLAIMS: self.ignore_pvc_pods,
-            WITHOUT_BUDGET: self.ignore_pods_without_pdb,
-        }
-        return [name for name, is_on in switches.items() if is_on]
-
-    @property
-    def protected_classes(self) -> frozenset[str]:
-        """Storage classes; empty: all."""
-        config = self.pod_protections.config
-        listed = config.pods_with_pvc if config is not None else None
-        return frozenset(each.name for each in listed.protected_storage_classes) if listed else frozenset()
-
-    def _check_protections(self, path: str) -> None:
-        given = self.pod_protections
-        if self._switched != DefaultEvictorArgs()._switched and (given.extra_enabled or given.default_disabled):
-            allowed = (
-                "cannot use Deprecated fields alongside PodProtections.ExtraEnabled or PodProtections.DefaultDisabled"
-            )
-            raise ConfigurationError(f"{path}.podProtections", to_document(given), allowed)
-        for field, names, valid in (
-            ("extraEnabled", given.extra_enabled, _EXTRA_PROTECTIONS),
-            ("defaultDisabled", given.default_disabled, _DEFAULT_PROTECTIONS),
-        ):
-            for index, name in enumerate(names):
-                if name not in valid or name in names[:index]:
-                    allowed = f"each of {', '.join(valid)} at most once"
-                    raise ConfigurationError(f"{path}.podProtections.{field}[{index}]", name, allowed)
-        if CLAIMS in given.extra_enabled and "" in self.protected_classes:
-            where = f"{path}.podProtections.config.{CLAIMS}.protectedStorageClasses"
-            raise ConfigurationError(where, "", "name cannot be empty")
 
 
 class DefaultEvictor(EvictPlugin, FilterPlugin):
@@ -187,6 +83,12 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         super().__init__(args, handle)
         self._args = args
         self._metrics = EvictionMetrics(handle.metrics)
+        self._gangs: Gangs | None = None
+        if args.gang_policy == WHOLE:
+            pods, reads_workloads = handle.informers.informer(PODS), GENERIC_WORKLOAD in handle.gates
+            self._gangs = Gangs(pods, handle.informers, args.gang_policy, reads_workloads=reads_workloads)
+        self._taken: set[str] = set()
+        """The uids of the members that were evicted in this cycle."""
         self._snapshot: Snapshot | None = None
         self._targets: TargetNodes | None = None
         self._threshold = SYSTEM_CRITICAL_PRIORITY
@@ -220,11 +122,23 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
     async def prepare(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._targets = None
+        self._taken = set()
 
     def filter(self, pod: Pod) -> Refusals:
+        gang = self._gangs.of(pod) if self._gangs is not None else None
+        if gang is None:
+            return self._filter(pod)
+        if pod.metadata.uid in self._taken:
+            return [f"gang {gang.id} has been evicted in this cycle"]
+        for member in gang.members:
+            if refusals := self._filter(member):
+                return [f"gang {gang.id}: {member.metadata.key}: {each}" for each in refusals]
+        return NOTHING_REFUSED
+
+    def _filter(self, pod: Pod) -> Refusals:
         if is_evictable_by_annotation(pod):
             return NOTHING_REFUSED
-        if self._args.no_eviction_policy == _MANDATORY and prefers_no_eviction(pod):
+        if self._args.no_eviction_policy == MANDATORY and prefers_no_eviction(pod):
             return ["pod would rather not be evicted, and noEvictionPolicy is Mandatory"]
         return [*never_evicted(pod, daemon_sets=False), *(text for check in self._checks if (text := check(pod)))]
 
@@ -243,6 +157,24 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         return refusals
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
+        gang = self._gangs.of(pod) if self._gangs is not None else None
+        if gang is None or self._gangs is None:
+            return await self._evict(pod, plugin, reason, options)
+        problem = self._gangs.budget_problem(gang.members)
+        if problem:
+            return EvictionResult(False, f"gang {gang.id}: {problem}")
+        self._taken.update(member.metadata.uid for member in gang.members)
+        whole = f"{reason}, with all of gang {gang.id}"
+        results = [await self._evict(member, plugin, whole, options) for member in gang.members]
+        failed = "; ".join(each.message for each in results if not each.evicted)
+        return EvictionResult(not failed, failed)
+
+    def plan_eviction(self, pod: Pod) -> EvictionResult:
+        if self._gangs is not None and (gang := self._gangs.of(pod)) is not None:
+            self._taken.update(member.metadata.uid for member in gang.members)
+        return EvictionResult(True)
+
+    async def _evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
         given = to_document(options) if options is not None else {}
         try:
             await evict(self.handle.client, pod.metadata, given)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD
 from koordinator.model.transformers import POD_GATES
 
 NODE_DRAIN: Final = "NodeDrain"
@@ -16,12 +17,14 @@ _DRAINING: Final = "MigrationController"
 GATES: Final[Mapping[str, Feature]] = {
     NODE_DRAIN: Feature(default=False, stage=Stage.ALPHA),
     DISABLE_PVC_RESERVATION: Feature(default=False, stage=Stage.BETA),
+    GENERIC_WORKLOAD: Feature(default=False, stage=Stage.ALPHA),
     **{name: Feature(default=False) for name in POD_GATES},
 }
 """Those that work."""
 WORKING: Final[Mapping[str, str]] = {
     NODE_DRAIN: "DrainNodes and DrainNodeGroups are carried out",
     DISABLE_PVC_RESERVATION: "Reservations for migrations leave claims out",
+    GENERIC_WORKLOAD: "with gangPolicy Whole, Workloads of scheduling.k8s.io declare gangs, too",
     **POD_GATES,
 }
 """What they do."""

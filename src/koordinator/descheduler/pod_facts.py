@@ -9,12 +9,30 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.pod import Pod, is_mirror, is_static
+from koordinator.api.pod import Pod, PodCondition, is_finished, is_mirror, is_static
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_with_default
 
 SYSTEM_CRITICAL_PRIORITY: Final = 2 * 10**9
 _LATE: Final = timedelta(seconds=30)
+
+
+def pod_condition(pod: Pod, type_: str) -> PodCondition | None:
+    return next((condition for condition in pod.status.conditions if condition.type == type_), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod's Ready condition is True."""
+    condition = pod_condition(pod, "Ready")
+    return condition is not None and condition.status == "True"
+
+
+def disruption_of(pod: Pod) -> PodCondition | None:
+    """The condition of a pod that ends because of a disruption: an eviction, a preemption, a taint of its node, or its
+    kubelet."""
+    condition = pod_condition(pod, "DisruptionTarget")
+    ends = is_finished(pod) or is_terminating(pod)
+    return condition if ends and condition is not None and condition.status == "True" else None
 
 
 def is_terminating(pod: Pod) -> bool:

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -96,6 +97,8 @@ class Agent:
         self._feeds = [SinkFeed(each, options.node_name, self._cache) for each in sinks]
         self.loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         """Of all parts."""
+        self._replacing = asyncio.Lock()
+        """Held while loops are replaced: those of the enforcement must not change between the two looks at them."""
         self._enforcement: Enforcement | None = None
         """None until it is known where the kernel's files are."""
         self._events = EventBroadcaster(
@@ -190,7 +193,9 @@ class Agent:
             informer = tasks.create_task(self.states.run(), name="states informer")
             connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
             try:
-                self._go_by(await self._configuration.first())
+                found = await self._configuration.first()
+                # Who asks for it means it: a node that its ConfigMap has only observed is to be cleaned up, too.
+                self._go_by(replace(found, enforcement=replace(found.enforcement, observe_only=False)))
                 switch_off(self._context.options.features, options.features)
                 kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
                 layout = await KubeletFollower(options, kubelet, self.states, given.clock).layout()
@@ -286,14 +291,16 @@ class Agent:
         self._context.options = options
 
     async def _reconfigure(self, enforcement: Enforcement, options: Options) -> None:
-        before = [loop.name for loop in enforcement.loops()]
-        self._go_by(options)
-        await enforcement.reconfigure()
-        self.loops.replace(before, enforcement.loops())
+        async with self._replacing:
+            before = [loop.name for loop in enforcement.loops()]
+            self._go_by(options)
+            await enforcement.reconfigure()
+            self.loops.replace(before, enforcement.loops())
 
     async def _start_controllers(self, controllers: ControllerLoops) -> None:
         await controllers.has_pods.wait()
-        self.loops.replace((), controllers.start())
+        async with self._replacing:
+            self.loops.replace((), controllers.start())
 
     async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
         upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
@@ -339,7 +346,9 @@ class Agent:
         prediction = PredictionServer(self._context)
         loops += prediction.loops()
         if self._options.report:
-            extensions = [each.extensions for each in (enforcement.suppression, monitor) if each is not None]
+            remedies = enforcement.remedies.report if enforcement.remedies is not None else None
+            reports = (enforcement.suppression, monitor, remedies)
+            extensions = [each.extensions for each in reports if each is not None]
             loops.append(NodeMetricReporter(self._context, observation, prediction.forecast_prod, extensions).loop)
         for loop in loops:
             self.loops.add(loop)

@@ -21,6 +21,7 @@ from koordinator.koordlet.report.audit.log import AuditLog
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
 from koordinator.kube.secure_serving import SecureServing
+from koordinator.node.connection_delays import ReadDelays
 from koordinator.node.core_scheduling import Prctl
 from koordinator.node.errors import Unavailable
 from koordinator.node.host import Host
@@ -42,6 +43,8 @@ class Dependencies:
     """The call for core scheduling of the kernel that runs the pods; None where they are simulated."""
     traffic_control: TrafficControlAccess | None = None
     """Of the network that the pods are in; None where it is simulated."""
+    read_delays: ReadDelays | None = None
+    """Of the connections of pods; None where their network is simulated."""
     kernel_files: KernelFiles = field(default_factory=MachineFiles)
     """Where limits are written."""
     plugins: Plugins = field(default_factory=Plugins)

@@ -177,7 +177,10 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     ConfigurationError if NODE_NAME is not set, or if flags exclude each other.
     """
     flags = _Flags(_machine(environment))
-    return _options(flags, flags.set.parse_or_exit(arguments), arguments, environment)
+    found = _options(flags, flags.set.parse_or_exit(arguments), arguments, environment)
+    if found.cleanup and found.enforcement.observe_only:
+        raise ConfigurationError("--cleanup", True, "it writes, which --observe-only excludes")
+    return found
 
 
 def _machine(environment: Mapping[str, str]) -> Host:
@@ -215,6 +218,4 @@ def _options(flags: _Flags, given: FlagValues, arguments: Sequence[str], environ
         remarks=remarks,
         configuration=flags.configuration(given, partial(_with_flags, arguments, environment)),
     )
-    if found.cleanup and found.enforcement.observe_only:
-        raise ConfigurationError("--cleanup", True, "it writes, which --observe-only excludes")
     return replace(found, hooks=flags.hooks.served(found.hooks, given))

@@ -22,6 +22,7 @@ from koordinator.koordlet.pods.kubelet_connection import KubeletConnection
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
 from koordinator.kube.secure_serving import SecureServing
 from koordinator.node import netlink_traffic_control
+from koordinator.node.connection_delays import read_delays
 from koordinator.node.core_scheduling import kernel_prctl
 from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import kubelet_url
@@ -63,6 +64,7 @@ async def _run(options: Options, process: Process) -> None:
             kernel_files=MachineFiles() if options.cleanup else WriterThread(MachineFiles(), process.clock),
             prctl=kernel_prctl,
             traffic_control=netlink_traffic_control.KERNEL,
+            read_delays=read_delays,
             set_verbosity=logs.configure,
             # What is taken back is taken back of everybody.
             secure=SecureServing(options.secure, client_options, process),

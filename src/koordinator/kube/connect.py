@@ -50,7 +50,7 @@ class ClientOptions:
     ``lists_in_slices``, decoding a long list yields to the event loop in between. ``metrics`` is the registry of the
     client's metrics. A request that never left this machine is retried up to ``max_connection_retries`` times: programs
     wait for their server, an interactive command reports at once that the server is unreachable. With ``read_only``,
-    the client refuses every write.
+    the client refuses every write. ``headers`` are further ones of each request.
     """
 
     kubeconfig: str = ""
@@ -59,6 +59,7 @@ class ClientOptions:
     insecure: bool = False
     qps: float = 0.0
     burst: int = 0
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     user_agent: str = field(default_factory=lambda: user_agent("koordinator"))
     timeout_seconds: float = 60.0
     watch_stall_seconds: float | None = None
@@ -97,7 +98,7 @@ async def connect(options: ClientOptions) -> KubeClient:
             RetryPolicy(options.random, max_connection_retries=options.max_connection_retries),
             options.clock,
             RequestMetrics(options.metrics or Metrics(), urlsplit(found.endpoint.url).netloc.rpartition("@")[2]),
-            identity=[("User-Agent", options.user_agent), *impersonation_headers(found.user)],
+            identity=[("User-Agent", options.user_agent), *options.headers, *impersonation_headers(found.user)],
             timeout_seconds=options.timeout_seconds,
             tls=tls,
             read_only=options.read_only,

@@ -1,11 +1,13 @@
 """Who may see the pages of a program on a cluster: the API server is asked, as by every Kubernetes component.
 
-A client shows a bearer token, which a TokenReview gives a name, or a certificate of the cluster's authority for
+A client shows a bearer token, which a TokenReview gives a name (in ``TOKEN_HEADER`` one that is made for our programs
+alone, as requests have it that an API server forwards), or a certificate of the cluster's authority for
 clients; one that shows nothing is ``system:anonymous``. A SubjectAccessReview says whether that user may do this with
 the path (``nonResourceURLs`` of a ClusterRole). The paths of probes are open. Answers are kept for some seconds.
 
-Nobody can use up the questions of others: a client whose token or whose right was good a short while ago is asked about
-again in any case; all the others share a number of questions a second, beyond which they are told to come back.
+Nobody can use up the questions of those who are known: a client whose token or whose right was good a short while ago
+is asked about again in any case. Unknown tokens, the rights of users, and those of whoever has shown nothing have a
+number of questions a second each, beyond which they are told to come back.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from typing import Final, Generic, TypeVar
 
 from koordinator.api.kinds import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from koordinator.api.reviews import (
+    AUDIENCE,
+    TOKEN_HEADER,
     NonResourceAttributes,
     SubjectAccessReview,
     SubjectAccessReviewSpec,
@@ -49,6 +53,8 @@ _MOST_ANSWERS: Final = 1024
 _QUESTIONS_PER_SECOND: Final = 20.0
 _QUESTIONS_AT_ONCE: Final = 50
 _AGAIN: Final = {"Retry-After": "1"}
+_TOKENS: Final = "TokenReviews"
+_RIGHTS: Final = "SubjectAccessReviews"
 _SECONDS_GOOD: Final = 600.0
 """For so long after its last good answer, a question is put again without waiting."""
 
@@ -60,10 +66,10 @@ class DelegatedAccess:
     def __init__(self, reviewing: Client, authorizing: Client, clock: Clock, options: AccessOptions) -> None:
         self._reviewing, self._authorizing = reviewing, authorizing
         self._options = options
-        strangers = TokenBucket(clock, _QUESTIONS_PER_SECOND, _QUESTIONS_AT_ONCE)
-        self._tokens = _Answers[bytes, "UserInfo | None"](clock, strangers)
-        self._rights = _Answers[tuple[str, ...], bool](clock, strangers)
-        self._unanswered = SaidOnce(logger, over=lambda about: f"the API server answers {about} again")
+        self._tokens = _Answers[bytes, "UserInfo | None"](clock)
+        self._rights = _Answers[tuple[str, ...], bool](clock)
+        self._rights_of_anybody = _Answers[tuple[str, ...], bool](clock)
+        self._unanswered = {what: SaidOnce(logger) for what in (_TOKENS, _RIGHTS)}
 
     async def admit(self, request: Request) -> None:
         """Raises PageError: 401 for a token that is none, 403 without the right, 429 when strangers ask too often, 503
@@ -80,55 +86,64 @@ class DelegatedAccess:
         if request.client is not None:
             name, groups = request.client
             return UserInfo(username=name, groups=[*groups, _AUTHENTICATED])
-        value = request.headers.get("Authorization", "")
-        if value[: len(_BEARER)].lower() != _BEARER:
-            return ANONYMOUS
-        token = value[len(_BEARER) :].strip()
+        token, audiences = request.headers.get(TOKEN_HEADER, ""), [AUDIENCE]
+        if not token:
+            value, audiences = request.headers.get("Authorization", ""), []
+            if value[: len(_BEARER)].lower() != _BEARER:
+                return ANONYMOUS
+            token = value[len(_BEARER) :].strip()
         if not token or len(token) > _LONGEST_TOKEN:
             raise _unauthorized()
         # Not the token: what is in memory for long may end up in a dump.
-        key = hashlib.sha256(token.encode()).digest()
+        key = hashlib.sha256(f"{audiences} {token}".encode()).digest()
         ttl = self._options.token_ttl
-        user = await self._tokens.get(key, lambda: self._review(token), lambda _: ttl, lambda found: found is not None)
+        user = await self._tokens.get(
+            key, lambda: self._review(token, audiences), lambda _: ttl, lambda found: found is not None
+        )
         if user is None:
             raise _unauthorized()
         return user
 
-    async def _review(self, token: str) -> UserInfo | None:
-        body = TokenReview(spec=TokenReviewSpec(token=token))
-        status = (await self._ask(self._reviewing.create(TOKEN_REVIEWS, body), "TokenReviews")).status
-        return status.user if status.authenticated else None
+    async def _review(self, token: str, audiences: list[str]) -> UserInfo | None:
+        body = TokenReview(spec=TokenReviewSpec(token=token, audiences=audiences))
+        status = (await self._ask(self._reviewing.create(TOKEN_REVIEWS, body), _TOKENS)).status
+        # A server that knows nothing of audiences names none: its word is not about ours.
+        is_for_us = not audiences or bool(set(audiences) & set(status.audiences))
+        return status.user if status.authenticated and is_for_us else None
 
     async def _may(self, user: UserInfo, verb: str, path: str) -> bool:
         async def ask() -> bool:
             asked = NonResourceAttributes(path=path, verb=verb)
             spec = SubjectAccessReviewSpec(user.username, user.groups, user.uid, user.extra, asked)
             body = SubjectAccessReview(spec=spec)
-            found = await self._ask(self._authorizing.create(SUBJECT_ACCESS_REVIEWS, body), "SubjectAccessReviews")
+            found = await self._ask(self._authorizing.create(SUBJECT_ACCESS_REVIEWS, body), _RIGHTS)
             return found.status.allowed and not found.status.denied
 
         options = self._options
         key = (user.username, user.uid, *sorted(user.groups), repr(sorted(user.extra.items())), verb, path)
-        return await self._rights.get(
+        answers = self._rights_of_anybody if user is ANONYMOUS else self._rights
+        return await answers.get(
             key, ask, lambda allowed: options.authorized_ttl if allowed else options.unauthorized_ttl, bool
         )
 
     async def _ask(self, question: Awaitable[V], what: str) -> V:
-        with self._unanswered.round():
-            try:
-                return await question
-            except KubeError as error:
-                self._unanswered.say(f"pages are refused: {what}: {error}", about=what)
-                text = "the API server does not say who may see this now\n"
-                raise PageError(503, text, _AGAIN) from error
+        said = self._unanswered[what]
+        try:
+            answer = await question
+        except KubeError as error:
+            with said.round():
+                said.say(f"pages are refused, since the API server answers no {what}: {error}", about=what)
+            raise PageError(503, "the API server does not say who may see this now\n", _AGAIN) from error
+        said.end()
+        return answer
 
 
 class _Answers(Generic[K, V]):
     """Answers by question, each for its time; a question is under way once."""
 
-    def __init__(self, clock: Clock, strangers: TokenBucket) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._strangers = strangers
+        self._strangers = TokenBucket(clock, _QUESTIONS_PER_SECOND, _QUESTIONS_AT_ONCE)
         self._known: OrderedDict[K, tuple[V, float]] = OrderedDict()
         """With the time until which each counts."""
         self._good: OrderedDict[K, float] = OrderedDict()

@@ -227,7 +227,8 @@ def _client_name(connection: ssl.SSLObject | None) -> ClientName | None:
     names: dict[str, list[str]] = {}
     for attribute in itertools.chain.from_iterable(certificate["subject"]):
         names.setdefault(str(attribute[0]), []).append(str(attribute[1]))
-    user = names.get("commonName", [""])[0]
+    # Of several, Go takes the last.
+    user = names.get("commonName", [""])[-1]
     return ClientName(user, tuple(names.get("organizationName", ()))) if user else None
 
 

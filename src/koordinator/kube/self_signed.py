@@ -9,10 +9,9 @@ import ipaddress
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from cryptography import x509
@@ -28,11 +27,12 @@ _BACKDATED: Final = timedelta(hours=1)
 
 @contextmanager
 def self_signed_files(now: datetime) -> Iterator[tuple[Path, Path]]:
-    """The certificate and its key in files that only this user can read, and that are gone afterwards."""
-    host = socket.gethostname()
+    """The certificate and its key, in files of this process alone that are gone afterwards."""
+    host = socket.gethostname() if socket.gethostname().isascii() else "localhost"
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host}@{int(now.timestamp())}"[:64])])
-    names = [*map(x509.DNSName, dict.fromkeys([host, "localhost"])), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    addresses = map(ipaddress.ip_address, ("127.0.0.1", "::1"))
+    names = [*map(x509.DNSName, dict.fromkeys([host, "localhost"])), *map(x509.IPAddress, addresses)]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -48,10 +48,12 @@ def self_signed_files(now: datetime) -> Iterator[tuple[Path, Path]]:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with TemporaryDirectory(prefix="koordinator-tls-") as folder:
-        files = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        for path, content in zip(files, (certificate.public_bytes(serialization.Encoding.PEM), secret), strict=True):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-        yield files
+    with ExitStack() as opened:
+        paths = []
+        for content in (certificate.public_bytes(serialization.Encoding.PEM), secret):
+            # In memory: the root of a container is often read-only, and a key outlives nothing there.
+            descriptor = os.memfd_create("koordinator-tls")
+            opened.callback(os.close, descriptor)
+            os.write(descriptor, content)
+            paths.append(Path(f"/proc/self/fd/{descriptor}"))
+        yield paths[0], paths[1]

@@ -50,14 +50,19 @@ class ServingCertificate:
 
         Raises ServingCertificateError if they are unusable; the previous certificate then stays in use.
         """
+        # Each on its own: what is wrong with the one must not keep the other from its rotation.
+        is_pair_new = self._reload_pair()
         is_trust_new = self.client_authority is not None and self._trust_file(self.client_authority)
-        return self._reload_pair() or is_trust_new
+        return is_pair_new or is_trust_new
 
     def _trust_file(self, path: Path) -> bool:
         try:
-            return self.trust(path.read_text("ascii"), str(path))
+            authority = path.read_text("ascii")
         except (OSError, ValueError) as error:
             raise ServingCertificateError(f"{path} cannot be used as the authority of clients: {error}") from error
+        if not authority.strip():
+            raise ServingCertificateError(f"{path} cannot be used as the authority of clients: it is empty")
+        return self.trust(authority, str(path))
 
     def _reload_pair(self) -> bool:
         certificate, key = self._certificate, self._key
@@ -87,7 +92,7 @@ class ServingCertificate:
         try:
             _ask_clients(self.context, authority)
             self._reload_pair()
-        except (ssl.SSLError, ValueError) as error:
+        except (ssl.SSLError, ValueError, ServingCertificateError) as error:
             self._authority, self._version = before, version
             raise ServingCertificateError(f"{source} cannot be used: {error}") from error
         return True
@@ -120,6 +125,9 @@ def _ask_clients(context: ssl.SSLContext, authority: str) -> None:
     # The handshake goes by what the first context asks for, and verifies by the one that is presented.
     context.load_verify_locations(cadata=authority)
     context.verify_mode = ssl.CERT_OPTIONAL
+    # A resumed session would bring a certificate that nobody has verified by the authority of now.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
 
 
 def _version(path: Path) -> tuple[int, int, int]:

@@ -13,8 +13,9 @@ from koordinator.kube.errors import WriteRefusedError
 
 _READS: Final = frozenset(("GET", "HEAD"))
 _VERBS: Final = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_REVIEWS: Final = frozenset(
+_QUESTIONS: Final = frozenset(
     (
+        ("", "serviceaccounts/token"),
         ("authentication.k8s.io", "tokenreviews"),
         ("authentication.k8s.io", "selfsubjectreviews"),
         ("authorization.k8s.io", "subjectaccessreviews"),
@@ -23,7 +24,7 @@ _REVIEWS: Final = frozenset(
         ("authorization.k8s.io", "selfsubjectrulesreviews"),
     )
 )
-"""The kinds of which a create stores nothing: it asks the API server a question."""
+"""Of which a create stores nothing: it asks the API server a question, or for a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ReadOnly:
         if method in _READS:
             return
         about = _Target.parse(target)
-        if method == "POST" and about is not None and (about.group, about.resource) in _REVIEWS:
+        if method == "POST" and about is not None and (about.group, about.resource) in _QUESTIONS:
             return
         raise WriteRefusedError(self.purpose, *_describe(method, target, about))
 

@@ -1,4 +1,5 @@
-"""The declaration of a gang: read from the labels and annotations of its pods, or from a PodGroup.
+"""The declaration of a gang: read from the labels and annotations of its pods, from a PodGroup, or from a pod group of
+a Workload of scheduling.k8s.io, to which pods refer in ``spec.workloadRef``.
 
 An invalid value is replaced by its default and named among the declaration's ``problems``. Only a missing or invalid
 minimum number of members, for which there is no default, leaves the gang undeclared. The network topology requirements
@@ -18,6 +19,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.annotations import GANG_NETWORK_TOPOLOGY_SPEC
 from koordinator.api.codec import DecodeError, decode
+from koordinator.api.generic_workload import GenericWorkload
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
@@ -69,6 +71,15 @@ def topology_spec_of(annotations: Mapping[str, str], problems: list[str]) -> Top
     return spec
 
 
+MEMBERS: Final = "Members"
+WHOLE: Final = "Whole"
+GANG_POLICIES: Final = (MEMBERS, WHOLE)
+"""What leaves when a member of a gang has to: it alone, or the gang. The values of ``gangPolicy``."""
+
+GENERIC_WORKLOAD: Final = "GenericWorkload"
+"""The feature gate with which programs read Workloads, which takes further rights."""
+NOT_READ: Final = f"Workloads are not read (feature gate {GENERIC_WORKLOAD}); its pods are placed one by one"
+
 STRICT: Final = "Strict"
 NON_STRICT: Final = "NonStrict"
 MODES: Final = (STRICT, NON_STRICT)
@@ -112,12 +123,26 @@ class Declaration:
 
 def gang_name_of(pod: Pod) -> str:
     """The name of the pod's gang in its namespace; empty for a pod that is in no gang."""
-    labels = pod.metadata.labels
-    return (
+    labels, reference = pod.metadata.labels, pod.spec.workload_ref
+    named = (
         labels.get(label_keys.POD_GROUP)
         or labels.get(label_keys.DEPRECATED_POD_GROUP_NAME)
         or pod.metadata.annotations.get(annotation_keys.GANG_NAME, "")
     )
+    if named or reference is None:
+        return named
+    # No PodGroup can have such a name.
+    parts = reference.name, reference.pod_group, reference.pod_group_replica_key
+    return ":".join(part for part in parts if part)
+
+
+def workload_of(pod: Pod) -> str:
+    """``namespace/name`` of the Workload whose pod group is the pod's gang; empty where there is none, or a label or
+    annotation names another gang."""
+    reference = pod.spec.workload_ref
+    if reference is None or not gang_name_of(pod).startswith(f"{reference.name}:"):
+        return ""
+    return f"{pod.metadata.namespace}/{reference.name}"
 
 
 def gang_id_of(pod: Pod) -> str:
@@ -149,6 +174,30 @@ def declared_by_pod_group(pod_group: PodGroup, defaults: Defaults) -> Declaratio
     wait_seconds = float(seconds) if seconds is not None and seconds > 0 else defaults.wait_seconds
     metadata = pod_group.metadata
     return _declaration(metadata, metadata.key, pod_group.spec.min_member, wait_seconds, defaults, [])
+
+
+def declared_by_workload(
+    workload: GenericWorkload | None, pod: Pod, gang_id: str, defaults: Defaults
+) -> Declaration | str:
+    """The declaration of the pod group that ``pod`` refers to; or, as a text, what is missing."""
+    reference = pod.spec.workload_ref
+    assert reference is not None, "workload_of is not empty"
+    if workload is None:
+        return f"there is no Workload {workload_of(pod)}"
+    group = next((each for each in workload.spec.pod_groups if each.name == reference.pod_group), None)
+    if group is None:
+        return f"the Workload {workload_of(pod)} has no pod group {reference.pod_group}"
+    gang = group.policy.gang
+    if gang is None:
+        return placed_one_by_one(gang_id, defaults)
+    # As upstream's plugin GangScheduling: members that run already count.
+    wait = defaults.wait_seconds
+    return Declaration(gang.min_count, gang.min_count, STRICT, WAITING_AND_RUNNING, wait, (gang_id,))
+
+
+def placed_one_by_one(gang_id: str, defaults: Defaults, *problems: str) -> Declaration:
+    """The declaration of pods that wait for no others."""
+    return Declaration(1, 1, NON_STRICT, WAITING_AND_RUNNING, defaults.wait_seconds, (gang_id,), None, problems)
 
 
 def _declaration(

@@ -18,7 +18,7 @@ from koordinator.api.adaptive_slo import AdaptiveSLOState, AdaptiveSLOStrategy
 from koordinator.api.codec import convert
 from koordinator.api.cpu_burst import CPUBurstStrategy
 from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm, WireStruct
-from koordinator.api.nodemetric import INTERFERENCE
+from koordinator.api.nodemetric import INTERFERENCE, NETWORK_INDICATORS
 from koordinator.api.qos import QoSClass
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
 
@@ -185,7 +185,8 @@ class _Interference(WireStruct):
 def suffering(pod: str, extensions: FreeForm) -> tuple[str, ...]:
     """How an online pod suffers from best-effort pods, as its node's agent reports it.
 
-    What another online pod does to it cannot be taken back here. Raises DecodeError.
+    What another online pod does to it cannot be taken back here, and what it suffers on the network is neither of the
+    CPUs nor of the memory that are. Raises DecodeError.
     """
     members = extensions.get(EXTENSIONS_MEMBER) or {}
     found = members.get(INTERFERENCE) if isinstance(members, dict) else members
@@ -195,5 +196,6 @@ def suffering(pod: str, extensions: FreeForm) -> tuple[str, ...]:
         f"{each.indicator} of pod {pod} is {each.value:g}, above {each.limit:g}"
         + (f", with {each.suspects[0].pod} as the suspect" if each.suspects else "")
         for each in convert(found, list[_Interference])
+        if each.indicator not in NETWORK_INDICATORS
         if not each.suspects or each.suspects[0].qos == QoSClass.BE.value
     )

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.node import core_scheduling, kidled, nvml, perf_events, resctrl
+from koordinator.node import connection_delays, core_scheduling, kidled, nvml, perf_events, resctrl
 from koordinator.node.cgroup_layout import HYBRID, CgroupDriver, CgroupVersion, detect_version, find_kubepods
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError, OddRowError, Unavailable, file_error
 from koordinator.node.host import Host, exists, list_folder, read_text
 from koordinator.node.inotify import FolderWatcher, InotifyError
 from koordinator.node.memory import read_numa_memory
+from koordinator.node.network_counters import read_network_counters
 from koordinator.node.pressure import pressure_of_machine
 
 _ANOLIS: Final = "a kernel of Anolis OS or Alibaba Cloud Linux"
@@ -194,6 +195,8 @@ def _machine_features(host: Host, wakes_gpus: bool) -> list[_Row]:
             ("runtime hooks in NRI mode",),
             lambda: probe_socket(f"{host.var_run}/nri/nri.sock", _NRI),
         ),
+        ("traffic of network namespaces", ("InterferenceDetection",), lambda: _network_counters(host)),
+        ("delay of TCP connections", ("InterferenceDetection",), lambda: connection_delays.probe() or Works()),
         ("traffic control", ("TCNetworkQoS",), lambda: probe_traffic_control(host)),
         ("Terway's folder", ("TerwayQoS",), lambda: probe_terway(host)),
         (
@@ -300,6 +303,11 @@ def _pressure(host: Host) -> FeatureState:
 def _core_scheduling(host: Host) -> FeatureState:
     found = core_scheduling.probe(host)
     return found if isinstance(found, Unavailable) else Works(found)
+
+
+def _network_counters(host: Host) -> FeatureState:
+    counted = read_network_counters(host, "self", lambda _: None)
+    return Works(f"TCP segments sent: {counted.segments}, again: {counted.retransmitted}")
 
 
 def _kidled(host: Host) -> FeatureState:

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from koordinator.node.errors import Unavailable
+from koordinator.node.netlink_messages import NLM_F_DUMP, NLMSG_DONE, NLMSG_ERROR, messages, request
 from koordinator.node.traffic_control import (
     MAJOR,
     ROOT,
@@ -61,14 +62,9 @@ _BURSTS_PER_SECOND: Final = 10_000
 _QUANTA_PER_SECOND: Final = 10
 _LOWEST_QUANTUM: Final = 1514
 _HIGHEST_QUANTUM: Final = 200_000
-_HEADER: Final = Struct("=IHHII")
-"""Of a netlink message: length, type, flags, sequence number, port."""
 _QDISC_HEADER: Final = Struct("=IiIII")
 """Family, device, handle, parent, information."""
 _RTM_GETQDISC: Final = 38
-_NLM_F_DUMP: Final = 0x301
-_NLMSG_ERROR: Final = 2
-_NLMSG_DONE: Final = 3
 _LONGEST: Final = 1 << 16
 _TABLE: Final = ("-w", "5", "-t", "mangle")
 _CHAIN: Final = "POSTROUTING"
@@ -226,12 +222,12 @@ def open_traffic_control(
 ) -> NetlinkTrafficControl | Unavailable:
     """A connection, or why there is none. TrafficControlError if the kernel refuses it. Importing takes a second."""
     try:
-        pyroute2, messages = load(PACKAGE), load(f"{PACKAGE}.netlink")
+        pyroute2, netlink = load(PACKAGE), load(f"{PACKAGE}.netlink")
         kinds = load(f"{PACKAGE}.netlink.rtnl.tcmsg").plugins
         error = load(f"{PACKAGE}.netlink.exceptions").NetlinkError
     except ImportError:
         return Unavailable("pyroute2 is not installed", NEEDS)
-    kinds.setdefault("cgroup", _cgroup_filters(messages.nla))
+    kinds.setdefault("cgroup", _cgroup_filters(netlink.nla))
     library = _Library(pyroute2.IPRoute, pyroute2.IPSet, error)
     program = which("iptables")
     return NetlinkTrafficControl(library, None if program is None else _runner(program))
@@ -242,15 +238,15 @@ def has_htb_tree() -> bool:
 
     For those who would import a library only to find that there is nothing to be done: one request, read by hand.
     """
-    request = _HEADER.pack(_HEADER.size + _QDISC_HEADER.size, _RTM_GETQDISC, _NLM_F_DUMP, 1, 0)
+    question = request(_RTM_GETQDISC, NLM_F_DUMP, bytes(_QDISC_HEADER.size))
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as connection:
             connection.settimeout(_SECONDS)
-            connection.send(request + bytes(_QDISC_HEADER.size))
+            connection.send(question)
             while True:
-                for kind, message in _messages(connection.recv(_LONGEST)):
-                    if kind in (_NLMSG_ERROR, _NLMSG_DONE):
-                        return kind == _NLMSG_ERROR
+                for kind, message in messages(connection.recv(_LONGEST)):
+                    if kind in (NLMSG_ERROR, NLMSG_DONE):
+                        return kind == NLMSG_ERROR
                     if _is_tree(message):
                         return True
     except OSError:
@@ -259,15 +255,6 @@ def has_htb_tree() -> bool:
 
 KERNEL: Final = TrafficControlAccess(open_traffic_control, has_htb_tree)
 """Of the network namespace in which this program runs."""
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(data) >= _HEADER.size:
-        length, kind, *_ = _HEADER.unpack_from(data)
-        if length < _HEADER.size:
-            return
-        yield kind, data[_HEADER.size : length]
-        data = data[(length + 3) & ~3 :]
 
 
 def _is_tree(message: bytes) -> bool:
@@ -337,8 +324,8 @@ def _parameters(class_: TrafficClass) -> Mapping[str, int]:
     }
 
 
-def _filters(messages: Any) -> Iterator[KernelFilter]:
-    for message in messages:
+def _filters(listed: Any) -> Iterator[KernelFilter]:
+    for message in listed:
         kind, handle, info = message.get_attr("TCA_KIND"), message["handle"], message["info"]
         means: SourceFilter | CgroupFilter | None = None
         if kind == "u32":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD
 from koordinator.model.transformers import POD_GATES
 
 CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
@@ -34,6 +35,7 @@ OF_THE_VIEW: Final[Mapping[str, str]] = {
     DEVICE_PLUGIN_ADAPTION: "pods and nodes are annotated for the device plugins of some vendors",
     OMIT_NODE_LABELS: "the reservation affinity of a pod is compared with the labels of Reservations alone, not with "
     "those of their nodes",
+    GENERIC_WORKLOAD: "Workloads of scheduling.k8s.io declare gangs, too",
     **POD_GATES,
 }
 """Those that plugins and informers read from the view, and what they do; all are off unless they are switched on."""
@@ -207,7 +209,7 @@ _OF_SCHEDULING: Final = (
         beta="DRAAdminAccess DRAPrioritizedList DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout",
         stable="DynamicResourceAllocation",
     ),
-    _Gates("gangs are declared by PodGroups and annotations, not by Workloads", alpha="GangScheduling GenericWorkload"),
+    _Gates("gangs are always scheduled where the plugin Coscheduling is listed", alpha="GangScheduling"),
     _Gates("features that nodes declare are not compared with what pods need yet", alpha="NodeDeclaredFeatures"),
     _Gates("a node has no limit for the volumes of a CSI driver that it does not report", alpha="VolumeLimitScaling"),
     _Gates("storage capacity does not count in the score", alpha="StorageCapacityScoring"),

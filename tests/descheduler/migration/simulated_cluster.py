@@ -5,7 +5,7 @@ Informers see a change only when ``deliver`` is called, so that a test decides h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -41,7 +41,8 @@ class Crash(Exception):
 class SimulatedCluster:
     """``as_client`` is what the program gets."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: Sequence[Kind[Any]] = ()) -> None:
+        """``others`` are kinds that the API server serves beside its own."""
         self.clock = ManualClock()
         self.scales: dict[str, Document] = {}
         """By path: the responses of subresources scale, and of discovery, of kinds that the API server lacks."""
@@ -53,7 +54,7 @@ class SimulatedCluster:
         """The uids of pods that were evicted, once for each eviction that was accepted."""
         self.fault: Fault = lambda verb, path, done: None
         self.recorded = RecordedEvents()
-        self.api = InMemoryApi(self.clock, others=(ADVANCED_STATEFUL_SETS, CLONE_SETS))
+        self.api = InMemoryApi(self.clock, others=(ADVANCED_STATEFUL_SETS, CLONE_SETS, *others))
         self._client = self.api.client(self.clock, _Connection(self))
         self._delivered = self.api.revision
         self._informers: InformerSet | None = None

@@ -12,7 +12,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PODS, RESERVATIONS
-from koordinator.descheduler.migration.arguments import WHOLE, MigrationControllerArgs
+from koordinator.descheduler.migration.arguments import MigrationControllerArgs
+from koordinator.model.gang_declaration import WHOLE
 from tests.descheduler.migration import scene
 from tests.descheduler.migration.interrupted_program import InterruptedProgram
 from tests.examples import examples

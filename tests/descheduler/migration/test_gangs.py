@@ -403,3 +403,22 @@ def _budget(bench: Bench, name: str, **selector: Any) -> None:
         POD_DISRUPTION_BUDGETS,
         {"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status},
     )
+
+
+def test_a_gang_is_read_once_between_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, reads = Bench(6, {"mode": "NonStrict"}), list[str]()
+    gangs = bench.plugin._gangs
+    pods_of = gangs.pods_of
+
+    def counted(gang_id: str) -> Sequence[Pod]:
+        reads.append(gang_id)
+        return pods_of(gang_id)
+
+    monkeypatch.setattr(gangs, "pods_of", counted)
+    assert {gangs.of(bench.pod(name)) for name in bench.names} == {None}
+    once = len(reads)
+    assert once < len(bench.names)
+    bench.keep("web-0")
+    bench.cluster.deliver()
+    assert gangs.of(bench.pod("web-1")) is None
+    assert len(reads) == 2 * once

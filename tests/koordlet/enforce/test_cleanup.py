@@ -69,6 +69,21 @@ def test_all_is_as_kubelet_has_it(node: NodeUnderTest) -> None:
     assert done >= len(KUBELET)
 
 
+def test_a_config_map_that_makes_koordlet_observe_only_keeps_no_values_in_force(node: NodeUnderTest) -> None:
+    """Its gates count all the same: what memory QoS has protected is taken back only where that is on."""
+    node.gates, node.follows_configuration = (), True
+    node.configure(feature_gates="CgroupReconcile=true")
+
+    async def story() -> None:
+        await enforce(node)
+        assert shown(node)[f"{POD_FOLDER}/memory.min"] != "0"
+        node.configure(feature_gates="CgroupReconcile=true", observe_only="true")
+        await node.clean_up()
+
+    asyncio.run(story())
+    assert shown(node) == KUBELET
+
+
 def test_limits_that_the_runtime_keeps_twice_are_taken_back_twice(node: NodeUnderTest) -> None:
     """crun does with systemd, in a folder below that of the container."""
     node.kubelet_configuration = {"cgroupDriver": "systemd"}

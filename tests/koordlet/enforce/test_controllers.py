@@ -14,6 +14,7 @@ import pytest
 from koordinator.api.meta import ObjectReference
 from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.enforce.controller import Controller, ControllerError, NodeAccess
+from koordinator.koordlet.enforce.enforcement import Enforcement
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Explanation, Priority
 from koordinator.koordlet.enforce.plugins import CONTROLLERS
 from koordinator.koordlet.enforce.strategies.snapshot import Decision
@@ -38,6 +39,8 @@ class Scripted:
         self.seen: list[NodeAccess] = []
         self.act: Callable[[NodeAccess], Any] = lambda _: LIMITED
         self.closed_after: int | None = None
+        self.closing: Exception | None = None
+        """What its end raises."""
 
     def reconcile(self, node: NodeAccess) -> Any:
         self.seen.append(node)
@@ -45,6 +48,8 @@ class Scripted:
 
     def close(self) -> None:
         self.closed_after = len(self.seen)
+        if self.closing is not None:
+            raise self.closing
 
 
 @pytest.fixture
@@ -115,6 +120,31 @@ def test_it_reads_the_metric_cache_on_its_own_thread(node: SuppressedNode, scrip
     count, averages, thread = found[0]
     assert count >= 3
     assert (len(averages), thread.name) == (1, f"plugin {NAME}")
+
+
+def test_it_starts_while_a_change_of_the_configuration_waits_for_a_pass(
+    node: SuppressedNode, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconfigure = Enforcement.reconfigure
+
+    async def wait_for_a_pass(enforcement: Enforcement) -> None:
+        """One that is under way from before the pods are known until all controllers could have started."""
+        await enforcement.controllers.has_pods.wait()
+        await asyncio.sleep(0)
+        await reconfigure(enforcement)
+
+    monkeypatch.setattr(Enforcement, "reconfigure", wait_for_a_pass)
+    node.kubelet_is_up = False
+
+    async def story(_: Agent) -> None:
+        await pass_seconds(node, 5)
+        node.configure(cpu_suppress_interval_seconds="2")
+        await pass_seconds(node, 2)
+        node.kubelet_is_up = True
+        await pass_seconds(node, 15)
+        assert len(scripted.seen) > 1
+
+    run(node, story)
 
 
 def test_who_goes_on_after_the_end_of_the_call_is_refused(node: SuppressedNode, scripted: Scripted) -> None:
@@ -204,6 +234,19 @@ def test_one_that_never_returns_is_named_and_not_called_again(
     assert f"{NAME} of ours 1.0 took longer than 5 s" in caplog.text
     assert f"{NAME} of ours 1.0 has not returned for" in caplog.text
     assert f"{NAME} of ours 1.0 does not end: it is left behind" in caplog.text
+
+
+def test_one_that_fails_at_its_end_is_not_said_to_go_on(
+    node: SuppressedNode, scripted: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted.closing = TimeoutError("the sensor does not respond")
+
+    async def story(_: Agent) -> None:
+        await pass_seconds(node, 5)
+
+    run(node, story)
+    assert f"{NAME} of ours 1.0 has failed at its end" in caplog.text
+    assert "left behind" not in caplog.text
 
 
 def test_it_is_switched_off_and_on_by_its_name(node: SuppressedNode, scripted: Scripted) -> None:

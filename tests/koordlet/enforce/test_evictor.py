@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from koordinator.api.annotations import GANG_NAME
 from koordinator.api.kinds import PODS
 from koordinator.api.meta import StatusCause, StatusDetails
 from koordinator.api.modification import EVICTED
@@ -63,10 +64,11 @@ def _names(victims: list[Victim]) -> list[str]:
     return [victim.usage.pod.pod.metadata.name for victim in victims]
 
 
-def _plan(used: float = 48.0, *, terminating: bool = False, static: bool = False) -> EvictionPlan:
+def _plan(used: float = 48.0, *, terminating: bool = False, static: bool = False, gang: str = "") -> EvictionPlan:
     """At 48 GiB one of the two pods is enough, the larger one is ``a``, which may end already; at 54 GiB both have to
     go."""
     annotations = {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "uid-a"} if static else {}
+    annotations |= {GANG_NAME: gang} if gang else {}
     larger = pod_usage("a", "BE", memory=6.0 * GIB, is_terminating=terminating, annotations=annotations)
     pods = (larger, pod_usage("b", "BE", memory=5.0 * GIB))
     policy = suppression(memoryEvictThresholdPercent=70)
@@ -93,6 +95,13 @@ def test_the_audit_gets_who_was_evicted_for_which_feature_and_what_it_used() -> 
     assert (record.action, record.actor, record.cause.code) == (EVICTED, "BEMemoryEvict", "BEMemoryEvict")
     assert record.cause.text
     assert record.numbers["usedMemoryBytes"] == 6.0 * GIB
+
+
+def test_the_audit_gets_the_gang_that_has_lost_a_member() -> None:
+    bench = Bench()
+    asyncio.run(bench.evictor.carry_out(_plan(gang="training"), PRESENT))
+    (record,) = bench.recorded.records
+    assert record.cause.text.endswith("; the pod is a member of gang shop/training")
 
 
 def test_an_eviction_names_the_pods_uid() -> None:

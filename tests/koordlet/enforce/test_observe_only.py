@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from koordinator.koordlet import features
+from koordinator.koordlet.enforce.hooks.hook_server import register
 from koordinator.koordlet.enforce.hooks.options import HookOptions, NRIOptions
 from koordinator.koordlet.options import EnforcementOptions
 from tests.koordlet.enforce.extended_node import is_suppressed
@@ -64,6 +65,19 @@ def test_nothing_is_written_and_nothing_is_served(tmp_path: Path, observe_only: 
         # What is to be withheld is there to be done.
         assert any("kidled" in path for path in changed)
         assert (served / "koordlet.json").exists()
+
+
+def test_proxies_are_not_left_with_the_registration_of_an_earlier_koordlet(tmp_path: Path) -> None:
+    node = NodeUnderTest(tmp_path / "node")
+    node.hooks = HookOptions(socket=str(tmp_path / "koordlet.sock"), registration_folder=str(tmp_path / "served"))
+    register(node.hooks, ())
+    node.enforcement = EnforcementOptions(observe_only=True)
+
+    async def story(_: NodeUnderTest) -> None:
+        await node.pass_seconds(2)
+        assert not (tmp_path / "served/koordlet.json").exists()
+
+    play(node, story)
 
 
 def test_the_config_map_switches_writing_and_serving_off_and_on(tmp_path: Path) -> None:

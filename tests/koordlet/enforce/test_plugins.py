@@ -236,6 +236,13 @@ def test_a_backend_that_fails_is_off_and_samples_stay_in_memory(tmp_path: Path) 
     assert node.quota == node.wanted
 
 
+def test_a_backend_is_chosen_at_the_start_and_not_switched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugins = opened(tmp_path, "open_unreadable")
+    plugins.switch({NAME: False})
+    assert plugins.guards[0].is_on
+    assert f"--qos-extension-plugins={NAME}=False: a backend is chosen by --metric-cache-backend alone" in caplog.text
+
+
 def test_what_is_switched_off_by_its_name_desires_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     wanted = Decision((DesiredSetting(NAME, Target(CPU_SHARES, "kubepods"), 2, "ours"),), "ours")
     plugins = loaded(tmp_path, STRATEGIES, Strategy(NAME, 1.0, lambda _: wanted))

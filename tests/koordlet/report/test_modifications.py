@@ -88,6 +88,22 @@ def test_an_agent_records_that_it_holds_pods_down(tmp_path: Path) -> None:
     assert record.cause.code == "cfsQuota"
 
 
+def test_what_is_not_summarised_yet_is_written_before_the_node_is_only_observed(tmp_path: Path) -> None:
+    async def run() -> list[Modification]:
+        node = SuppressedNode(tmp_path)
+        node.follows_configuration = True
+        async with node.running():
+            await node.pass_seconds(60)
+            node.configure(observe_only="true")
+            await node.pass_seconds(5)
+            return records_of(node)
+
+    first, last = [each for each in asyncio.run(run()) if each.action == SUPPRESSED]
+    assert first.time is not None
+    assert last.since is not None
+    assert last.since > first.time
+
+
 def test_an_agent_that_stops_writes_what_it_has_not_summarised_yet(tmp_path: Path) -> None:
     async def run() -> list[Modification]:
         node = SuppressedNode(tmp_path)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS, RESERVATIONS
+from koordinator.api.kinds import ELASTIC_QUOTAS, GENERIC_WORKLOADS, POD_DISRUPTION_BUDGETS, PODS, RESERVATIONS
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUOTA_PREEMPTIBLE
 from tests.real.gangs.preemption_stage import NEVER, PreemptionStage
 from tests.real.gangs.stage import POD_GROUP, names
@@ -281,6 +281,41 @@ async def waiting_members_are_victims(stage: PreemptionStage) -> None:
     await stage.gang("g", 2)
 
 
+async def gang_leaves_whole(stage: PreemptionStage) -> None:
+    """One node is enough for the pod, and the gang needs both of its members."""
+    await _gang_below(stage, 0, 0)
+
+
+async def gang_cannot_leave_whole(stage: PreemptionStage) -> None:
+    """One of its members is more important than the pod."""
+    await _gang_below(stage, 0, 20)
+
+
+async def pod_group_of_a_workload_leaves_whole(stage: PreemptionStage) -> None:
+    """Its first member waits for the second one, and both have to leave for the pod."""
+    await stage.nodes(1, 1)
+    groups = [{"name": "workers", "policy": {"gang": {"minCount": 2}}}]
+    await stage.create(GENERIC_WORKLOADS, {"metadata": {"name": "training"}, "spec": {"podGroups": groups}})
+    reference = {"name": "training", "podGroup": "workers"}
+    await stage.important("low", 0, 0, by="nothing", workloadRef=reference)
+    await stage.known()
+    assert not any(pod.spec.node_name for pod in stage.watched.list(PODS))
+    await stage.important("low", 1, 0, by="nothing", workloadRef=reference)
+    await stage.bound("low", 2)
+    await stage.known()
+    await stage.important("p", 0, by="nothing")
+
+
+async def _gang_below(stage: PreemptionStage, *priorities: int) -> None:
+    await stage.nodes(1, 1)
+    await stage.group("low", 2)
+    for number, priority in enumerate(priorities):
+        await stage.important("low", number, priority)
+    await stage.bound("low", 2)
+    await stage.known()
+    await stage.important("p", 0, by="nothing")
+
+
 async def reservation_is_a_member(stage: PreemptionStage) -> None:
     await stage.nodes(2)
     await stage.running("s", 2)
@@ -365,5 +400,9 @@ OURS: Final = _table(
     waiting_members_are_victims,
 )
 """Where the original evicts in vain, does not place the gang, or has nobody who waits."""
+WHOLE: Final = _table(gang_leaves_whole, gang_cannot_leave_whole)
+"""With ``gangPolicy: Whole``, which the original does not have."""
+OF_WORKLOADS: Final = _table(pod_group_of_a_workload_leaves_whole)
+"""The same, where the API server has the gate GenericWorkload."""
 ALL_PLUGINS: Final = _table(reservation_preempts, members_of_a_quota_preempt)
 """With Reservation and ElasticQuota in the profile."""

@@ -47,14 +47,16 @@ _READ_EVENTS: Final = "    resources: [events]\n    verbs: [list, watch, create,
 _READ_EVENTS_IF_AUDITED: Final = _READ_EVENTS.replace(
     "list, watch, ", "{{ if $values.manager.audit.maxMegabytes }}list, watch, {{ end }}"
 )
+_ANY_DEPLOYMENT: Final = "or $values.scheduler.enabled $values.manager.enabled $values.descheduler.enabled"
 _RBAC: Final = {
     "koord-descheduler": "$values.descheduler.enabled",
-    "koord-explain": "or $values.scheduler.enabled $values.manager.enabled $values.descheduler.enabled",
+    "koord-explain": _ANY_DEPLOYMENT,
     "koord-manager": "$values.manager.enabled",
     "koord-manager-recommender": 'and $values.manager.enabled (include "koordinator.gate" '
     '(list $values.featureGates "Recommender"))',
     "koord-scheduler": "$values.scheduler.enabled",
     "koordlet": "$values.koordlet.enabled",
+    "secure-ports": _ANY_DEPLOYMENT,
 }
 """The permissions of a program -> when they are granted."""
 

@@ -30,6 +30,7 @@ _TEMPLATES: Final = {
         "rbac/koord-manager.yaml",
         "rbac/koord-scheduler.yaml",
         "rbac/koordlet.yaml",
+        "rbac/secure-ports.yaml",
     ),
     "recommender": ("rbac/koord-manager-recommender.yaml",),
     "config-maps": (

@@ -15,7 +15,7 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
-from koordinator.descheduler.migration.gangs import Gang, Gangs
+from koordinator.descheduler.gangs import Gang, Gangs
 from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node, refers_to, waits
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.lister import MigrationLister

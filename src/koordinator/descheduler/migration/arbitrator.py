@@ -16,6 +16,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop
 from koordinator.base.yielding import CooperativeYielding
+from koordinator.descheduler.gangs import Gangs
 from koordinator.descheduler.migration.arbitration import (
     ArbitrationResult,
     ArbitrationStatus,
@@ -27,7 +28,6 @@ from koordinator.descheduler.migration.arbitration import (
 )
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.gang_jobs import GangJobs
-from koordinator.descheduler.migration.gangs import Gangs
 from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister

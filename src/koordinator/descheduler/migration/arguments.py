@@ -21,6 +21,7 @@ from koordinator.descheduler.configuration.arguments import (
     check_namespaces,
     checked_selector,
 )
+from koordinator.model.gang_declaration import GANG_POLICIES, MEMBERS, WHOLE
 
 EVICTION: Final = "Eviction"
 DELETE: Final = "Delete"
@@ -52,11 +53,6 @@ WORKLOAD: Final = "workload"
 NAMESPACE: Final = "namespace"
 LIMITED_OBJECTS: Final = (WORKLOAD, NAMESPACE)
 """The keys of ``objectLimiters``."""
-
-MEMBERS: Final = "Members"
-WHOLE: Final = "Whole"
-GANG_POLICIES: Final = (MEMBERS, WHOLE)
-"""What moves when a member of a gang has to: it alone, or the gang."""
 
 _MODES: Final = (RESERVATION_FIRST, EVICT_DIRECTLY)
 _PERCENT: Final = re.compile(r"(\d+)%")
@@ -106,6 +102,8 @@ class MigrationControllerArgs(Arguments):
     """For how long the replacement of an evicted pod is not moved; the original has no such argument."""
     gang_policy: str = MEMBERS
     """What moves with a member of a gang; the original has no such argument."""
+    evict_disrupted_gangs: bool = False
+    """Whether what a disruption leaves of a gang is evicted, where that is too little; with the policy Whole."""
     default_job_mode: str = RESERVATION_FIRST
     default_job_ttl: GoDuration = msgspec.field(default=GoDuration(minutes=5), name="defaultJobTTL")
     scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["koord-scheduler"])
@@ -164,6 +162,8 @@ def _check_choices(args: MigrationControllerArgs, path: str) -> None:
         raise ConfigurationError(f"{path}.defaultJobMode", args.default_job_mode, f"one of {', '.join(_MODES)}")
     if args.gang_policy not in GANG_POLICIES:
         raise ConfigurationError(f"{path}.gangPolicy", args.gang_policy, f"one of {', '.join(GANG_POLICIES)}")
+    if args.evict_disrupted_gangs and args.gang_policy != WHOLE:
+        raise ConfigurationError(f"{path}.evictDisruptedGangs", True, f"needs gangPolicy {WHOLE}")
     if args.eviction_policy not in EVICTION_POLICIES:
         allowed = f"unsupported evicition policy; supported are {', '.join(EVICTION_POLICIES)}"
         raise ConfigurationError(f"{path}.evictionPolicy", args.eviction_policy, allowed)

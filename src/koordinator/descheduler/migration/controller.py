@@ -29,7 +29,7 @@ from koordinator.descheduler.framework import Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
 from koordinator.descheduler.migration.gang_migration import can_all_leave, decide_in_gang
-from koordinator.descheduler.migration.gangs import Gangs, siblings_of, size_of
+from koordinator.descheduler.migration.gangs import MovingGangs, siblings_of, size_of
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD_CONTROLLER,
     delete_options,
@@ -87,7 +87,7 @@ class JobController:
         writer: JobWriter,
         evictor: PodEvictor,
         workloads: Workloads,
-        gangs: Gangs,
+        gangs: MovingGangs,
         limiter: ObjectLimiter,
         cool_down: CoolDown,
         args: MigrationControllerArgs,
@@ -248,7 +248,7 @@ class JobController:
         every = (job, *siblings)
         if not can_all_leave(every, self._args):
             return GangFacts(siblings, size)
-        return GangFacts(siblings, size, self._gangs.budget_problem(every), self._gangs.newcomer(job, every))
+        return GangFacts(siblings, size, self._gangs.problem_of_jobs(every), self._gangs.newcomer(job, every))
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         """From the cache; a pod that it does not have is read from the API, so that none counts as gone too early."""

@@ -15,7 +15,7 @@ from koordinator.api.labels import EVICT_POLICY, GANG_MIGRATION
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
-from koordinator.descheduler.migration.gangs import Gang
+from koordinator.descheduler.gangs import Gang
 from koordinator.descheduler.migration.job_facts import refers_to, waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister

@@ -9,11 +9,12 @@ from koordinator.api import labels
 from koordinator.api import pod_migration_job as jobs
 from koordinator.api.kinds import DRAIN_NODES
 from koordinator.api.meta import controller_of
-from koordinator.api.pod import Pod, PodCondition
+from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions, PodMigrationJob
 from koordinator.api.reservation import Reservation
 from koordinator.descheduler.migration.arguments import EVICTION_POLICIES, MigrationControllerArgs
-from koordinator.descheduler.migration.job_status import FALSE, TRUE, is_terminal
+from koordinator.descheduler.migration.job_status import FALSE, is_terminal
+from koordinator.descheduler.pod_facts import pod_condition
 
 CREATED_BY: Final = "koord-descheduler"
 EVICTED_POD: Final = "descheduler.koordinator.sh/evicted-pod"
@@ -72,16 +73,6 @@ def eviction_policy(job: PodMigrationJob, pod: Pod, args: MigrationControllerArg
     """How the pod is evicted: as it says itself, else as the job says, else as configured."""
     named = pod.metadata.labels.get(labels.EVICT_POLICY) or job.metadata.labels.get(labels.EVICT_POLICY, "")
     return named if named in EVICTION_POLICIES else args.eviction_policy
-
-
-def pod_condition(pod: Pod, type_: str) -> PodCondition | None:
-    return next((condition for condition in pod.status.conditions if condition.type == type_), None)
-
-
-def is_ready(pod: Pod) -> bool:
-    """Whether the pod's Ready condition is True."""
-    condition = pod_condition(pod, "Ready")
-    return condition is not None and condition.status == TRUE
 
 
 def is_unschedulable(pod: Pod) -> bool:

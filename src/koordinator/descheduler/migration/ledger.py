@@ -14,8 +14,9 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
-from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_ready
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration
 from koordinator.descheduler.migration.lister import MigrationLister
+from koordinator.descheduler.pod_facts import is_ready
 
 Scope = tuple[str, str]
 """What is counted together: a kind, and a name of that kind."""

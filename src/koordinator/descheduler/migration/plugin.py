@@ -20,7 +20,8 @@ from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.durations import format_duration
 from koordinator.base.loops import LoopSupervisor
 from koordinator.base.token_bucket import TokenBucket
-from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
+from koordinator.descheduler.default_evictor import DefaultEvictor
+from koordinator.descheduler.default_evictor_arguments import DefaultEvictorArgs
 from koordinator.descheduler.drain.controller import DrainController
 from koordinator.descheduler.drain_group.controller import DrainGroupController
 from koordinator.descheduler.eviction_pipeline import EvictionPipeline, Policy
@@ -34,12 +35,14 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
+from koordinator.descheduler.gangs import Gang
 from koordinator.descheduler.migration.arbitration import ArbitrationStatus, gang_key
 from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
+from koordinator.descheduler.migration.disrupted_gangs import DisruptedGangs
 from koordinator.descheduler.migration.evictors import PodEvictor
-from koordinator.descheduler.migration.gangs import Gang, Gangs
+from koordinator.descheduler.migration.gangs import MovingGangs
 from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.ledger import MigrationLedger, PlannedMigrations
@@ -80,7 +83,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
         self._writer = JobWriter(client, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)
-        self._gangs = Gangs(self._cluster, handle.informers, args)
+        self._gangs = MovingGangs(self._cluster, handle, args)
         self._limiter = ObjectLimiter(args)
         self._cool_down = CoolDown(args.cool_down)
         self._rules = EvictionRules(args, self._priority_of_class)
@@ -88,12 +91,13 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._begin_plan()
         self._reconcilers = Reconcilers(clock, metrics, "koordinator_descheduler_reconcile_total")
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
+        evictor = PodEvictor(handle, bucket)
         self.controller = JobController(
             handle,
             self._reconcilers,
             self._cluster,
             self._writer,
-            PodEvictor(handle, bucket),
+            evictor,
             self._workloads,
             self._gangs,
             self._limiter,
@@ -115,6 +119,10 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._loops = LoopSupervisor(clock=clock, random=handle.random, metrics=metrics)
         self._loops.add(self.arbitrator.loop)
         self._loops.add(self.scavenger.loop)
+        self.disrupted_gangs: DisruptedGangs | None = None
+        if args.evict_disrupted_gangs:
+            shared = handle, self._reconcilers, self._cluster, self._gangs, evictor
+            self.disrupted_gangs = DisruptedGangs(*shared, policies.for_good.evaluate, args)
         self.drain: DrainController | None = None
         self.drain_groups: DrainGroupController | None = None
         if NODE_DRAIN in handle.gates:
@@ -129,6 +137,8 @@ class MigrationController(FilterPlugin, EvictPlugin):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.controller.run(), name="migration controller")
             tasks.create_task(self._loops.run(), name="migration loops")
+            if self.disrupted_gangs is not None:
+                tasks.create_task(self.disrupted_gangs.run(), name="disrupted gangs")
             if self.drain is not None:
                 tasks.create_task(self.drain.run(), name="drain controller")
             if self.drain_groups is not None:
@@ -139,6 +149,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         return [
             *await self._job_intentions(),
             *await self.scavenger.intentions(),
+            *(self.disrupted_gangs.intentions() if self.disrupted_gangs is not None else ()),
             *(await self.drain.intentions() if self.drain is not None else ()),
             *(await self.drain_groups.intentions() if self.drain_groups is not None else ()),
         ]

@@ -34,9 +34,7 @@ from koordinator.descheduler.migration.job_facts import (
     has_passed_arbitration,
     holds_nothing,
     is_own_reservation,
-    is_ready,
     is_unschedulable,
-    pod_condition,
     trigger_and_reason,
 )
 from koordinator.descheduler.migration.job_status import (
@@ -69,6 +67,7 @@ from koordinator.descheduler.migration.plan import (
 )
 from koordinator.descheduler.migration.reservation_template import template_problem
 from koordinator.descheduler.plan_controller import PlannedEvent
+from koordinator.descheduler.pod_facts import is_ready, pod_condition
 
 REQUEUE: Final = 3.0
 """Seconds between two reconciliations of a job that waits for another program."""

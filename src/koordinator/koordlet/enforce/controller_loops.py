@@ -68,9 +68,8 @@ class _Runner:
         self._sources = sources
         self._report = report
         self._events = context.events.recorder(self.name)
-        self._access: NodeAccess | None = None
-        """Of the last call."""
-        self._called_at = 0.0
+        self._called_at: float | None = None
+        """When it was called last."""
 
     @property
     def name(self) -> str:
@@ -92,13 +91,11 @@ class _Runner:
     async def _reconcile(self) -> None:
         """ControllerError if the controller fails."""
         clock, controller = self._context.given.clock, self._controller
-        if self._guard.thread.is_busy:
+        if self._called_at is not None and self._guard.thread.is_busy:
             raise self._failure(f"has not returned for {clock.monotonic() - self._called_at:.0f} s")
         await self._context.table.is_whole.wait()
         snapshot = take_snapshot(self._sources, with_best_effort=controller.reads_best_effort)
-        access = self._access = NodeAccess(
-            snapshot, self._sources.usage, self._sources.executor, self._events, self.name
-        )
+        access = NodeAccess(snapshot, self._sources.usage, self._sources.executor, self._events, self.name)
         self._called_at = clock.monotonic()
         call = self._guard.thread.wait_for(lambda: checked_decision(self.name, controller.reconcile(access)))
         try:
@@ -123,14 +120,16 @@ class _Runner:
         return ControllerError(f"{self.name} of {self._guard.package} {what}")
 
     async def close(self) -> None:
-        if self._access is None or (close := self._controller.close) is None:
+        if self._called_at is None or (close := self._controller.close) is None:
             return
         try:
             await within(self._context.given.clock, _CLOSING, self._guard.thread.wait_for(close))
-        except TimeoutError:
-            logger.warning("%s of %s does not end: it is left behind", self.name, self._guard.package)
         except Exception:
-            logger.exception("%s of %s has failed at its end", self.name, self._guard.package)
+            # Its own may be TimeoutErrors.
+            if self._guard.thread.is_busy:
+                logger.warning("%s of %s does not end: it is left behind", self.name, self._guard.package)
+            else:
+                logger.exception("%s of %s has failed at its end", self.name, self._guard.package)
 
 
 def _raised(error: Exception) -> str:

@@ -22,6 +22,7 @@ from koordinator.koordlet.enforce.evictions import Evictions, Evictor, count_evi
 from koordinator.koordlet.enforce.executor.desired_settings import Applied
 from koordinator.koordlet.enforce.executor.executor import Executor
 from koordinator.koordlet.enforce.hooks.runtime_hooks import RuntimeHooks
+from koordinator.koordlet.enforce.interference import InterferenceRemedies
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, take_snapshot
 from koordinator.koordlet.enforce.policy import EnforcedPolicy, NormalizationRatio
 from koordinator.koordlet.enforce.strategies import block_io
@@ -94,7 +95,9 @@ class Enforcement:
         self._claims = ClaimVolumes(
             given.client, lambda: block_io.claims(pod for pod in states.pods if not pod.has_finished)
         )
-        self._table = StrategyTable(context, self._sources, self._claims, monitor)
+        self.remedies = None if monitor is None else InterferenceRemedies(context, self._sources, monitor, recorder)
+        """Against interference, where it is looked for."""
+        self._table = StrategyTable(context, self._sources, self._claims, self.remedies)
         self._modifications = ModificationReport(options.node_name, states, self.suppression, recorder, given.clock)
         count = count_evictions(context.metrics, given.clock)
         self._evictor = Evictor(given.client, given.clock, recorder, context.audit, count, observe_only=observe_only)
@@ -106,7 +109,7 @@ class Enforcement:
             context.audit,
             observe_only=observe_only,
         )
-        self.hooks = RuntimeHooks(context, self._sources)
+        self.hooks = RuntimeHooks(context, self._sources, dict if self.remedies is None else self.remedies.bandwidths)
         self.controllers = ControllerLoops(context, self._sources, self._report)
         """Of other packages."""
         self.enforcing = EnforcingPass(
@@ -138,6 +141,8 @@ class Enforcement:
 
     def _only_observe(self, is_only: bool) -> None:
         logger.info("from now on this node is %s", "only observed" if is_only else "changed, not only observed")
+        # Nothing is recorded of a node that is only observed.
+        self.finish()
         self._observe_only = is_only
         for each in (self.executor, self._evictor, self._terway, self.hooks):
             each.only_observe(is_only)
@@ -155,6 +160,8 @@ class Enforcement:
             await self._go_through(self.enforcing.steps)
 
         loops = [Loop("enforce", enforce, self.enforcing.interval, _DEADLINE), *self._evictions.loops()]
+        if self.remedies is not None:
+            loops.append(self.remedies.loop(self._evictor))
         gates, interval = self._context.options.features, self._context.options.enforcement.reconcile_interval
         if gates.enabled(features.TERWAY_QOS) and interval > 0:
             loops.append(Loop(terway_files.OWNER, self._terway.reconcile, interval, _DEADLINE))

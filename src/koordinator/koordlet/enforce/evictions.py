@@ -32,6 +32,7 @@ from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client
 from koordinator.kube.pod_eviction import evict
+from koordinator.model.gang_declaration import gang_id_of
 
 logger = logging.getLogger(__name__)
 
@@ -244,12 +245,15 @@ def best_effort_cpu(usage: RecentUsage, window: float) -> eviction.BestEffortCPU
 
 def _modification(victim: Victim) -> Modification:
     usage = victim.usage
+    gang = gang_id_of(usage.pod.pod)
+    # An agent sees no members on other nodes: koord-descheduler evicts those, if it is to.
+    text = f"{victim.reason}; the pod is a member of gang {gang}" if gang else victim.reason
     used = {"usedCPUs": usage.cpu, "usedMemoryBytes": usage.memory}
     return Modification(
         action=EVICTED,
         actor=victim.feature,
         node=usage.pod.pod.spec.node_name,
-        cause=Cause(code=victim.feature, text=victim.reason),
+        cause=Cause(code=victim.feature, text=text),
         numbers={name: round(value, 3) for name, value in used.items() if value is not None},
     )
 

@@ -104,9 +104,11 @@ class Guard:
     """Calls the functions of one plugin: a strategy, hook, sink or backend. Those of a controller are called by its
     loop, on the thread of the guard."""
 
-    def __init__(self, name: str, package: str, seconds: float = SECONDS) -> None:
+    def __init__(self, name: str, package: str, seconds: float = SECONDS, *, can_be_switched: bool = True) -> None:
         self.name = name
         self.package = package
+        self.can_be_switched = can_be_switched
+        """Whether the options switch it: a backend is chosen, once."""
         self.problem = ""
         """How it has failed; empty while it works."""
         self.is_on = True
@@ -153,14 +155,18 @@ class Plugins:
     guards: Sequence[Guard] = ()
 
     def switch(self, switches: Mapping[str, bool]) -> None:
-        """Those that are named are on or off from now on, all others are on. A name of none is said in the log: what a
-        ConfigMap names is not installed on every node."""
+        """Those that are named are on or off from now on, all others are on. A name of none, or of a backend, is said
+        in the log: what a ConfigMap names is not installed on every node."""
         known = {guard.name: guard for guard in self.guards}
         for name in switches.keys() - known.keys():
             hint = did_you_mean(name, known)
             logger.warning("--%s=%s: no package that is installed has one of that name%s", SWITCH_FLAG, name, hint)
         for name, guard in known.items():
-            guard.is_on = switches.get(name, True)
+            if guard.can_be_switched:
+                guard.is_on = switches.get(name, True)
+            elif name in switches:
+                what = "--%s=%s=%s: a backend is chosen by --%s alone"
+                logger.warning(what, SWITCH_FLAG, name, switches[name], BACKEND_FLAG)
 
 
 def installed_plugins(entry_points: Callable[[str], ListEntryPoints] = listing, backend: str = MEMORY) -> Plugins:
@@ -168,11 +174,11 @@ def installed_plugins(entry_points: Callable[[str], ListEntryPoints] = listing, 
     used."""
     guards: dict[str, Guard] = {}
 
-    def guard(name: str, package: str) -> Guard:
+    def guard(name: str, package: str, *, can_be_switched: bool = True) -> Guard:
         if name in guards:
             where, what = f"entry points of {package}", f"is also a name of {guards[name].package}"
             raise ConfigurationError(where, name, f"{what}; expected is a name of its own for each of them")
-        return guards.setdefault(name, Guard(name, package))
+        return guards.setdefault(name, Guard(name, package, can_be_switched=can_be_switched))
 
     found_strategies = make_all(STRATEGIES, _check_strategy, _STRATEGY, entry_points(STRATEGIES))
     found_hooks = make_all(HOOKS, _check_hook, _HOOK, entry_points(HOOKS))
@@ -180,7 +186,7 @@ def installed_plugins(entry_points: Callable[[str], ListEntryPoints] = listing, 
     found_sinks = make_all(SINKS, _check_sink, _SINK, entry_points(SINKS))
     open_backend: OpenBackend = open_sqlite
     if backend not in (MEMORY, SQLITE):
-        open_backend = _installed_backend(backend, entry_points(BACKENDS), guard)
+        open_backend = _installed_backend(backend, entry_points(BACKENDS), partial(guard, can_be_switched=False))
     return Plugins(
         tuple(_guarded_strategy(each, guard(name, package)) for name, (each, package) in found_strategies.items()),
         tuple(_guarded_hook(each, guard(name, package)) for name, (each, package) in found_hooks.items()),

@@ -19,6 +19,7 @@ from koordinator.api.meta import EXTENSIONS_MEMBER, WireStruct
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.koordlet import features
+from koordinator.koordlet.enforce.strategies.interference_cases import Remedy
 from koordinator.koordlet.pods.states import StatesInformer
 from koordinator.model.overcommit.ratios import RatioError, read_normalization
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
@@ -43,11 +44,15 @@ class InterferenceStrategy(WireStruct):
     """What is done about pods that disturb others; nothing unless ``suppress`` says so."""
 
     suppress: bool = False
-    """Whether best-effort pods that disturb others are held down."""
+    """Whether best-effort pods that disturb others are held back."""
+    remedies: Annotated[tuple[Remedy, ...], msgspec.Meta(max_length=len(Remedy))] = (Remedy.CAP, Remedy.PIN)
+    """What is tried, in this order."""
+    window_seconds: Annotated[int, msgspec.Meta(ge=10, le=3600)] = 60
+    """For how long each is held before it is known what it has brought."""
     cap_percent: _Percent = 50
-    """What is left to one of the CPU usage that it had."""
+    """What is left to one of the CPU usage, or of the bandwidth, that it had."""
     cap_seconds: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 300
-    """For how long, after it was blamed last."""
+    """For how long after it was blamed last a remedy is not taken back, nor a further step."""
     confidence_percent: _Percent = 50
     """From which confidence on."""
 

@@ -8,23 +8,21 @@ from typing import Final
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce.claim_volumes import ClaimVolumes
+from koordinator.koordlet.enforce.interference import InterferenceRemedies
 from koordinator.koordlet.enforce.node_snapshot import SnapshotSources, tasks_of
 from koordinator.koordlet.enforce.strategies import (
     block_io,
     class_resctrl,
     cpu_burst,
     cpu_suppress,
-    interference_cap,
     memory_qos,
     returned_cpus,
     system_config,
 )
 from koordinator.koordlet.enforce.strategies.block_io import Disks
 from koordinator.koordlet.enforce.strategies.cpu_burst import BurstState
-from koordinator.koordlet.enforce.strategies.interference_cap import CapState
 from koordinator.koordlet.enforce.strategies.returned_cpus import HotPlug
 from koordinator.koordlet.enforce.strategies.snapshot import Decision, Snapshot, Strategy
-from koordinator.koordlet.observe.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.recent_usage import RecentUsage
 from koordinator.koordlet.options import Options
@@ -45,15 +43,14 @@ class StrategyTable:
         context: AgentContext,
         sources: SnapshotSources,
         claims: ClaimVolumes,
-        interference: InterferenceMonitor | None = None,
+        remedies: InterferenceRemedies | None = None,
     ) -> None:
-        """``interference`` is what looks for it, where it is looked for."""
+        """``remedies`` are those against interference, where it is looked for."""
         self._context = context
         self._given = context.given
         self._sources = sources
         self._claims = claims
-        self._interference = interference
-        self._caps = CapState()
+        self._remedies = remedies
         self._burst = BurstState()
         self._hot_plug = HotPlug()
         self._limited: frozenset[str] | None = None
@@ -71,7 +68,6 @@ class StrategyTable:
         interval, suppress_interval = enforcement.reconcile_interval, enforcement.cpu_suppress_interval
         is_v1 = layout.version is CgroupVersion.V1
         shares_cpus = gates.enabled(features.BE_CPU_SUPPRESS) or gates.enabled(features.CPUSET_ALLOCATOR)
-        caps_interval = self._options.collectors.interference_interval
         # What has a value of the kubelet's to go back to decides with its gate off, too; the others write nothing then.
         table = (
             (True, Strategy(cpu_suppress.OWNER, suppress_interval, self._suppress, reads_best_effort=True)),
@@ -80,10 +76,10 @@ class StrategyTable:
             (is_v1 and shares_cpus, Strategy(returned_cpus.OWNER, suppress_interval, self._returned_cpus)),
             (gates.enabled(features.CGROUP_RECONCILE), Strategy(memory_qos.OWNER, interval, self._memory)),
             (gates.enabled(features.BLOCK_IO_RECONCILE), Strategy(block_io.OWNER, interval, self._block_io)),
-            (self._interference is not None, Strategy(interference_cap.OWNER, caps_interval, self._interference_caps)),
             (gates.enabled(features.SYSTEM_CONFIG), Strategy(system_config.OWNER, interval, system_config.decide)),
         )
-        return [*(strategy for is_on, strategy in table if is_on), *self._given.plugins.strategies]
+        remedies = [] if self._remedies is None else [self._remedies.strategy]
+        return [*(strategy for is_on, strategy in table if is_on), *remedies, *self._given.plugins.strategies]
 
     def _suppress(self, snapshot: Snapshot) -> Decision:
         gates = self._options.features
@@ -152,14 +148,6 @@ class StrategyTable:
         }
         disks = Disks(sources.block_devices(), self._options.host.var_lib_kubelet, shown, self._claims.names)
         decision, self._limited = block_io.decide(snapshot, layout, disks, self._limited)
-        return decision
-
-    def _interference_caps(self, snapshot: Snapshot) -> Decision:
-        findings = self._interference.findings if self._interference is not None else ()
-        strategy, now = self._sources.policy.interference, self._given.clock.monotonic()
-        decision, self._caps = interference_cap.decide(
-            snapshot, self._sources.bandwidths_of(snapshot), findings, strategy, self._caps, now
-        )
         return decision
 
 

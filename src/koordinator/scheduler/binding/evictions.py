@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -40,14 +40,17 @@ _EACH_EVICTION: Final = verbosity(2)
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``victims`` leave ``node_name`` for ``preemptor``."""
+    """``victims`` leave ``node_name`` for ``preemptor``, which is to be bound to ``nominated_node``."""
 
     preemptor: PodInfo
+    nominated_node: str
     node_name: str
     victims: Sequence[PodInfo]
     plugin: str
     cause: str
     """The text of the victims' condition after the scheduler's name."""
+    with_gangs: Mapping[str, str]
+    """Uid of a victim -> the id of its gang, which leaves whole."""
     on_notified: Callable[[bool], None]
     """Called once, when the view shows every victim as terminating or gone, or when some could not be evicted or do not
     terminate: with whether all of them have left the node."""
@@ -110,7 +113,8 @@ class Evictions:
             logger.exception("it could not be found out whether pod %s may be bound", eviction.preemptor.key)
             refusal = f"{type(error).__name__}: {error}"
         if refusal:
-            self._tell(eviction, f"nobody is evicted for it: its Binding to {eviction.node_name} would fail: {refusal}")
+            binding = f"its Binding to {eviction.nominated_node}"
+            self._tell(eviction, f"nobody is evicted for it: {binding} would fail: {refusal}")
             eviction.on_refused(f"It would not be bound: {refusal}")
             for victim in eviction.victims:
                 self._view.pending_evictions.seen(victim.uid)
@@ -131,7 +135,7 @@ class Evictions:
         if preemptor.uid in self._view.pseudo_pods:
             return ""
         try:
-            await pod_binding(preemptor.pod, eviction.node_name).send(self._client, dry_run=True)
+            await pod_binding(preemptor.pod, eviction.nominated_node).send(self._client, dry_run=True)
         except MalformedObjectError:
             return ""
         except KubeError as error:
@@ -183,12 +187,13 @@ class Evictions:
         logger.log(
             _EACH_EVICTION, "pod %s is evicted from %s for pod %s", victim.key, eviction.node_name, preemptor.key
         )
-        note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}"
+        whole = _whole(eviction, victim)
+        note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}{whole}"
         record = Modification(
             action=PREEMPTED,
             actor=f"Pod/{preemptor.key}",
             node=eviction.node_name,
-            cause=Cause(code=eviction.plugin, text=f"{eviction.cause}, for pod {preemptor.key}"),
+            cause=Cause(code=eviction.plugin, text=f"{eviction.cause}, for pod {preemptor.key}{whole}"),
         )
         self._events.pod_event(
             victim.pod, "Normal", "Preempted", "Preempting", note, reporter=preemptor.pod, modification=record
@@ -197,5 +202,11 @@ class Evictions:
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
         """Whether the victim is terminating now because of this eviction, and not gone. Raises KubeError."""
-        message = f"{eviction.preemptor.pod.spec.scheduler_name}: {eviction.cause}"
+        message = f"{eviction.preemptor.pod.spec.scheduler_name}: {eviction.cause}{_whole(eviction, victim)}"
         return await self._deleter.delete(victim.pod.metadata, BY_SCHEDULER, message)
+
+
+def _whole(eviction: Eviction, victim: PodInfo) -> str:
+    """What is said of a victim whose gang leaves with it."""
+    gang = eviction.with_gangs.get(victim.uid)
+    return f", together with all of its gang {gang}" if gang else ""

@@ -18,6 +18,7 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, HUAWEI_NPU_CORE, RDMA
 from koordinator.base.errors import ConfigurationError
+from koordinator.model.gang_declaration import GANG_POLICIES, MEMBERS
 from koordinator.scheduler.configuration.upstream_arguments import (
     Arguments,
     ResourceSpec,
@@ -237,8 +238,11 @@ class CoschedulingArgs(Arguments):
     enable_preemption: bool = False
     aware_network_topology: bool = False
     default_match_policy: str = "once-satisfied"
+    gang_policy: str = MEMBERS
+    """What leaves when a member of a gang is preempted; the original has no such argument."""
 
     def completed(self, path: str) -> CoschedulingArgs:
+        check_one_of(self.gang_policy, f"{path}.gangPolicy", GANG_POLICIES)
         check_duration(self.default_timeout, f"{path}.defaultTimeout")
         check_range(self.controller_workers, f"{path}.controllerWorkers", 1)
         return self

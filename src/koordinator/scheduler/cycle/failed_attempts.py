@@ -162,7 +162,17 @@ class FailedAttempts:
 
         for node_name, victims in by_node.items():
             self.evictions.submit(
-                Eviction(entry.pod, node_name, tuple(victims), after.plugin, after.cause, on_notified, on_refused)
+                Eviction(
+                    entry.pod,
+                    after.nominated_node or node_name,
+                    node_name,
+                    tuple(victims),
+                    after.plugin,
+                    after.cause,
+                    after.with_gangs,
+                    on_notified,
+                    on_refused,
+                )
             )
 
     def _node_of(self, pod: PodInfo) -> str:

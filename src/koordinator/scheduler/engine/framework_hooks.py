@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from prometheus_client.registry import Collector
 
@@ -72,6 +72,32 @@ class PostFilterTransformer(Plugin):
     @abstractmethod
     def after_post_filter(self, pod: PodInfo, why: str) -> None:
         """Called when no node passed, after PostFilter; ``why`` is the message without what PostFilter has added."""
+
+
+class DisruptionUnit(NamedTuple):
+    """A gang of which enough members have to stay on their nodes, since the others do no work without them."""
+
+    gang: str
+    """The gang's id."""
+    group: tuple[str, ...]
+    """The ids of the gangs that have to stay together."""
+    members: Mapping[str, PodInfo]
+    """Of all these gangs those that are on nodes and not on their way out, by uid."""
+    spare: int
+    """How many of ``gang`` may leave without the others; never below 0."""
+
+
+class DisruptionUnits(Plugin):
+    """Says whoever evicts pods which others are to leave with them. A profile without such a plugin evicts any pod
+    alone."""
+
+    @abstractmethod
+    def gang_of(self, pod: PodInfo) -> str:
+        """The id of the pod's gang; empty for a pod that leaves alone."""
+
+    @abstractmethod
+    def unit(self, gang: str) -> DisruptionUnit:
+        """The unit of a gang that ``gang_of`` has returned, as it is now."""
 
 
 class FindOneNodePlugin(Plugin):

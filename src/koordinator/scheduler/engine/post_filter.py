@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from koordinator.scheduler.engine.binding_points import CycleState
@@ -64,6 +64,16 @@ class NodeStatus:
         return any(reason.unresolvable for reason in self.reasons)
 
 
+class VictimUnit(NamedTuple):
+    """Potential victims that are reprieved together: one pod, or those of a gang of which none can stay alone."""
+
+    pods: tuple[PodInfo, ...]
+    companions: tuple[PodInfo, ...] = ()
+    """Pods on whatever nodes that leave if ``pods`` do: the other members of the gang."""
+    gang: str = ""
+    """The id of the gang that leaves whole with ``pods``; empty for a pod that leaves alone."""
+
+
 class Nomination(NamedTuple):
     """Nominates the pod to the node; an empty name clears its nomination."""
 
@@ -87,6 +97,8 @@ class PostFilterResult:
     """Nominations of other pods, such as the members of the pod's gang."""
     cause: str = "preempting to accommodate a higher priority pod"
     """The text of the condition DisruptionTarget of the victims after the scheduler's name."""
+    with_gangs: Mapping[str, str] = field(default_factory=dict)
+    """Uid of a victim -> the id of its gang, which leaves whole."""
 
     @property
     def found(self) -> bool:

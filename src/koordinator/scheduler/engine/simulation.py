@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal, Mark
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, Predicate
+from koordinator.scheduler.engine.post_filter import FailedAttempt, Predicate, VictimUnit
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView
@@ -156,20 +156,29 @@ class Simulation:
         if not self.fits(pod, row):
             self.undo(mark)
             return None
-        return self.put_back_while(lambda: self.fits(pod, row), candidates)
+        units = [VictimUnit((candidate,)) for candidate in candidates]
+        return [unit.pods[0] for unit in self.put_back_while(lambda: self.fits(pod, row), units)]
 
-    def put_back_while(self, fits: Callable[[], bool], candidates: Sequence[PodInfo]) -> list[PodInfo]:
+    def put_back_while(self, fits: Callable[[], bool], candidates: Iterable[VictimUnit]) -> list[VictimUnit]:
         """Put each of the removed ``candidates`` back (reprieve it), from the front, if ``fits`` then returns True;
-        what ``fits`` changes is undone. Returns the others, which stay removed in the simulation."""
-        victims: list[PodInfo] = []
+        what ``fits`` changes is undone. Returns the others, which stay removed in the simulation with their
+        companions."""
+        victims: list[VictimUnit] = []
+        leaving: set[str] = set()
         for candidate in candidates:
+            if candidate.pods[0].uid in leaving:
+                continue
             before = self.mark
-            self._journal.put_back(candidate.uid)
+            for pod in candidate.pods:
+                self._journal.put_back(pod.uid)
             returned = self.mark
             is_reprieved = fits()
             self.undo(returned if is_reprieved else before)
             if not is_reprieved:
                 victims.append(candidate)
+                for companion in candidate.companions:
+                    self.remove(companion)
+                    leaving.add(companion.uid)
         return victims
 
     def _predicted(self, pod: PodInfo, row: int) -> Reason | None:

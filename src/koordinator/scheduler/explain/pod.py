@@ -281,4 +281,5 @@ def _rejection(record: AttemptRecord, rejection: Rejection) -> AttemptRecord:
         wakes_on=sorted(rejection.events_to_register),
         nominated_node=after.nominated_node if after.found else None,
         evicts=[victim.key for victim in after.victims] if after.found else None,
+        gangs_evicted_whole=sorted(set(after.with_gangs.values())) or None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
@@ -15,10 +16,11 @@ from koordinator.scheduler.plugins.preemption import PodPreemption
 class DefaultPreemption(PostFilterPlugin):
     name = "DefaultPreemption"
     watches: ClassVar = (POD_DISRUPTION_BUDGETS,)
+    handle: Handle
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._preemption = PodPreemption(self.name, view, args)
+        self._preemption = PodPreemption(self, args)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None

@@ -13,16 +13,15 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache, partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
-from koordinator.api.workload import PodDisruptionBudget
-from koordinator.model.label_selector import compile_selector
 from koordinator.scheduler.engine.decision import NO_VICTIMS, preemption_error
+from koordinator.scheduler.engine.framework_hooks import DisruptionUnits
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import (
     NO_PLAN,
@@ -31,9 +30,22 @@ from koordinator.scheduler.engine.post_filter import (
     Nomination,
     PostFilterResult,
     Predicate,
+    VictimUnit,
     is_preempted,
 )
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.victims import (
+    SPARED,
+    Gangs,
+    MayBeVictim,
+    by_protection,
+    harm_of,
+    importance,
+    is_potential,
+    potential_victims,
+    together,
+    with_gangs,
+)
 
 T = TypeVar("T")
 
@@ -41,12 +53,8 @@ NEVER: Final = "not eligible due to preemptionPolicy=Never."
 SUCCESS: Final = "preempt success"
 _NOT_HELPFUL: Final = "preemption not helpful"
 _PREFIX: Final = "preemption: "
-_LAST: Final = datetime.max.replace(tzinfo=UTC)
-_SHIFT: Final = 2**31
 _HARM: Final = attrgetter("harm")
 
-MayBeVictim = Callable[[PodInfo], bool]
-"""Whether a pod of lower priority than the preemptor may be evicted for it."""
 PotentialVictims = Callable[[int], list[PodInfo]]
 
 
@@ -59,6 +67,8 @@ class Found(NamedTuple):
 
     placements: Placements
     victims: Sequence[PodInfo]
+    with_gangs: Mapping[str, str]
+    """See PostFilterResult."""
 
 
 class Plan(NamedTuple):
@@ -69,17 +79,37 @@ class Plan(NamedTuple):
     result: PostFilterResult
 
 
+class Preempting(Protocol):
+    """The plugin that preempts. Its handle is there once its profile is complete."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def view(self) -> ClusterView: ...
+    @property
+    def handle(self) -> Handle: ...
+
+
 class Preemption(ABC):
-    """Plans preemption for the plugin ``name``. The subclasses choose the nodes and the victims."""
+    """Plans preemption for the plugin. The subclasses choose the nodes and the victims."""
 
     leaving: ClassVar[str] = "not eligible due to a terminating pod on the nominated node."
     """What the message says while a pod is awaited."""
     waiting: Mapping[str, tuple[PodInfo, str]] = MappingProxyType({})
     """Uid -> a pod that has a node already, which is the second item, and waits there for the others."""
 
-    def __init__(self, name: str, view: ClusterView) -> None:
-        self.name = name
-        self.view = view
+    def __init__(self, plugin: Preempting) -> None:
+        self.name, self.view = plugin.name, plugin.view
+        self._plugin = plugin
+
+    @property
+    def handle(self) -> Handle:
+        return self._plugin.handle
+
+    def gangs(self, preemptor: PodInfo, may_be_victim: MayBeVictim) -> Gangs:
+        """The gangs of which ``preemptor`` may evict members."""
+        units = self.handle.plugin(DisruptionUnits)
+        return Gangs(units, lambda pod: is_potential(self.view, preemptor.priority, may_be_victim, pod))
 
     # What preemption does in its own way.
 
@@ -151,7 +181,8 @@ class Preemption(ABC):
         # Waiting pods release their nodes when the attempt ends, so they are nominated to the same nodes.
         nodes.update({uid: Nomination(each, node_name) for uid, (each, node_name) in self.waiting.items()})
         own, cause = nodes.pop(pod.uid), self.cause(pod)
-        return PostFilterResult("", own.node_name, tuple(found.victims), self.name, tuple(nodes.values()), cause)
+        others, victims = tuple(nodes.values()), tuple(found.victims)
+        return PostFilterResult("", own.node_name, victims, self.name, others, cause, found.with_gangs)
 
     def _cleared(self, pod: PodInfo) -> tuple[Nomination, ...]:
         """The nominations of a failed plan: all others are cleared, so that other pods can use their nodes."""
@@ -193,27 +224,31 @@ class NodePreemption(Preemption):
             return self.no_victims(pod, rows)
         # If there is no candidate, the potential victims of each node are needed for a second time.
         potential = cache(partial(potential_victims, self.view, pod.priority, may_be_victim))
-        if candidates := self._candidates(attempt, rows, potential):
+        gangs = self.gangs(pod, may_be_victim)
+        if candidates := self._candidates(attempt, rows, potential, gangs):
             best = min(candidates, key=_HARM)
-            return Found([(pod, best.row)], best.victims)
-        return self._why_not(attempt, rows, potential)
+            return Found([(pod, best.row)], best.victims, best.with_gangs)
+        return self._why_not(attempt, rows, potential, gangs)
 
     def _candidates(
-        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims
+        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims, gangs: Gangs
     ) -> Sequence[Candidate]:
         budgets = list(self.view.objects_of(POD_DISRUPTION_BUDGETS).values())
 
         def on_node(row: int) -> Candidate | None:
-            protected, others = by_protection(sorted(potential(row), key=importance), budgets)
-            in_order = (*protected, *others)
-            victims = attempt.reprieve(row, in_order, self.require) if in_order else None
-            if not victims:
+            pods = sorted(potential(row), key=importance)
+            protected, others = by_protection((*pods, *gangs.elsewhere(pods)), budgets)
+            units = self._left(attempt, row, [*protected, *others], gangs)
+            if not units:
                 return None
+            victims = together(units)
             violations = len({pod.uid for pod in protected}.intersection([pod.uid for pod in victims]))
-            return Candidate(row, tuple(sorted(victims, key=importance)), harm_of(victims, violations))
+            in_order = tuple(sorted(victims, key=importance))
+            return Candidate(row, in_order, harm_of(victims, violations), with_gangs(units))
 
         versions = tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets)
-        candidate_on = self._cached(attempt, ("preemption/victims", versions), on_node)
+        key = "preemption/victims", versions
+        candidate_on = self._cached(attempt, key, on_node, potential, gangs)
         found, respects_budgets = list[Candidate](), False
         enough = self.enough(len(rows))
         for step in range(len(rows)):
@@ -228,16 +263,39 @@ class NodePreemption(Preemption):
                 break
         return found
 
-    def _why_not(self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims) -> Mapping[str, int]:
+    def _left(
+        self, attempt: FailedAttempt, row: int, in_order: Sequence[PodInfo], gangs: Gangs
+    ) -> Sequence[VictimUnit] | None:
+        """Those of the potential victims on ``row`` that have to leave. None when the pod does not fit whoever does."""
+        if not gangs.include(in_order):
+            victims = attempt.reprieve(row, in_order, self.require) if in_order else None
+            return [VictimUnit((victim,)) for victim in victims or ()]
+        units, _ = gangs.units([pod for pod in in_order if pod.uid in self.view.pods_on[row]])
+        pod = attempt.state.pod
+        with self.handle.simulate(attempt) as simulation:
+            if self.require is not None:
+                simulation.require(self.require)
+            for victim in together(units):
+                simulation.remove(victim)
+            if not simulation.fits(pod, row):
+                return None
+            left = simulation.put_back_while(lambda: simulation.fits(pod, row), units)
+            return left if simulation.fits(pod, row) else None
+
+    def _why_not(
+        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialVictims, gangs: Gangs
+    ) -> Mapping[str, int]:
         """Reason why preemption does not help -> the number of nodes with it. Called only if there is no candidate at
         all, since finding all reasons costs more than finding that there is one."""
 
         def on_node(row: int) -> tuple[str, ...] | None:
-            if not (victims := potential(row)):
+            if not (pods := potential(row)):
                 return None
-            return tuple(reason.text for reason in attempt.reasons(row, victims, self.require))
+            units, staying = gangs.units(sorted(pods, key=importance))
+            texts = [reason.text for reason in attempt.reasons(row, together(units), self.require)] if units else []
+            return (*texts, *([SPARED] if staying else ()))
 
-        why_not = self._cached(attempt, ("preemption/why not",), on_node)
+        why_not = self._cached(attempt, ("preemption/why not",), on_node, potential, gangs)
         counts: Counter[str] = Counter()
         no_victims: list[int] = []
         for row in rows:
@@ -250,19 +308,28 @@ class NodePreemption(Preemption):
         return counts
 
     def _cached(
-        self, attempt: FailedAttempt, key: tuple[Hashable, ...], compute: Callable[[int], T]
+        self,
+        attempt: FailedAttempt,
+        key: tuple[Hashable, ...],
+        compute: Callable[[int], T],
+        potential: PotentialVictims,
+        gangs: Gangs,
     ) -> Callable[[int], T]:
         if not self.is_local:
             return compute
-        return attempt.remember((*key, self.name, attempt.state.pod.priority), compute)
+        cached = attempt.remember((*key, self.name, attempt.state.pod.priority), compute)
+        if not gangs.are_known:
+            return cached
+        # Whether a gang can spare a member depends on those on other nodes.
+        return lambda row: compute(row) if gangs.include(potential(row)) else cached(row)
 
 
 class PodPreemption(NodePreemption):
     """Pods of lower priority may be evicted if ``may_be_victim`` returns True for them. ``args`` are the plugin's: how
     many of the nodes where preemption may help are collected as candidates at least, if there are as many."""
 
-    def __init__(self, name: str, view: ClusterView, args: Any, may_be_victim: MayBeVictim = lambda pod: True) -> None:
-        super().__init__(name, view)
+    def __init__(self, plugin: Preempting, args: Any, may_be_victim: MayBeVictim = lambda pod: True) -> None:
+        super().__init__(plugin)
         self._args = args
         self._may_be_victim = may_be_victim
 
@@ -284,6 +351,8 @@ class Candidate:
     victims: tuple[PodInfo, ...]
     harm: tuple[int, int, int, int, float]
     """The sort key of candidates, lower is better: see ``harm_of``. It begins with the violations of budgets."""
+    with_gangs: Mapping[str, str]
+    """See PostFilterResult."""
 
 
 def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[NodeStatus]) -> Iterable[PodInfo]:
@@ -292,75 +361,3 @@ def pods_on_nominated_node(view: ClusterView, pod: PodInfo, statuses: Iterable[N
     if row is None or any(status.unresolvable and row in status.rows for status in statuses):
         return ()
     return view.pods_on[row].values()
-
-
-def potential_victims(view: ClusterView, priority: int, may_be_victim: MayBeVictim, row: int) -> list[PodInfo]:
-    """The pods on a node row that may be evicted for a preemptor of ``priority``, without pseudo pods, which represent
-    Reservations and cannot be evicted."""
-    pseudo_pods = view.pseudo_pods
-    less_important = [other for other in view.pods_on[row].values() if other.priority < priority]
-    return [other for other in less_important if other.uid not in pseudo_pods and may_be_victim(other)]
-
-
-def harm_of(victims: Sequence[PodInfo], violations: int) -> tuple[int, int, int, int, float]:
-    """The sort key of candidates, in this order: the number of budget violations, the highest priority of a victim, the
-    sum of the priorities, the number of victims, and the start time of the longest-running victim of the highest
-    priority, a later one being better."""
-    priorities = [victim.priority for victim in victims]
-    highest = max(priorities)
-    # Priorities may be negative: they are shifted so that more victims never sum up to less.
-    total = sum(priorities) + _SHIFT * len(priorities)
-    started = min([start_of(victim) for victim in victims if victim.priority == highest])
-    return violations, highest, total, len(priorities), -started.timestamp()
-
-
-def importance(pod: PodInfo) -> tuple[int, datetime]:
-    """A sort key, the most important first: higher priority, then earlier start; pods not started come last."""
-    return -pod.priority, start_of(pod)
-
-
-def start_of(pod: PodInfo) -> datetime:
-    """The pod's start time; the latest possible time if it has not started."""
-    return pod.pod.status.start_time or _LAST
-
-
-def by_protection(
-    pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]
-) -> tuple[list[PodInfo], list[PodInfo]]:
-    """The pods whose eviction, after that of the earlier ones, would violate a budget; and all others."""
-    allowed = [budget.status.disruptions_allowed for budget in budgets]
-    protected: list[PodInfo] = []
-    others: list[PodInfo] = []
-    for pod in pods:
-        violated = False
-        for index in _budgets_of(pod, budgets):
-            allowed[index] -= 1
-            violated |= allowed[index] < 0
-        (protected if violated else others).append(pod)
-    return protected, others
-
-
-def _budgets_of(pod: PodInfo, budgets: Sequence[PodDisruptionBudget]) -> list[int]:
-    """The indices of the budgets that the pod's eviction counts against, without those that list it as disrupted
-    already."""
-    metadata = pod.pod.metadata
-    if not metadata.labels:
-        return []
-    return [
-        index
-        for index, budget in enumerate(budgets)
-        if budget.metadata.namespace == metadata.namespace
-        and metadata.name not in budget.status.disrupted_pods
-        and protects(budget, pod)
-    ]
-
-
-def protects(budget: PodDisruptionBudget, pod: PodInfo) -> bool:
-    """Whether the budget's selector matches the pod; an empty or invalid selector matches nothing."""
-    selector = budget.spec.selector
-    if selector is None or not (selector.match_labels or selector.match_expressions):
-        return False
-    try:
-        return compile_selector(selector).matches(pod.pod.metadata.labels)
-    except ValueError:
-        return False

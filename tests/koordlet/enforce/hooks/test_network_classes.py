@@ -43,6 +43,12 @@ def test_a_pod_with_a_cap_has_its_own_class() -> None:
     assert change.net_class == 0x12F3A
 
 
+def test_a_pod_that_is_held_back_has_its_own_class() -> None:
+    change = net_class(running(), shaped(network_classes={"web": 0x2F3A}))
+    assert change is not None
+    assert change.net_class == 0x12F3A
+
+
 def test_a_pod_whose_class_is_not_there_yet_waits_for_it() -> None:
     assert net_class(running(annotations=CAP), shaped()) is None
 

@@ -69,12 +69,13 @@ class ShapedNode:
         self.policy: NodeSLOSpec | None = slo()
         self.pods: list[NodePod] | None = []
         self.has_net_cls = False
+        self.bandwidths: dict[str, int] = {}
         self.records: list[str] = []
         self.network = self.start()
 
     def start(self, **options: Any) -> NetworkQoS:
         """Of an agent that has just started."""
-        sources = (lambda: self.policy), (lambda: self.pods), lambda: self.has_net_cls
+        sources = (lambda: self.policy), (lambda: self.pods), lambda: self.has_net_cls, lambda: self.bandwidths
         options = {"is_enabled": True, "record": self.records.append, **options}
         access = options.pop("access", self.kernel.access)
         self.network = NetworkQoS(access, *sources, **options)
@@ -158,6 +159,18 @@ def test_a_pod_with_a_cap_has_a_class_of_its_own(node: ShapedNode) -> None:
     assert node.kernel.classes()[node.minor("a")] == (1, MB, MB, 3)
     assert node.kernel.sources() == {"10.1.0.1": node.minor("a")}
     assert not any(node.kernel.sets.values())
+
+
+@pytest.mark.parametrize(("own", "rate"), [(None, MB), ("80M", MB), ("4M", MB // 2)])
+def test_what_a_strategy_leaves_to_a_pod_holds_beside_its_own_cap(node: ShapedNode, own: str | None, rate: int) -> None:
+    node.pods = [pod("a", "10.1.0.1", "BE", own)]
+    node.bandwidths = {"a": 8_000_000, "gone": 8_000_000}
+    node.reconcile()
+    assert node.kernel.classes()[node.minor("a")] == (1, rate, rate, 3)
+    node.bandwidths = {}
+    node.pods = [pod("a", "10.1.0.1", "BE")]
+    node.reconcile()
+    assert (node.kernel.classes(), node.kernel.sets["be_class"]) == (TREE, {"10.1.0.1"})
 
 
 def test_a_cap_above_the_bandwidth_of_the_node_is_that_bandwidth(node: ShapedNode) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -19,12 +20,12 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
     PodSandboxHookRequest,
     PodSandboxHookResponse,
 )
-from koordinator.base.accepting import prepare_socket
+from koordinator.base.accepting import listen_at, prepare_socket
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.koordlet.agent import Agent
-from koordinator.koordlet.enforce.hooks.hook_server import handlers, register
+from koordinator.koordlet.enforce.hooks.hook_server import RegistrationError, handlers, register, unregister
 from koordinator.koordlet.enforce.hooks.options import HookOptions
 from koordinator.koordlet.enforce.hooks.registry import Stage
 from koordinator.node.grpc_client import GrpcClient
@@ -254,6 +255,28 @@ def test_the_file_of_the_server_names_its_stages(tmp_path: Path) -> None:
         "runtime-hooks": ["PreRunPodSandbox"],
     }
     assert [file.name for file in (tmp_path / "new").iterdir()] == ["koordlet.json"]
+
+
+@pytest.mark.parametrize("kept", ["of another socket", "of one that listens"])
+def test_a_registration_of_another_koordlet_stays(kept: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="kh") as folder:
+        ours = HookOptions(socket=f"{folder}/hooks.sock", registration_folder=folder)
+        other = replace(ours, endpoint="/run/other.sock")
+        with ExitStack() as listening:
+            if kept == "of one that listens":
+                other = ours
+                listening.enter_context(listen_at(ours.socket))
+            register(other, ())
+            unregister(ours)
+            assert Path(folder, "koordlet.json").exists()
+        unregister(other)
+        assert not Path(folder, "koordlet.json").exists()
+
+
+def test_what_is_no_registration_is_named_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "koordlet.json").write_text("[]")
+    with pytest.raises(RegistrationError, match=r"koordlet.json is not JSON with a remote-endpoint"):
+        unregister(HookOptions(registration_folder=str(tmp_path)))
 
 
 def test_no_file_but_a_socket_makes_way_for_the_socket(tmp_path: Path) -> None:

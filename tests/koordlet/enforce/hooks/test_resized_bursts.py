@@ -154,6 +154,20 @@ def test_bursts_that_are_desired_for_stay_low_until_the_kubelet_lists_the_pod_as
     run(scenario())
 
 
+def test_bursts_stay_low_no_longer_once_koordlet_serves_no_runtime(tmp_path: Path) -> None:
+    """As when it only observes for a while: what it held would be held again after that."""
+
+    async def scenario() -> None:
+        pod = BurstingPod(tmp_path)
+        async with watched(pod):
+            await pod.update("one", 40_000)
+            await pod.node.clock.advance(1)
+        pod.burst(90_000)
+        assert pod.bursts == (180_000, 90_000, 90_000)
+
+    run(scenario())
+
+
 def test_a_burst_that_another_program_has_set_is_not_lowered(tmp_path: Path) -> None:
     async def scenario() -> None:
         pod = BurstingPod(tmp_path)

@@ -127,6 +127,34 @@ def test_what_is_advised(qos: QoSClass, indicator: Indicator, advice: str) -> No
     assert finding.suspects[0].advice == advice
 
 
+def sender(rate: float, lost: float = 0.0, name: str = "web", qos: QoSClass = QoSClass.LS) -> PodReading:
+    indicators = {Indicator.RETRANSMITS: lost} if qos is QoSClass.LS else {}
+    return PodReading(name, f"shop/{name}", name, qos, 1.0, 1e9, 0.0, 0.0, indicators, rate)
+
+
+def test_who_sends_more_while_another_has_to_send_again() -> None:
+    def job(rate: float) -> PodReading:
+        return sender(rate, name="job", qos=QoSClass.BE)
+
+    quiet = [(sender(1e6, 0.1), job(1e6), batch("busy", cpu=0.5))] * LEARNED
+    hurt = [(sender(0.7e6, 8.0), job(1e8), batch("busy", cpu=6.0))] * 12
+    (finding,) = play(quiet + hurt)[-1]
+    assert (finding.indicator, finding.value) == (Indicator.RETRANSMITS, 8.0)
+    assert [(each.name, each.advice) for each in finding.suspects] == [("shop/job", "suppress")]
+
+
+def test_a_pod_whose_own_traffic_has_risen_loses_its_own_packets() -> None:
+    quiet, hurt = [(sender(1e6, 0.1), batch())] * LEARNED, [(sender(5e6, 8.0), batch(cpu=6.0))] * 12
+    assert play(quiet + hurt)[-1] == []
+
+
+def test_the_mean_of_the_last_rounds_is_that_of_what_was_measured() -> None:
+    detector = InterferenceDetector()
+    play([*QUIET, (online(pressure=2.0),), (batch(),), (online(pressure=4.0),)], detector)
+    assert detector.mean("web", Indicator.CPU, 3) == 3.0
+    assert detector.mean("web", Indicator.IO, 3) is None
+
+
 def test_cycles_that_are_counted_once_a_minute() -> None:
     def victim(number: int, cycles: float) -> PodReading:
         counted = {Indicator.CYCLES: cycles} if number % 6 == 0 else {}
@@ -150,7 +178,7 @@ def test_a_reading_that_stays_high_becomes_normal() -> None:
 def readings() -> st.SearchStrategy[PodReading]:
     amounts = st.one_of(st.none(), st.floats(0, 100))
     return st.builds(
-        PodReading,
+        lambda io, **given: PodReading(io=io, network=io, **given),
         uid=st.sampled_from("abcd"),
         name=st.just("ns/pod"),
         workload=st.sampled_from("xyz"),
@@ -180,7 +208,7 @@ def test_whatever_is_read_findings_make_sense(rounds: Sequence[Sequence[PodReadi
                 assert 0 <= suspect.confidence <= suspect.correlation
 
 
-def test_antagonists_of_three_kinds_are_found_and_few_others_named() -> None:
+def test_antagonists_of_four_kinds_are_found_and_few_others_named() -> None:
     result = measure(hours=3, nodes=2, seed=5)
     assert result["precision"] >= 0.9
     assert result["recall"]["all"] >= 0.8

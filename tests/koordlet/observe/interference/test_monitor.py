@@ -74,7 +74,7 @@ class Node:
             recent_usage=RecentUsage(UsageTable(1.0, 5.0), self.cache, self.clock),
             options=Options("node-1", self.machine.host, NOWHERE, Folders.under(root)),
             metrics=self.metrics,
-            given=SimpleNamespace(clock=self.clock),
+            given=SimpleNamespace(clock=self.clock, read_delays=None),
             events=SimpleNamespace(recorder=lambda component: self.recorded),
         )
         self.waited = 0.0

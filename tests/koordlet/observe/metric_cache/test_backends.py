@@ -123,6 +123,29 @@ def test_what_makes_no_sense_costs_itself_alone(open_backend: OpenBackend, tmp_p
     backend.close()
 
 
+@pytest.mark.parametrize("garbage", ["\0" * 200_000, "9" * 200_000, "\\\n" * 200_000], ids=["NUL", "long", "joined"])
+def test_a_line_of_the_example_that_no_process_has_written_costs_itself_alone(tmp_path: Path, garbage: str) -> None:
+    """A machine that lost its power may leave such."""
+    backend = backend_of("csv-files")(tmp_path, RETENTIONS)
+    backend.write(seconds(1, 3))
+    with (tmp_path / "node.csv").open("a") as file:
+        file.write(f"{garbage}\n")
+    backend.write(seconds(3, 5))
+    backend = backend_of("csv-files")(tmp_path, RETENTIONS)
+    assert cpu(restored(backend, 5000))[-1] == 4.0
+
+
+def test_a_line_of_the_example_that_was_torn_is_no_sample(tmp_path: Path) -> None:
+    backend = backend_of("csv-files")(tmp_path, RETENTIONS)
+    backend.write(seconds(11, 13))
+    file = tmp_path / "node.csv"
+    file.write_text(file.read_text().removesuffix("2.0\n"))
+    backend = backend_of("csv-files")(tmp_path, RETENTIONS)
+    assert cpu(restored(backend, 13_000)) == [11.0]
+    backend.write(seconds(13, 14))
+    assert cpu(restored(backend, 13_000)) == [11.0, 13.0]
+
+
 def test_a_folder_that_cannot_be_made_is_named(open_backend: OpenBackend, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(MetricCacheError, match="file/samples"):

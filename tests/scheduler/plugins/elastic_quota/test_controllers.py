@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from koordinator.api.codec import encode, to_document
@@ -23,6 +24,7 @@ from koordinator.scheduler.plugins.elastic_quota.status import QuotaAmounts, amo
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe
 from tests.scheduler.ground.clusters import NOW
+from tests.scheduler.plugins.coscheduling.gang_fakes import gang_annotations, with_annotations
 from tests.scheduler.plugins.elastic_quota.quota_cluster import LABEL, QuotaCluster, of_quota
 
 
@@ -225,6 +227,18 @@ class TestRevoke:
         assert writer.evicted == ["low"]
         (record,) = records
         assert (record.action, record.actor, record.node) == (EVICTED, "ElasticQuota/a", "n0")
+
+    @pytest.mark.parametrize(("policy", "leaving"), [("Members", ["g-1"]), ("Whole", ["g-0", "g-1"])])
+    def test_a_gang_that_can_spare_nobody_leaves_whole(self, policy: str, leaving: list[str]) -> None:
+        cluster = QuotaCluster(gang_policy=policy, monitor_all_quotas=True, delay_evict_time=timedelta(seconds=2))
+        cluster.quota(wire_quota("a", max={"cpu": 2}))
+        for number, node in enumerate(("n0", "n1")):
+            pod = of_quota(f"g-{number}", priority=5 - number, node=node)
+            cluster.bound(with_annotations(pod, gang_annotations("g", 2)), node)
+        cluster.quota(wire_quota("a", max={"cpu": 1}))
+        writer = NotingWriter(rounds=5)
+        run(cluster, writer, RevokeController.name)
+        assert sorted(writer.evicted) == leaving
 
     def test_a_refused_eviction_is_reported(self) -> None:
         writer = NotingWriter(rounds=5, refuses="low")

@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.engine.framework_hooks import ReservationNominator
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import VictimUnit
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView, ReservationInfo
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
@@ -234,7 +235,7 @@ def test_an_owner_that_leaves_would_let_another_one_in() -> None:
         assert not simulation.fits(second, 0)
         simulation.remove(first)
         assert simulation.fits(second, 0)
-        simulation.put_back_while(lambda: True, [first])
+        simulation.put_back_while(lambda: True, [VictimUnit((first,))])
         assert not simulation.fits(second, 0)
     assert tokens_of(cluster).free(0) == Counter(red=1, blue=2)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -66,7 +67,8 @@ class HookServer:
             await self._server.keep_serving(Path(self._options.socket), "runtime proxies", _RETRY, self._listening)
 
     def withdraw(self) -> None:
-        """Runtime proxies are not to ask here any more. One that goes on is refused the connection."""
+        """Runtime proxies are not to ask here any more, nor where an earlier koordlet has been. One that goes on is
+        refused the connection."""
         if not self._options.socket:
             return
         try:
@@ -178,9 +180,28 @@ def register(options: HookOptions, stages: Iterable[Stage]) -> None:
 
 
 def unregister(options: HookOptions) -> None:
-    """RegistrationError if the file cannot be removed."""
+    """Remove the registration of a socket at which nobody listens; one of another socket, or of another koordlet that
+    listens at the same one, stays. RegistrationError if the file cannot be read or removed."""
     file = Path(options.registration_folder) / _NAME
     try:
-        file.unlink(missing_ok=True)
+        document = json.loads(file.read_bytes())
+        if document["remote-endpoint"] == options.endpoint and not _is_served(options.socket):
+            file.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise RegistrationError(f"{file} is not JSON with a remote-endpoint") from error
     except OSError as error:
         raise RegistrationError(f"{file}: {error.strerror}") from error
+
+
+def _is_served(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.setblocking(False)
+        try:
+            client.connect(path)
+        except BlockingIOError:
+            return True  # by one who has many to accept
+        except OSError:
+            return False
+    return True

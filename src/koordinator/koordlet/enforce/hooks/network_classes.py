@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
+from types import MappingProxyType
 from typing import Final
 
 from koordinator.api.nodeslo import NodeSLOSpec
@@ -48,6 +49,7 @@ _CLASSES: Final = {
 _PRIORITIES: Final = {SYSTEM: 1, LATENCY_SENSITIVE: 2, BEST_EFFORT: 3}
 _FIRST_POD: Final = 16
 _MINORS: Final = 0xFFFF
+_NO_BANDWIDTHS: Final = MappingProxyType[str, int]({})
 _RULES: Final = frozenset(tc.Rule(name, minor) for name, minor in SETS.items())
 
 
@@ -84,17 +86,23 @@ def net_class(pod: PodContext, rules: Rules) -> Change | None:
     limits = pod_limits(pod.annotations)
     if limits.problems:
         raise HookError("; ".join(limits.problems))
-    minor = rules.network_classes.get(pod.uid) if limits.egress else _CLASSES.get(pod.qos)
+    minor = rules.network_classes.get(pod.uid) or (None if limits.egress else _CLASSES.get(pod.qos))
     if minor is None or not rules.has_network_classes:
         return None
     return Change("network QoS of the pod's class, or its own", net_class=tc.MAJOR << 16 | minor)
 
 
 def want(
-    policy: NodeSLOSpec, listed: Sequence[NodePod] | None, known: Mapping[str, int], *, has_net_cls: bool
+    policy: NodeSLOSpec,
+    listed: Sequence[NodePod] | None,
+    known: Mapping[str, int],
+    bandwidths: Mapping[str, int] = _NO_BANDWIDTHS,
+    *,
+    has_net_cls: bool,
 ) -> Wanted:
     """For a policy that enables it. ``listed`` are pods that have not finished, None while they are not known;
-    ``known`` the minor numbers that pods had before; ``has_net_cls``: whether packets can be assigned by cgroup."""
+    ``known`` the minor numbers that pods had before; ``bandwidths`` what a strategy leaves to pods, in bits per second
+    by UID, whatever their annotations say; ``has_net_cls``: whether packets can be assigned by cgroup."""
     pods = listed or ()
     system = policy.system_strategy
     total = system.total_network_bandwidth.value if system is not None else 0
@@ -102,7 +110,7 @@ def want(
     classes = _node_classes(policy, total, problems)
     members: dict[str, set[str]] = {name: set() for name in SETS}
     filters: set[tc.SourceFilter | tc.CgroupFilter] = {tc.CgroupFilter()} if has_net_cls else set()
-    caps = {pod.uid: limit for pod in pods if pod.qos in _CLASSES and (limit := _cap(pod))}
+    caps = {pod.uid: limit for pod in pods if pod.qos in _CLASSES and (limit := _cap(pod, bandwidths))}
     minors = assign(caps, known)
     by_minor = {minor: name for name, minor in SETS.items()}
     for pod in sorted(pods, key=lambda pod: pod.uid):
@@ -252,11 +260,12 @@ def _bounds(strategy: ResourceQoSStrategy | None, name: str, total: int, problem
     return min(given.request, limit), limit
 
 
-def _cap(pod: NodePod) -> int:
+def _cap(pod: NodePod, bandwidths: Mapping[str, int]) -> int:
     """Bits per second that it may send at most, 0 for no limit of its own."""
     limits = pod_limits(pod.pod.metadata.annotations)
     # The hook of net_cls.classid reports it to the author of the pod.
-    return 0 if limits.problems else limits.egress
+    own = 0 if limits.problems else limits.egress
+    return min((limit for limit in (own, bandwidths.get(pod.uid, 0)) if limit), default=0)
 
 
 def _is_ipv4(address: str) -> bool:

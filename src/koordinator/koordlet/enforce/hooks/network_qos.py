@@ -35,18 +35,21 @@ class NetworkQoS:
         policy: Callable[[], NodeSLOSpec | None],
         pods: Callable[[], Sequence[NodePod] | None],
         has_net_cls: Callable[[], bool],
+        bandwidths: Callable[[], Mapping[str, int]] = dict,
         *,
         is_enabled: bool,
         observe_only: bool = False,
         record: Callable[[str], None] = lambda _: None,
     ) -> None:
         """``pods`` are those that have not finished, None while the kubelet has not listed them; ``has_net_cls``:
-        whether cgroups have net_cls.classid. Not ``is_enabled``: what there is of it is taken away. ``record`` is
+        whether cgroups have net_cls.classid; ``bandwidths``: bits per second, by UID, that pods may send at most,
+        whatever they say themselves. Not ``is_enabled``: what there is of it is taken away. ``record`` is
         called with everything that was done."""
         self._access = access
         self._policy = policy
         self._pods = pods
         self._has_net_cls = has_net_cls
+        self._bandwidths = bandwidths
         self._is_enabled = is_enabled
         self._observe_only = observe_only
         self._record = record
@@ -73,7 +76,7 @@ class NetworkQoS:
         wanted = policy if self._is_enabled and is_enabled(policy) else None
         if wanted is None and (self._is_clear or self._has_never_been()):
             return
-        work = partial(self._round, wanted, self._pods(), self._has_net_cls())
+        work = partial(self._round, wanted, self._pods(), self._has_net_cls(), dict(self._bandwidths()))
         if self._access.waits:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
         else:
@@ -84,7 +87,13 @@ class NetworkQoS:
         self._is_clear = self._is_enabled and not self._device and not self._access.has_tree()
         return self._is_clear
 
-    def _round(self, policy: NodeSLOSpec | None, pods: Sequence[NodePod] | None, has_net_cls: bool) -> None:
+    def _round(
+        self,
+        policy: NodeSLOSpec | None,
+        pods: Sequence[NodePod] | None,
+        has_net_cls: bool,
+        bandwidths: Mapping[str, int],
+    ) -> None:
         with self._said.round():
             opened = self._access.open()
             if isinstance(opened, Unavailable):
@@ -96,10 +105,15 @@ class NetworkQoS:
                 if policy is None:
                     self._release(control)
                 else:
-                    self._shape(control, policy, pods, has_net_cls)
+                    self._shape(control, policy, pods, has_net_cls, bandwidths)
 
     def _shape(
-        self, control: tc.TrafficControl, policy: NodeSLOSpec, pods: Sequence[NodePod] | None, has_net_cls: bool
+        self,
+        control: tc.TrafficControl,
+        policy: NodeSLOSpec,
+        pods: Sequence[NodePod] | None,
+        has_net_cls: bool,
+        bandwidths: Mapping[str, int],
     ) -> None:
         self._is_clear = False
         device = control.default_device()
@@ -114,7 +128,7 @@ class NetworkQoS:
         if trouble := conflict(shaping):
             self._said.say(f"no network QoS: {trouble}")
             return
-        wanted = want(policy, pods, self.minors, has_net_cls=has_net_cls)
+        wanted = want(policy, pods, self.minors, bandwidths, has_net_cls=has_net_cls)
         for problem in wanted.problems:
             self._said.say(f"{OWNER}: {problem}")
         if pods is not None:

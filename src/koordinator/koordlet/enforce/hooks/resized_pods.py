@@ -50,19 +50,26 @@ class ResizedPods:
         self._look()
 
     async def run(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            for pause in (*_PAUSES, _LISTED) if self._bursts else _PAUSES:
-                await self._clock.sleep(pause)
-                self._look()
-                if self._wake.is_set():
-                    # Another update: the pauses begin anew, for all of these pods.
-                    break
-            else:
-                self._folders.clear()
-                self._bursts.clear()
-                self._submit()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                for pause in (*_PAUSES, _LISTED) if self._bursts else _PAUSES:
+                    await self._clock.sleep(pause)
+                    self._look()
+                    if self._wake.is_set():
+                        # Another update: the pauses begin anew, for all of these pods.
+                        break
+                else:
+                    self._release()
+        finally:
+            # Nobody would do it later.
+            self._release()
+
+    def _release(self) -> None:
+        self._folders.clear()
+        self._bursts.clear()
+        self._submit()
 
     def _lower_bursts(self, pod: str, container_id: str, quota: int) -> None:
         """Those that CPU burst has raised: of the container to its new quota, of the pod by what the container loses,

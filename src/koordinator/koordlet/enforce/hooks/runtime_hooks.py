@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -57,8 +57,15 @@ _FORGOTTEN_AFTER: Final = 300.0
 class RuntimeHooks:
     """Add its ``loops`` to the agent's, and let ``serve`` run beside them."""
 
-    def __init__(self, context: AgentContext, sources: SnapshotSources) -> None:
+    def __init__(
+        self,
+        context: AgentContext,
+        sources: SnapshotSources,
+        bandwidths: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """``bandwidths`` are bits per second, by UID, that pods may send at most, whatever they say themselves."""
         self._context = context
+        self._bandwidths = bandwidths
         self._sources = sources
         self._nri: NRIPlugin | None = None
         self._has_no_groups = False
@@ -149,12 +156,12 @@ class RuntimeHooks:
             self._switched.clear()
             if self._options.enforcement.observe_only:
                 logger.info("observe only: neither runtime proxies nor NRI are served")
+                self._server.withdraw()
                 await self._switched.wait()
             elif not await unless(self._switched, self._serve(loops)):
                 for name in (_HOOK_SERVER, _RESIZED_PODS, _NRI_PLUGIN):
                     loops.forget(name)
                 self._nri = None
-                self._server.withdraw()
 
     async def _serve(self, loops: LoopMetrics) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -243,6 +250,7 @@ class RuntimeHooks:
             lambda: sources.policy.spec,
             pods,
             self._has_net_cls,
+            self._bandwidths,
             is_enabled=is_enabled,
             observe_only=options.enforcement.observe_only,
             record=partial(self._record, network_classes.OWNER),

@@ -46,6 +46,7 @@ class Feature(StrEnum):
     BE_MEMORY = "BEMemoryEvict"
     MEMORY_ALLOCATABLE = "MemoryAllocatableEvict"
     MEMORY = "MemoryEvict"
+    INTERFERENCE = "InterferenceDetection"
 
 
 class Basis(StrEnum):
@@ -263,7 +264,7 @@ def _best_effort_candidates(
     pods = [
         usage
         for usage in snapshot.pods
-        if usage.pod.qos is QoSClass.BE and not usage.pod.is_static and _permits(usage, feature)
+        if usage.pod.qos is QoSClass.BE and not usage.pod.is_static and permits(usage, feature)
     ]
     # A pod without a priority counts as one of the lowest: an order that compares some pairs and not others is none.
     return tuple(sorted(pods, key=lambda usage: (usage.pod.pod.spec.priority or 0, -size(usage), *_name(usage))))
@@ -283,7 +284,7 @@ def _by_cpu_usage(usage: PodUsage) -> float:
 def _prioritised(
     snapshot: Snapshot, feature: Feature, highest: int, size: Callable[[PodUsage], float]
 ) -> tuple[PodUsage, ...]:
-    pods = [usage for usage in snapshot.pods if _is_evictable(usage, highest) and _permits(usage, feature)]
+    pods = [usage for usage in snapshot.pods if _is_evictable(usage, highest) and permits(usage, feature)]
     return tuple(sorted(pods, key=lambda usage: (*_order(usage.pod), -size(usage), *_name(usage))))
 
 
@@ -298,7 +299,7 @@ def _is_evictable(usage: PodUsage, highest: int) -> bool:
     )
 
 
-def _permits(usage: PodUsage, feature: Feature) -> bool:
+def permits(usage: PodUsage, feature: Feature) -> bool:
     """Whether the pod's own list of features, if it has one, has this one. What is no list permits nothing."""
     text = usage.pod.pod.metadata.annotations.get(annotation_keys.EVICTION_POLICY)
     if text is None:

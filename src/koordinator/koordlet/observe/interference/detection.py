@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from koordinator.api.nodemetric import NETWORK_DELAY, NETWORK_INDICATORS, PACKET_DROPS, TCP_RETRANSMITS
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.observe.interference.normal_band import NormalBand
 
@@ -35,6 +36,12 @@ class Indicator(StrEnum):
     """The same for memory, which has to be reclaimed first."""
     IO = "io-pressure"
     """The same for block I/O."""
+    RETRANSMITS = TCP_RETRANSMITS
+    """The percentage of the TCP segments of the pod that it had to send again."""
+    DROPS = PACKET_DROPS
+    """The percentage of the packets that the devices of the pod dropped, both ways."""
+    DELAY = NETWORK_DELAY
+    """Milliseconds that queues add to the round trips of the pod's TCP connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ class PodReading:
     throttled: float | None = None
     """The share of periods in which its own CPU limit stopped it."""
     indicators: Mapping[Indicator, float] = field(default_factory=dict)
+    network: float | None = None
+    """Bytes a second, sent and received, less what was sent again."""
 
     @property
     def is_latency_sensitive(self) -> bool:
@@ -92,13 +101,20 @@ _FLOORS: Final[Mapping[Indicator, tuple[float, float]]] = {
     Indicator.CPU_WAIT: (5.0, 1.5),
     Indicator.MEMORY: (3.0, 1.5),
     Indicator.IO: (5.0, 1.5),
+    Indicator.RETRANSMITS: (1.0, 1.5),
+    Indicator.DROPS: (0.5, 1.5),
+    Indicator.DELAY: (2.0, 1.5),
 }
-"""The arguments of NormalBand: percentages of the time, and cycles per instruction."""
+"""The arguments of NormalBand: percentages, cycles per instruction, and milliseconds."""
 _OF_CPUS: Final = (Indicator.CPU, Indicator.CPU_WAIT)
+OF_CACHES_AND_CPUS: Final = (Indicator.CYCLES, *_OF_CPUS)
+OF_NETWORK: Final = tuple(map(Indicator, NETWORK_INDICATORS))
 _INDICATORS: Final = tuple(Indicator)
 _NOTHING: Final = (0.0,) * len(_INDICATORS)
 _OWN_LOAD: Final = (0.05, 1.3)
 """The same for the cores that the pod itself uses."""
+_OWN_TRAFFIC: Final = (100_000.0, 1.3)
+"""The same for the bytes a second that it sends and receives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,25 +212,35 @@ class InterferenceDetector:
         self._suffering = {key: each for key, each in self._suffering.items() if key in suffering}
         return findings
 
+    def mean(self, uid: str, indicator: Indicator, rounds: int) -> float | None:
+        """Of a pod's readings of the last rounds that it does not explain itself; None if there are none."""
+        last = list(self._rounds)[-rounds:]
+        found = [each.value for round_ in last if (each := round_.evaluated.get((uid, indicator))) is not None]
+        return sum(found) / len(found) if found else None
+
     def _activities(self, reading: PodReading) -> tuple[float, ...]:
-        """Cores for three indicators, memory that is taken, and bytes read and written."""
+        """Cores for three indicators, memory that is taken, bytes read and written, and those of the network."""
         cpu = reading.cpu or 0.0
         grown = 0.0
         if reading.memory is not None and reading.uid in self._memory:
             grown = max(reading.memory - self._memory[reading.uid], 0.0)
         amounts = {Indicator.MEMORY: grown, Indicator.IO: reading.io or 0.0}
+        amounts |= dict.fromkeys(OF_NETWORK, reading.network or 0.0)
         return tuple(amounts.get(indicator, cpu) for indicator in _INDICATORS)
 
     def _evaluate(self, reading: PodReading, present: _Round) -> None:
         """Interference that the pod causes itself is left out, and is not learned as normal either."""
-        own_load = False
+        own_load = own_traffic = False
         if reading.cpu is not None:
             own_load = self._band(reading.workload, "cpu", _OWN_LOAD).learn(reading.cpu)
+        if reading.network is not None:
+            own_traffic = self._band(reading.workload, "network", _OWN_TRAFFIC).learn(reading.network)
         own_limit = (reading.throttled or 0.0) >= _THROTTLED
         for indicator, value in reading.indicators.items():
             band = self._band(reading.workload, indicator, _FLOORS[indicator])
             limit = band.limit
             explains_itself = own_load or (own_limit and indicator in (*_OF_CPUS, Indicator.CYCLES))
+            explains_itself |= own_traffic and indicator in OF_NETWORK
             if not explains_itself:
                 present.evaluated[reading.uid, indicator] = _Evaluated(value, limit, band.learn(value))
 

@@ -22,6 +22,7 @@ from koordinator.koordlet.observe.interference.detection import (
     InterferenceDetector,
     PodReading,
 )
+from koordinator.koordlet.observe.interference.pod_traffic import PodTraffic, Traffic
 from koordinator.koordlet.observe.metric_cache import kinds
 from koordinator.koordlet.observe.observation import Observation
 from koordinator.koordlet.pods.node_pod import NodePod
@@ -30,6 +31,7 @@ from koordinator.node.errors import FileError, OddRowError
 logger = logging.getLogger(__name__)
 
 _COMPONENT: Final = "koordlet-interference"
+_UNITS: Final = {Indicator.CYCLES: "", Indicator.DELAY: " ms"}
 _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Indicator.IO}
 
 
@@ -37,13 +39,14 @@ class InterferenceMonitor:
     """``observe`` is one round, in the loop ``loop``."""
 
     def __init__(self, context: AgentContext, observation: Observation) -> None:
-        """Goes by the pressure and the cycles of ``observation``; where the kernel has no pressure of pods, by how long
-        their threads wait for a CPU."""
+        """Goes by the pressure and the cycles of ``observation``, and by the network of the pods; where the kernel has
+        no pressure of pods, by how long their threads wait for a CPU."""
         self._states = context.states
         self._usage = context.recent_usage
         self._observation = observation
         self._reader = observation.reader
         self._waits = CPUWaits(context.options.host, observation.reader)
+        self._traffic = PodTraffic(context.options.host, observation.reader, context.given.read_delays)
         self._interval = context.options.collectors.interference_interval
         self._metrics = metrics = context.metrics
         self._said = SaidOnce(logger)
@@ -54,6 +57,8 @@ class InterferenceMonitor:
         self._cycles: CyclesRound | None = None
         self._io: dict[str, tuple[float, int]] = {}
         """By uid of a pod, when its bytes were read and how many there were."""
+        self._sent: Mapping[str, float] = {}
+        """Bytes a second on the network, by uid of a pod."""
         self.findings: Sequence[Finding] = ()
         """Of the last round."""
         self._named: dict[tuple[str, Indicator], tuple[Finding, str]] = {}
@@ -75,13 +80,24 @@ class InterferenceMonitor:
         self._add_waits(pods, indicators)
         with self._said.round():
             self._odd_rows.clear()
-            readings = [self._reading(pod, indicators.get(pod.uid, {})) for pod in pods]
+            traffic = await self._traffic.measure(pods, self._clock.monotonic(), self._odd_rows)
+            self._sent = {uid: each.sent for uid, each in traffic.items()}
+            readings = [self._reading(pod, indicators.get(pod.uid, {}), traffic.get(pod.uid)) for pod in pods]
             self._metrics.count_odd_rows(self._odd_rows)
             for row in self._odd_rows:
                 self._said.say(f"left out: {row}", row.path)
         self._io = {uid: read for uid, read in self._io.items() if uid in {pod.uid for pod in pods}}
         self.findings = self._detector.observe(readings, self._clock.now())
         self._record_events({pod.uid: pod for pod in pods})
+
+    def mean(self, uid: str, indicator: Indicator, seconds: float) -> float | None:
+        """Of an indicator of a pod over the last seconds, but for what the pod explains itself; None if it was not
+        measured."""
+        return self._detector.mean(uid, indicator, max(round(seconds / self._interval), 1))
+
+    def sent(self, uid: str) -> float | None:
+        """Bytes a second that a pod sent in the last round; None if it was not measured."""
+        return self._sent.get(uid)
 
     def extensions(self) -> Mapping[str, Mapping[str, Any]]:
         """By uid of a pod that suffers, what its entry of the NodeMetric says of it, by key."""
@@ -119,7 +135,7 @@ class InterferenceMonitor:
         for uid, share in self._waits.measure(unmeasured, self._clock.monotonic()).items():
             indicators.setdefault(uid, {})[Indicator.CPU_WAIT] = share
 
-    def _reading(self, pod: NodePod, indicators: Mapping[Indicator, float]) -> PodReading:
+    def _reading(self, pod: NodePod, indicators: Mapping[Indicator, float], traffic: Traffic | None) -> PodReading:
         usage = self._usage
         # No round without a sample, or a pod would seem to rest.
         window = max(self._interval, 2 * usage.interval)
@@ -132,7 +148,8 @@ class InterferenceMonitor:
             memory=usage.present().memory(usage.table.pods.get(pod.uid)),
             io=self._io_rate(pod),
             throttled=usage.average(kinds.POD_CPU_THROTTLED, window, pod_uid=pod.uid),
-            indicators=indicators,
+            indicators={**indicators, **traffic.indicators} if traffic is not None else indicators,
+            network=traffic.useful if traffic is not None else None,
         )
 
     def _io_rate(self, pod: NodePod) -> float | None:
@@ -183,7 +200,7 @@ class InterferenceMonitor:
 
 def sentence(finding: Finding) -> str:
     """What an event says: ``cpu-pressure is 42.1 %, normally 3.2 % (limit 9.9 %); suspect: …``."""
-    unit = "" if finding.indicator is Indicator.CYCLES else " %"
+    unit = _UNITS.get(finding.indicator, " %")
     text = f"{finding.indicator} is {finding.value:.1f}{unit}, normally {finding.normal:.1f}{unit} "
     text += f"(limit {finding.limit:.1f}{unit}); "
     if not finding.suspects:

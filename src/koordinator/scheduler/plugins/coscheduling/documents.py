@@ -20,7 +20,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.timestamps import format_time
 from koordinator.base.services import Service, ServiceError
 from koordinator.model.gang_declaration import ONCE_SATISFIED, STRICT, Declaration
-from koordinator.scheduler.engine.framework_hooks import ServiceProvider
+from koordinator.scheduler.engine.framework_hooks import DisruptionUnit, DisruptionUnits, ServiceProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
@@ -39,16 +39,17 @@ def explain_gang(
     node_of: Callable[[Member], str],
     finished: Collection[Pod] = (),
     network: NetworkPlace | None = None,
+    unit: DisruptionUnit | None = None,
 ) -> GangExplanation:
     """Return the explanation. ``node_of`` returns the node on which a member is assumed, or "";
     ``finished`` are pods that were members until they finished; ``network`` explains the placement in the network
-    topology, for a gang that requires one."""
+    topology, for a gang that requires one; ``unit`` is what leaves when a member is preempted, if not it alone."""
     declaration = gang.declaration
     without_node = [*gang.by_state[MemberState.PENDING].values(), *gang.by_state[MemberState.WAITING].values()]
     return GangExplanation(
         gang=gang.id,
         state=_state(cache, gang) if gang.members or not finished else "has finished",
-        declared_by="PodGroup" if gang.from_pod_group else "the annotations of its pods",
+        declared_by=_declared_by(gang),
         min_member=declaration.min_member if declaration else None,
         mode=declaration.mode if declaration else "",
         match_policy=declaration.match_policy if declaration else "",
@@ -59,8 +60,25 @@ def explain_gang(
         group=[_gang_of_group(cache, id_) for id_ in declaration.group] if declaration else [],
         waits_for=what_it_waits_for(cache, gang),
         network=network,
+        preemption=_preemption(unit) if unit is not None and unit.members else "",
         waiting=[_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],
     )
+
+
+def _preemption(unit: DisruptionUnit) -> str:
+    on_nodes = len(unit.members)
+    if not unit.spare:
+        return f"When a member is preempted, all {on_nodes} that are on nodes leave together (gangPolicy Whole)."
+    can = "member can leave" if unit.spare == 1 else "members can leave"
+    return (
+        f"{unit.spare} {can} alone; when more are preempted, all {on_nodes} that are on nodes leave (gangPolicy Whole)."
+    )
+
+
+def _declared_by(gang: Gang) -> str:
+    if gang.from_pod_group:
+        return "PodGroup"
+    return f"the Workload {gang.workload} (scheduling.k8s.io)" if gang.workload else "the annotations of its pods"
 
 
 def _counts(gang: Gang) -> dict[str, int]:
@@ -342,7 +360,9 @@ class GangServices(GangPart, ServiceProvider):
         if gang.declaration is not None and gang.declaration.network_topology is not None:
             plan = gang.group.plan if gang.group is not None else None
             network = explain_network(self.gangs.topology, plan, heeded=self.args.aware_network_topology)
-        return explain_gang(self.cache, gang, node_of, self.gangs.finished(gang.id).values(), network)
+        units = self.handle.plugin(DisruptionUnits)
+        unit = units.unit(gang.id) if units is not None else None
+        return explain_gang(self.cache, gang, node_of, self.gangs.finished(gang.id).values(), network, unit)
 
     def _gang(self, parameters: Mapping[str, str]) -> Gang:
         gang_id = f"{parameters['namespace']}/{parameters['name']}"

@@ -89,6 +89,8 @@ class Gang:
     """``namespace/name``."""
     created_at: datetime | None = None
     from_pod_group: bool = False
+    workload: str = ""
+    """The key of the Workload of which it is a pod group; empty for all others."""
     declaration: Declaration | None = None
     why_undeclared: str = ""
     group: Group | None = None

@@ -11,18 +11,14 @@ This module does not know the queue, the nodes or the time: callers carry out th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
+from koordinator.api.generic_workload import GenericWorkload
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
-from koordinator.model.gang_declaration import (
-    Declaration,
-    Defaults,
-    declared_by_pod,
-    declared_by_pod_group,
-    gang_id_of,
-)
+from koordinator.model.gang_declaration import Declaration, Defaults, gang_id_of
+from koordinator.scheduler.plugins.coscheduling.declarations import Declarations
 from koordinator.scheduler.plugins.coscheduling.gang import (
     Gang,
     Group,
@@ -42,12 +38,12 @@ _UNRESERVED: Final = 'Gang "{}" gets rejected due to Pod "{}" in Unreserve'
 class GangCache:
     """All gangs of the cluster. The owner must call ``take_instructions`` after each event, see ``Gangs.tell``."""
 
-    def __init__(self, defaults: Defaults | None = None) -> None:
+    def __init__(self, defaults: Defaults | None = None, *, reads_workloads: bool = False) -> None:
         self.gangs: dict[str, Gang] = {}
         """By ``namespace/name``."""
         self.wave: Wave | None = None
         """The current attempt."""
-        self._defaults = defaults or Defaults()
+        self._declarations = Declarations(defaults or Defaults(), reads_workloads=reads_workloads)
         self.by_uid: dict[str, Member] = {}
         """The members of all gangs, to be read only."""
         self.groups: dict[str, Group] = {}
@@ -62,6 +58,7 @@ class GangCache:
         self.by_uid, self.groups = {}, {}
         self._naming: dict[str, dict[str, Group]] = {}
         """Id of a gang -> the groups that include it, by their ids; mostly one."""
+        self._declarations.clear()
         self.gangs.clear()
 
     def take_instructions(self) -> Instructions:
@@ -118,12 +115,12 @@ class GangCache:
         metadata = pod_group.metadata
         gang = self.gangs.get(metadata.key) or self._new_gang(metadata.key)
         gang.from_pod_group, gang.created_at = True, metadata.creation_timestamp
-        before = gang.declaration
-        self._declare(gang, declared_by_pod_group(pod_group, self._defaults))
-        self._review(gang)
-        if before is not None and before != gang.declaration and gang.is_admitted and gang.group is not None:
-            # The gang may fit now, for example because its minimum is lower.
-            self._activate_pending(gang.group.gangs.values())
+        self._declare_anew(gang, self._declarations.of_pod_group(pod_group))
+
+    def set_workload(self, key: str, workload: GenericWorkload | None) -> None:
+        """The Workload was added or updated; or deleted, if it is None."""
+        for gang in self._declarations.set_workload(key, workload):
+            self._declare_anew(gang, self._declarations.of_pod(gang, next(iter(gang.members.values())).pod))
 
     def remove_pod_group(self, gang_id: str) -> None:
         """The PodGroup was deleted; the declaration of its pods is used again."""
@@ -131,7 +128,7 @@ class GangCache:
         if gang is None or not gang.from_pod_group:
             return
         gang.from_pod_group = False
-        self._undeclare(gang)
+        self._undeclare(gang, f"there is no PodGroup {gang.id}")
         for member in gang.members.values():
             self._declare_by(member)
         if not gang.members:
@@ -214,12 +211,6 @@ class GangCache:
         """The current attempt if it is one of the group."""
         return self.wave if self.wave is not None and self.wave.group is group else None
 
-    def not_freed_by(self, uid: str) -> Collection[str]:
-        """The uids of pods that the node released by the member ``uid`` must not requeue: members of its group that
-        found no node in an attempt that began with a member of the same spec. They would only fail the same way."""
-        group = self.group_of(uid)
-        return group.need_foreign_capacity if group is not None else ()
-
     def permit(self, uid: str) -> float | None:
         """A member was assumed on a node. Return how many seconds at most it waits for the others; or None if it may be
         bound, together with all members that wait. Raises LookupError if the pod's gang is unknown."""
@@ -272,16 +263,25 @@ class GangCache:
     def _declare_by(self, member: Member) -> None:
         """Without a PodGroup, the first pod with a valid declaration declares the gang."""
         gang = member.gang
-        if gang.declaration is not None:
-            return
-        found = declared_by_pod(member.pod, gang.id, self._defaults)
-        if isinstance(found, str):
-            gang.why_undeclared = f"there is no PodGroup {gang.id}, and of the pod {found}"
-        else:
-            gang.created_at = member.pod.metadata.creation_timestamp
+        if gang.declaration is None:
+            found = self._declarations.of_pod(gang, member.pod)
+            if isinstance(found, Declaration):
+                gang.created_at = member.pod.metadata.creation_timestamp
             self._declare(gang, found)
 
-    def _declare(self, gang: Gang, declaration: Declaration) -> None:
+    def _declare_anew(self, gang: Gang, found: Declaration | str) -> None:
+        before = gang.declaration
+        self._declare(gang, found)
+        self._review(gang)
+        if before is not None and before != gang.declaration and gang.is_admitted and gang.group is not None:
+            # The gang may fit now, for example because its minimum is lower.
+            self._activate_pending(gang.group.gangs.values())
+
+    def _declare(self, gang: Gang, declaration: Declaration | str) -> None:
+        """``declaration``: or, as a text, why there is none."""
+        if isinstance(declaration, str):
+            self._undeclare(gang, declaration)
+            return
         group = gang.group
         gang.declaration = declaration
         if group is not None and group.ids == declaration.group:
@@ -299,9 +299,8 @@ class GangCache:
         group.once_satisfied |= bool(gang.by_state[MemberState.BOUND])
         gang.group = group
 
-    def _undeclare(self, gang: Gang) -> None:
-        gang.declaration = None
-        gang.why_undeclared = f"there is no PodGroup {gang.id}"
+    def _undeclare(self, gang: Gang, why: str) -> None:
+        gang.declaration, gang.why_undeclared = None, why
         if gang.group is not None:
             self._leave(gang, gang.group)
 
@@ -323,8 +322,9 @@ class GangCache:
 
     def _drop(self, gang: Gang) -> None:
         del self.gangs[gang.id]
+        self._declarations.gone(gang)
         if gang.declaration is not None:
-            self._undeclare(gang)
+            self._undeclare(gang, f"there is no PodGroup {gang.id}")
 
     def _to_bound(self, member: Member) -> None:
         member.gang.move(member, MemberState.BOUND)

@@ -11,7 +11,8 @@ from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from koordinator.api.cluster_network_topology import DEFAULT_NAME, ClusterNetworkTopology
-from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
+from koordinator.api.generic_workload import GenericWorkload
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, GENERIC_WORKLOADS, POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
@@ -214,6 +215,8 @@ class Gangs(EventHandler):
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind is CLUSTER_NETWORK_TOPOLOGIES and key == DEFAULT_NAME and self.topology is not None:
             self._set_topology(self.topology, new if isinstance(new, ClusterNetworkTopology) else None)
+        if kind is GENERIC_WORKLOADS:
+            self.tell(self.cache.set_workload, key, new if isinstance(new, GenericWorkload) else None)
         if kind is not POD_GROUPS:
             return
         if isinstance(new, PodGroup):

@@ -11,23 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import ClassVar, Final
 
 from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
 from koordinator.scheduler.engine.cached_results import Failure
 from koordinator.scheduler.engine.framework import Reason
-from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, is_preempted
+from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, VictimUnit, is_preempted
 from koordinator.scheduler.engine.simulation import Simulation, reasons_of
-from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.preemption import (
-    SUCCESS,
-    Found,
-    Placements,
-    Preemption,
-    potential_victims,
-)
+from koordinator.scheduler.plugins.preemption import SUCCESS, Found, Placements, Preempting, Preemption
+from koordinator.scheduler.plugins.victims import SPARED, potential_victims, together, with_gangs
 
 _NO_VICTIMS: Final = "no potential victims"
 
@@ -64,11 +58,11 @@ class JobPreemption(Preemption):
 
     leaving: ClassVar = "not eligible due to terminating pod on the nominated node."
 
-    def __init__(self, name: str, view: ClusterView, job: Job, handle: Handle) -> None:
-        super().__init__(name, view)
+    def __init__(self, plugin: Preempting, job: Job) -> None:
+        super().__init__(plugin)
         self._job = job
-        self._handle = handle
         self.waiting = job.waiting
+        self._gangs_of_victims = self.gangs(job.trigger, self._may_be_victim)
 
     def preemptors(self, pod: PodInfo) -> Sequence[PodInfo]:
         return self._job.pending
@@ -93,11 +87,11 @@ class JobPreemption(Preemption):
         return f"preempting to accommodate higher priority pods, {preemptor}"
 
     def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int] | str:
-        potential = {row: victims for row in rows if (victims := self._potential(row))}
+        potential, spared = self._all_potential(rows)
         if not potential:
-            return {_NO_VICTIMS: len(rows)}
-        costs = _by_cost(self.view.columns.names, rows, potential)
-        with self._handle.simulate(attempt) as simulation:
+            return Counter({_NO_VICTIMS: len(rows) - spared}) + Counter({SPARED: spared})
+        costs = _by_cost(self.view.columns.names, rows, potential, self._companions(potential))
+        with self.handle.simulate(attempt) as simulation:
             simulation.require(self._refusal)
             start = simulation.mark
             _remove(simulation, [pod for row in costs for pod in potential.get(row, ())])
@@ -105,17 +99,18 @@ class JobPreemption(Preemption):
             if isinstance(placements, str | Counter):
                 return placements
             simulation.undo(start)
-            victims = self._victims(simulation, placements, potential)
+            units = self._victims(simulation, placements, potential)
             simulation.undo(start)
+            victims = together(units)
             _remove(simulation, victims)
             if failed := self._failed(simulation, placements):
                 pod, failure = failed
                 return Counter(reason.text for reason in reasons_of(failure, pod))
-        return Found(placements, victims)
+        return Found(placements, victims, with_gangs(units))
 
     def _refusal(self, pod: PodInfo, row: int) -> Reason | None:
         """Why PreFilter of a plugin would reject the pod in the state of the simulation, such as exceeded quota."""
-        refusals = (plugin.refusal_if_tried(pod) for plugin in self._handle.profile.pre_filter_cycle)
+        refusals = (plugin.refusal_if_tried(pod) for plugin in self.handle.profile.pre_filter_cycle)
         return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _may_be_victim(self, pod: PodInfo) -> bool:
@@ -123,10 +118,32 @@ class JobPreemption(Preemption):
         spared = labels.get(DISABLE_PREEMPTIBLE) == "true" or labels.get(QUOTA_PREEMPTIBLE) == "false"
         return not spared and pod.uid not in self.waiting
 
+    def _all_potential(self, rows: Sequence[int]) -> tuple[PotentialByRow, int]:
+        """The potential victims; and the number of nodes where there are none since all are members of gangs that stay
+        whatever happens."""
+        found = {row: victims for row in rows if (victims := self._potential(row))}
+        gangs = self._gangs_of_victims
+        if not gangs.include(pod for victims in found.values() for pod in victims):
+            return found, 0
+        _, staying = gangs.units([pod for victims in found.values() for pod in victims])
+        spared = {pod.uid for pod in staying}
+        left = {row: [pod for pod in victims if pod.uid not in spared] for row, victims in found.items()}
+        return {row: victims for row, victims in left.items() if victims}, sum(not each for each in left.values())
+
     def _potential(self, row: int) -> list[PodInfo]:
         """The potential victims on a node row, in the order in which they are considered for reprieve."""
         victims = potential_victims(self.view, self._job.trigger.priority, self._may_be_victim, row)
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
+
+    def _companions(self, potential: PotentialByRow) -> PotentialByRow:
+        """Row -> the pods elsewhere that leave, too, if all potential victims of the row do."""
+        gangs, found = self._gangs_of_victims, dict[int, Sequence[PodInfo]]()
+        for row, victims in potential.items():
+            if gangs.include(victims):
+                here = {pod.uid for pod in victims}
+                units, _ = gangs.units(victims)
+                found[row] = [pod for pod in together(units) if pod.uid not in here]
+        return found
 
     def _placed(self, simulation: Simulation, rows: Mapping[int, int]) -> Placements | Counter[str] | str:
         """All pending members with their nodes; or, if a member finds no node, reason -> the number of nodes with it;
@@ -146,19 +163,25 @@ class JobPreemption(Preemption):
                 return Counter(reason.text for each in failures for reason in reasons_of(each, pod))
         return placements
 
-    def _victims(self, simulation: Simulation, placements: Placements, potential: PotentialByRow) -> list[PodInfo]:
-        """The potential victims that cannot be reprieved; those of the highest priority are tried first. All members
-        are placed in the simulation meanwhile, also those on other nodes, since they may share a quota."""
+    def _victims(self, simulation: Simulation, placements: Placements, potential: PotentialByRow) -> list[VictimUnit]:
+        """The potential victims that cannot be reprieved; on each node, those of the highest priority are tried first.
+        All members are placed in the simulation meanwhile, also those on other nodes, since they may share a quota."""
         chosen = dict.fromkeys(row for _, row in placements)
-        _remove(simulation, [pod for row in chosen for pod in potential.get(row, ())])
+        row_of = {pod.uid: row for row in chosen for pod in potential.get(row, ())}
+        in_order = [pod for row in chosen for pod in potential.get(row, ())]
+        units, _ = self._gangs_of_victims.units(in_order)
+        _remove(simulation, in_order)
         self._failed(simulation, placements)
-        victims: list[PodInfo] = []
-        for row in chosen:
-            on_row = [(pod, on) for pod, on in placements if on == row]
-            _remove(simulation, [pod for pod, _ in on_row])
-            still_fit = partial(self._all_fit, simulation, on_row)
-            victims += simulation.put_back_while(still_fit, potential.get(row, ()))
-            self._failed(simulation, on_row)
+        victims: list[VictimUnit] = []
+        leaving: set[str] = set()
+        for rows, there in groupby(units, lambda unit: {row_of[pod.uid] for pod in unit.pods}):
+            on_rows = [(pod, on) for pod, on in placements if on in rows]
+            _remove(simulation, [pod for pod, _ in on_rows])
+            still_fit = partial(self._all_fit, simulation, on_rows)
+            found = simulation.put_back_while(still_fit, [unit for unit in there if unit.pods[0].uid not in leaving])
+            leaving.update(pod.uid for unit in found for pod in unit.companions)
+            victims += found
+            self._failed(simulation, on_rows)
         return victims
 
     def _all_fit(self, simulation: Simulation, placements: Placements) -> bool:
@@ -173,22 +196,25 @@ class JobPreemption(Preemption):
         return None
 
 
-def _by_cost(names: Sequence[str], rows: Sequence[int], potential: PotentialByRow) -> dict[int, int]:
-    """Node row -> cost, in ascending order: first nodes without potential victims, then by the ranks of the victims'
-    priorities, then by name."""
-    priorities = sorted({pod.priority for victims in potential.values() for pod in victims})
+def _by_cost(
+    names: Sequence[str], rows: Sequence[int], potential: PotentialByRow, companions: PotentialByRow
+) -> dict[int, int]:
+    """Node row -> cost, in ascending order: first nodes without potential victims, then by the ranks of the priorities
+    of the victims and their companions, then by the number of these, then by name."""
+    everywhere = (*potential.values(), *companions.values())
+    priorities = sorted({pod.priority for victims in everywhere for pod in victims})
     rank = {priority: number for number, priority in enumerate(priorities)}
 
     def cost(row: int) -> int:
         # Preempting one member disrupts its whole job: further victims of that job add no cost.
         ranks: dict[str, int] = {}
-        for pod in potential.get(row, ()):
+        for pod in (*potential.get(row, ()), *companions.get(row, ())):
             key = _job_of(pod) or pod.uid
             ranks[key] = max(ranks.get(key, 0), rank[pod.priority])
         return sum(ranks.values()) if ranks else -1
 
     costs = {row: cost(row) for row in rows}
-    return dict(sorted(costs.items(), key=lambda item: (item[1], names[item[0]])))
+    return dict(sorted(costs.items(), key=lambda item: (item[1], len(companions.get(item[0], ())), names[item[0]])))
 
 
 def _job_of(pod: PodInfo) -> str:

@@ -14,10 +14,10 @@ from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.cluster_network_topology import DEFAULT_NAME
-from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, POD_GROUPS, Kind
+from koordinator.api.kinds import CLUSTER_NETWORK_TOPOLOGIES, GENERIC_WORKLOADS, POD_GROUPS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
-from koordinator.model.gang_declaration import Defaults, gang_id_of
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD, WHOLE, Defaults, gang_id_of
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
     ControllerWriter,
@@ -49,6 +49,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.controllers import GangFaultController, PodGroupController
+from koordinator.scheduler.plugins.coscheduling.disruption import GangDisruption
 from koordinator.scheduler.plugins.coscheduling.documents import GangServices, preemption_document
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState, gang_of
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
@@ -84,7 +85,10 @@ class GangQueueing(GangPart, PreEnqueuePlugin, NextPodPlugin):
         return bool(gang_of(pod))
 
     def not_freed_by(self, pod: PodInfo) -> Collection[str]:
-        return self.cache.not_freed_by(pod.uid) if gang_of(pod) else ()
+        """Members of its group that found no node in an attempt that began with a member of the same spec: they would
+        only fail the same way."""
+        group = self.cache.group_of(pod.uid) if gang_of(pod) else None
+        return group.need_foreign_capacity if group is not None else ()
 
 
 class GangCycle(
@@ -149,7 +153,7 @@ class GangCycle(
         return group.id, plan
 
     def _preemption(self, job: Job) -> JobPreemption:
-        return JobPreemption(self.name, self.view, job, self.handle)
+        return JobPreemption(self, job)
 
     def _job(self, pod: PodInfo, group: Group) -> Job:
         found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
@@ -251,23 +255,26 @@ class GangBinding(GangPart, ReservePlugin, PermitPlugin, PreBindPlugin, Reservat
 class Coscheduling(EventHandler, FinishedPodHandler, ControllerProvider, MetricsProvider):
     name = GangPart.name
     handle: Handle
-    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES)
-    part_types = (GangQueueing, GangCycle, GangPlacement, NetworkScore, GangBinding, GangServices)
+    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS, CLUSTER_NETWORK_TOPOLOGIES, GENERIC_WORKLOADS)
+    part_types = (GangQueueing, GangCycle, GangPlacement, NetworkScore, GangBinding, GangServices, GangDisruption)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
-        self.gangs = view.share("coscheduling", lambda: Gangs(GangCache(defaults)))
+        reads_workloads = GENERIC_WORKLOAD in view.gates
+        self.gangs = view.share("coscheduling", lambda: Gangs(GangCache(defaults, reads_workloads=reads_workloads)))
         if view.network_topology and self.gangs.topology is None:
             self.gangs.topology = ClusterTopology()
         shared = args, view, self.gangs
         placement = GangPlacement(*shared) if args.aware_network_topology else None
         always = GangQueueing(*shared), GangCycle(*shared, placement), NetworkScore(*shared), GangBinding(*shared)
-        self.parts = (*always, GangServices(*shared), *((placement,) if placement is not None else ()))
+        disruption = GangDisruption(*shared) if args.gang_policy == WHOLE else None
+        self.parts = (*always, GangServices(*shared), *(part for part in (placement, disruption) if part is not None))
 
     @property
     def watched_kinds(self) -> tuple[Kind[Any], ...]:
-        return self.watches if self.gangs.topology is not None else (POD_GROUPS,)
+        topologies = (CLUSTER_NETWORK_TOPOLOGIES,) if self.gangs.topology is not None else ()
+        return POD_GROUPS, *topologies, *((GENERIC_WORKLOADS,) if GENERIC_WORKLOAD in self.view.gates else ())
 
     def watch_scope(self, kind: Kind[Any]) -> tuple[str, str]:
         return ("", f"metadata.name={DEFAULT_NAME}") if kind is CLUSTER_NETWORK_TOPOLOGIES else ("", "")

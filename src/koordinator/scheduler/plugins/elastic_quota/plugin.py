@@ -24,6 +24,7 @@ from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
+    DisruptionUnits,
     MetricsProvider,
     QuotaHookPlugin,
     QuotaReader,
@@ -80,9 +81,7 @@ class ElasticQuota(
         # All profiles share one queue, so one of them announces the event.
         self._handlers.on_relief = self._announce
         spares_default = args.disable_default_quota_preemption
-        self._preemption = QuotaPreemption(
-            self.name, view, self.accounts, self.refusal_if_tried, spares_default=spares_default
-        )
+        self._preemption = QuotaPreemption(self, self.accounts, self.refusal_if_tried, spares_default=spares_default)
 
     @property
     def event_handler(self) -> EventHandler:
@@ -188,7 +187,8 @@ class ElasticQuota(
         found: list[Controller] = [status]
         if args.monitor_all_quotas and args.enable_runtime_quota:
             delay, interval = args.delay_evict_time.total_seconds(), args.revoke_pod_interval.total_seconds()
-            found.append(RevokeController(self.accounts, self.view, writer, delay, interval, self._record_eviction))
+            on_evicted, units = self._record_eviction, self.handle.plugin(DisruptionUnits)
+            found.append(RevokeController(self.accounts, self.view, writer, delay, interval, on_evicted, units))
         return found
 
     def services(self) -> Mapping[str, Service]:

@@ -4,20 +4,23 @@ reclaim what a quota has used beyond its runtime for too long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, SYSTEM_QUOTA
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.framework_hooks import DisruptionUnits
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import VictimUnit
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
 from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
-from koordinator.scheduler.plugins.preemption import MayBeVictim, NodePreemption, importance
+from koordinator.scheduler.plugins.preemption import NodePreemption, Preempting
+from koordinator.scheduler.plugins.victims import Gangs, MayBeVictim, importance, together
 
 _NAMED_NODES: Final = 20
 """Up to this many nodes without victims are named in the message; of more, only the count. The original names all."""
@@ -31,10 +34,8 @@ class QuotaPreemption(NodePreemption):
 
     is_local: ClassVar = False  # What a quota admits depends on its pods on all nodes.
 
-    def __init__(
-        self, name: str, view: ClusterView, accounts: Accounts, refusal: Refusal, *, spares_default: bool
-    ) -> None:
-        super().__init__(name, view)
+    def __init__(self, plugin: Preempting, accounts: Accounts, refusal: Refusal, *, spares_default: bool) -> None:
+        super().__init__(plugin)
         self._accounts = accounts
         self.require = lambda pod, row: refusal(pod)
         self._spares_default = spares_default
@@ -63,18 +64,20 @@ class QuotaPreemption(NodePreemption):
         return {f"No victims found on node {names[row]} for preemptor pod {name}": 1 for row in rows}
 
 
-PodRequest = tuple[PodInfo, Mapping[str, int]]
-"""A pod and its request, of those resources that its quota counts."""
+T = TypeVar("T")
 
 
-def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[PodRequest]) -> list[PodInfo]:
+def to_revoke(
+    used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[tuple[T, Mapping[str, int]]]
+) -> list[T]:
     """The pods to evict so that no more than ``limit`` is used, as few as possible of the least important.
 
-    ``pods``: the preemptible pods, the most important first. If evicting all of them is not enough, all of them are
+    ``pods``: the preemptible pods, or units of pods, the most important first, each with its request of those resources
+    that the quota counts. If evicting all of them is not enough, all of them are
     evicted, as in the original.
     """
     left: Amounts = dict(used)
-    taken: list[PodRequest] = []
+    taken: list[tuple[T, Mapping[str, int]]] = []
     for pod, request in reversed(pods):
         if not exceeding(left, limit):
             break
@@ -82,7 +85,7 @@ def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[
         taken.append((pod, request))
     if exceeding(left, limit):
         return [pod for pod, _ in taken]
-    revoked: list[PodInfo] = []
+    revoked: list[T] = []
     for pod, request in reversed(taken):
         add(left, request)
         if exceeding(left, limit):
@@ -102,6 +105,8 @@ class RevokeController:
     delay: float
     interval: float
     on_evicted: Callable[[PodInfo], None]
+    units: DisruptionUnits | None = None
+    """Which pods leave together, if the profile says so."""
     name: str = "QuotaOverUsedRevokeController"
     _since: dict[str, float] = field(default_factory=dict)
     """Quota -> when it was last seen within its limit, or had pods evicted, in seconds of the monotonic clock."""
@@ -132,17 +137,22 @@ class RevokeController:
                 self._since[name] = now
             elif now - since > self.delay:
                 self._since[name] = now
-                found += to_revoke(node.total.used, limit, self._pods_of(name, node.specification.max))
+                found += together(to_revoke(node.total.used, limit, self._units_of(name, node.specification.max)))
         return found
 
-    def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[PodRequest]:
+    def _units_of(self, quota: str, counted: Mapping[str, int]) -> list[tuple[VictimUnit, Mapping[str, int]]]:
         uids = {pod.uid for pod in self.accounts.pods_of(quota) if pod.is_assigned and not pod.kind.is_non_preemptible}
         placed = (pod for pods in self.view.pods_on.values() for pod in pods.values() if pod.uid in uids)
-        return [
-            (pod, masked(request_of(pod, self.view), counted))
-            for pod in sorted(placed, key=importance)
-            if not is_non_preemptible(pod.pod) and pod.pod.metadata.deletion_timestamp is None
-        ]
+        requests = {
+            pod.uid: (pod, masked(request_of(pod, self.view), counted)) for pod in placed if self._may_leave(pod)
+        }
+        in_order = sorted([pod for pod, _ in requests.values()], key=importance)
+        units, _ = Gangs(self.units, self._may_leave).units(in_order)
+        return [(unit, _total([requests[pod.uid][1] for pod in unit.pods])) for unit in units]
+
+    def _may_leave(self, pod: PodInfo) -> bool:
+        is_pseudo_pod = pod.uid in self.view.pseudo_pods
+        return not is_pseudo_pod and not is_non_preemptible(pod.pod) and pod.pod.metadata.deletion_timestamp is None
 
     async def _evict(self, pod: PodInfo) -> None:
         try:
@@ -153,3 +163,10 @@ class RevokeController:
             self.on_evicted(pod)
         finally:
             self._evicting.discard(pod.uid)
+
+
+def _total(requests: Iterable[Mapping[str, int]]) -> Amounts:
+    total: Amounts = {}
+    for request in requests:
+        add(total, request)
+    return total

@@ -73,7 +73,7 @@ class ReservationPlugin(
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         preempts = args is not None and args.enable_preemption
-        self._preemption = PodPreemption(self.name, view, args, _is_preemptible) if preempts else None
+        self._preemption = PodPreemption(self, args, _is_preemptible) if preempts else None
         self.parts = (ReservePods(args, view, self._settled),)
         self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
