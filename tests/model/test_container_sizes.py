@@ -10,6 +10,7 @@ from koordinator.api.qos import QoSClass
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.model.container_sizes import (
+    Bounds,
     PodShape,
     SizedContainer,
     Sizing,
@@ -80,6 +81,36 @@ def test_pods_with_cpus_of_their_own_request_whole_ones() -> None:
     )
 
     assert found == "main: cpu 4 -> 1900m, cpu limit 4 -> 1900m; side: cpu 500m -> 600m"
+
+
+def test_what_whole_cpus_lack_is_shared_out_within_what_is_allowed() -> None:
+    two = container({"cpu": "1500m"}), container({"cpu": "500m"}, name="side")
+
+    def whole(most: int) -> str:
+        allowed = Sizing(bounds={"cpu": Bounds(maximum=most)})
+        return sized(*two, shape=PodShape(QoSClass.LSE), sizing=allowed, main={"cpu": 1400}, side={"cpu": 400})
+
+    assert whole(1600) == "main: cpu 1500m -> 1600m; side: cpu 500m -> 400m"
+    assert whole(1450) == "main: cpu 1500m -> 1450m; side: cpu 500m -> 550m"
+
+
+def test_where_whole_cpus_are_not_allowed_the_pod_keeps_those_it_has() -> None:
+    only = Sizing(requests_only=True)
+    own = container({"cpu": "2", "memory": "1Gi"}, {"cpu": "2"})
+
+    assert sized(
+        own,
+        container({}, {"cpu": "500m"}, name="side"),
+        shape=PodShape(QoSClass.LSR),
+        sizing=only,
+        main={"cpu": 1800, "memory": 512 * MI},
+        side={"cpu": 600},
+    ) == ("main: memory 1Gi -> 512Mi; side: cpu none -> 500m")
+
+
+def test_with_requests_only_a_limit_is_no_larger_multiple_of_its_request_than_is_allowed() -> None:
+    only = Sizing(requests_only=True, bounds={"cpu": Bounds(ratio=1500)})
+    assert sized(container({"cpu": "2"}, {"cpu": "2"}), sizing=only, main={"cpu": 500}) == "main: cpu 2 -> 1334m"
 
 
 def test_a_step_goes_no_further_than_it_may() -> None:

@@ -198,6 +198,8 @@ def test_amounts_are_in_milli_cores_and_bytes_and_others_are_left_out() -> None:
         (status(cpu="0"), "recommends nothing yet"),
         (status(timedelta(hours=25)), "is stale: it was written 25 hours ago"),
         (status(timedelta(hours=24)), ""),
+        (status(timedelta(hours=-24)), ""),
+        (status(timedelta(days=-30)), "is dated 720 hours ahead"),
         (status(timedelta(), "LowConfidence"), "is of low confidence: why LowConfidence"),
         (status(timedelta(), "ConfigUnsupported"), "is not supported: why ConfigUnsupported"),
         (status(timedelta(), "NoObjectsMatched"), ""),

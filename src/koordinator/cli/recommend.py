@@ -25,6 +25,7 @@ from koordinator.cli.session import Session
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import KubeError
 from koordinator.manager.recommender.observed_pods import OBSERVED_PODS
+from koordinator.model.label_selector import parse_selector
 
 _DESCRIPTION = """\
 Show what the pods of each Recommendation request, what is recommended for them, and what that would save, in sums of
@@ -112,10 +113,14 @@ async def read_savings(options: argparse.Namespace, client: KubeClient, cluster:
     namespace, name = options.namespace, options.workload
     if name.count("/") == 1 and not _kind_of(name):
         namespace, _, name = name.partition("/")
-    sources, pods = await asyncio.gather(
-        client.list(RECOMMENDATIONS, namespace, label_selector=options.selector), client.list(OBSERVED_PODS, namespace)
-    )
-    found = savings_of(sources.items, pods.items, SystemClock().now())
+    # All of them, whatever is selected: one that is not may come first for a pod.
+    sources, pods = await asyncio.gather(client.list(RECOMMENDATIONS, namespace), client.list(OBSERVED_PODS, namespace))
+    selected = parse_selector(options.selector)
+    found = [
+        each
+        for each in savings_of(sources.items, pods.items, SystemClock().now())
+        if selected.matches(each.recommended.source.metadata.labels)
+    ]
     if not name:
         return found
     meant = [each for each in found if name in _names_of(each)]

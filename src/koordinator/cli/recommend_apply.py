@@ -17,6 +17,7 @@ from koordinator.api.recommendation import ContainerChange
 from koordinator.base.clock import SystemClock
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import UsageError
+from koordinator.cli.explain_terminal import Terminal, output
 from koordinator.cli.progress import run_with_client
 from koordinator.cli.recommend import read_savings
 from koordinator.cli.savings import Saving
@@ -24,11 +25,13 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from koordinator.manager.recommender.in_place import resize_in_place, resources_after
+from koordinator.manager.recommender.limit_ranges import LIMIT_RANGES, tightest
 from koordinator.manager.recommender.resize_decision import Resize, obstacle_of, resize_of
 from koordinator.model.container_sizes import PodShape, SizedContainer, decide_sizes, describe
 from koordinator.model.recommendations import WorkloadKey, workload_of_target
 
 NOT_ALL: Final = 1
+_GROUPS: Final = ("containers", "initContainers")
 
 
 class _Templated(Object):
@@ -56,6 +59,21 @@ class _TemplateChange(NamedTuple):
     workload: WorkloadKey
     namespace: str
     changes: Mapping[str, ContainerChange]
+    groups: Mapping[str, Sequence[str]]
+    """``containers`` and ``initContainers`` -> the names of those that run as long as the pod does."""
+
+    @property
+    def patch(self) -> dict[str, Any]:
+        """Of the spec of its pods."""
+        found = {
+            group: [
+                {"name": name, "resources": resources_after(self.changes[name])}
+                for name in names
+                if name in self.changes
+            ]
+            for group, names in self.groups.items()
+        }
+        return {group: changed for group, changed in found.items() if changed}
 
     @property
     def name(self) -> str:
@@ -85,10 +103,16 @@ async def _apply(options: argparse.Namespace, client: KubeClient, cluster: Clust
     if not (options.workload or options.namespace or options.all_namespaces or options.selector):
         raise UsageError("--apply needs a WORKLOAD, -n NAMESPACE, -l LABELS, or -A for all there are")
     found = await read_savings(options, client, cluster)
+    for namespace in {each.recommended.source.metadata.namespace for each in found}:
+        bounds = tightest((await client.list(LIMIT_RANGES, namespace)).items)
+        for each in found:
+            if each.recommended.source.metadata.namespace == namespace:
+                each.bounds = bounds
+    _, terminal = output()
     works = [await _work(options, client, each) for each in found]
     for work in works:
         for line in _lines(work):
-            print(line)
+            print(terminal.readable(line))
     count = sum(len(work.resizes) + (work.template is not None) for work in works)
     is_left = any(work.left for work in works)
     if not count:
@@ -102,7 +126,7 @@ async def _apply(options: argparse.Namespace, client: KubeClient, cluster: Clust
         return NOT_ALL
     done = 0
     for work in works:
-        done += await _do(client, work)
+        done += await _do(client, work, terminal)
     print(f"{done} of {count} done")
     return NOT_ALL if is_left or done < count else 0
 
@@ -153,7 +177,8 @@ async def _template(client: KubeClient, saving: Saving) -> tuple[_TemplateChange
         PodShape(qos_class_of_name(labels.get(QOS_CLASS, ""))),
         saving.sizing,
     )
-    return (_TemplateChange(kind, workload, namespace, changes) if changes else None), ""
+    groups = {group: [each.get("name") or "" for each in _long_running(template, group)] for group in _GROUPS}
+    return (_TemplateChange(kind, workload, namespace, changes, groups) if changes else None), ""
 
 
 def _template_in(kind: Kind[_Templated], spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -163,9 +188,14 @@ def _template_in(kind: Kind[_Templated], spec: Mapping[str, Any]) -> Mapping[str
 
 
 def _containers(template: Mapping[str, Any]) -> Iterator[SizedContainer]:
-    for each in (template.get("spec") or {}).get("containers") or ():
+    for each in (each for group in _GROUPS for each in _long_running(template, group)):
         resources = convert(each.get("resources") or {}, ResourceRequirements)
         yield SizedContainer(each.get("name") or "", resources.requests, resources.limits)
+
+
+def _long_running(template: Mapping[str, Any], group: str) -> Sequence[Mapping[str, Any]]:
+    found = (template.get("spec") or {}).get(group) or ()
+    return [each for each in found if group == "containers" or each.get("restartPolicy") == "Always"]
 
 
 def _lines(work: _Work) -> Iterator[str]:
@@ -177,22 +207,21 @@ def _lines(work: _Work) -> Iterator[str]:
     yield from work.left
 
 
-async def _do(client: KubeClient, work: _Work) -> int:
+async def _do(client: KubeClient, work: _Work, terminal: Terminal) -> int:
     """How much of it was done. What is refused is said, and does not keep anything else from being done."""
     done, name = 0, work.saving.recommended.source.metadata.name
     if (template := work.template) is not None:
-        containers = [{"name": each, "resources": resources_after(of)} for each, of in template.changes.items()]
-        spec: dict[str, Any] = {"template": {"spec": {"containers": containers}}}
+        spec: dict[str, Any] = {"template": {"spec": template.patch}}
         patch = {"spec": {"jobTemplate": {"spec": spec}} if template.kind.name == "CronJob" else spec}
         try:
             await client.patch(template.kind, template.workload.name, patch, PatchType.STRATEGIC, template.namespace)
             done += 1
         except ApiStatusError as error:
-            print(f"{template.name} is not changed: {error}", file=sys.stderr)
+            print(terminal.readable(f"{template.name} is not changed: {error}"), file=sys.stderr)
     for resize in work.resizes:
         try:
             await resize_in_place(client, resize, name, SystemClock().now())
             done += 1
         except ApiStatusError as error:
-            print(f"pod {resize.pod.metadata.key} is not resized: {error}", file=sys.stderr)
+            print(terminal.readable(f"pod {resize.pod.metadata.key} is not resized: {error}"), file=sys.stderr)
     return done

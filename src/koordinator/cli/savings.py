@@ -12,7 +12,7 @@ from koordinator.api.recommendation import DETAILS, POLICY, ContainerDetails, Re
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.manager.recommender.observed_pods import ObservedPod
 from koordinator.manager.recommender.policy import PolicyError, Rules, read_policy
-from koordinator.model.container_sizes import Sizing
+from koordinator.model.container_sizes import Bounds, Sizing
 from koordinator.model.recommendations import RecommendationIndex, Recommended
 
 _MILLI: Final = 1000
@@ -43,6 +43,8 @@ class Saving:
     rules: Rules
     unusable: str
     """Why it must not be used; empty if it may be."""
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    """What the namespace allows a container, by resource name."""
     pods: list[ObservedPod] = field(default_factory=list)
     cpu: Sum = field(default_factory=Sum)
     memory: Sum = field(default_factory=Sum)
@@ -54,7 +56,7 @@ class Saving:
     @property
     def sizing(self) -> Sizing:
         """All at once, by whatever it differs."""
-        return Sizing(requests_only=self.rules.requests_only)
+        return Sizing(requests_only=self.rules.requests_only, bounds=self.bounds)
 
     @property
     def target(self) -> str:

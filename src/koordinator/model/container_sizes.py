@@ -40,6 +40,8 @@ class Bounds:
 
     minimum: int | None = None
     maximum: int | None = None
+    ratio: int | None = None
+    """In thousandths, how many times its request a limit may be."""
 
     def clamp(self, amount: int) -> int:
         if self.minimum is not None:
@@ -98,7 +100,7 @@ def decide_sizes(
     if not is_due:
         return {}
     if shape.qos in WHOLE_CORES:
-        _round_to_cores(containers, sizes)
+        _round_to_cores(containers, sizes, sizing)
     return {
         name: ContainerChange(requests=requests, limits=limits)
         for name, requests, limits in _changes(containers, sizes, sizing)
@@ -127,7 +129,10 @@ class _Size:
         if most is not None and self.limit and not sizing.requests_only:
             # The limit grows with the request, and it is what is bounded.
             most = most * self.before // self.limit
-        return Bounds(bounds.minimum, most).clamp(wanted)
+        least = bounds.minimum
+        if bounds.ratio and self.limit and sizing.requests_only:
+            least = max(least or 0, -(-self.limit * _MILLI // bounds.ratio))
+        return Bounds(least, most).clamp(wanted)
 
     def new_limit(self, sizing: Sizing) -> int:
         """0 where there is none."""
@@ -169,15 +174,23 @@ def _names(
         yield resource, found
 
 
-def _round_to_cores(containers: Sequence[SizedContainer], sizes: Sequence[_Size]) -> None:
-    """The pod as a whole requests whole cores: its largest container gets what is lacking."""
+def _round_to_cores(containers: Sequence[SizedContainer], sizes: Sequence[_Size], sizing: Sizing) -> None:
+    """The pod as a whole requests whole cores: its largest containers get what is lacking, as far as they may. All keep
+    what they had where that is not enough."""
     ours = [each for each in sizes if each.name == CPU]
     if not ours:
         return
     sized = {each.container.name for each in ours}
     total = sum(each.after for each in ours)
     total += sum(amount_of(CPU, each.requests.get(CPU)) for each in containers if each.name not in sized)
-    max(ours, key=lambda each: each.after).after += -total % _MILLI
+    lacking = -total % _MILLI
+    for each in sorted(ours, key=lambda each: -each.after):
+        more = each.capped(each.after + lacking, sizing) - each.after
+        each.after += more
+        lacking -= more
+    if lacking:
+        for each in ours:
+            each.after = each.before
 
 
 def amount_of(name: str, quantity: Quantity | None) -> int:

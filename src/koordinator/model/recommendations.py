@@ -83,6 +83,9 @@ class Recommended:
         if now - written > STALE_AFTER:
             hours = (now - written) // timedelta(hours=1)
             return f"Recommendation {self.key} is stale: it was written {hours} hours ago"
+        if written - now > STALE_AFTER:
+            hours = (written - now) // timedelta(hours=1)
+            return f"Recommendation {self.key} is dated {hours} hours ahead, so that its age is not known"
         return ""
 
 

@@ -24,6 +24,7 @@ NOW = START + timedelta(days=2)
 MINUTE = timedelta(minutes=1)
 AUTO = Rules(update_mode="Auto")
 OR_RECREATE = Rules(update_mode="InPlaceOrRecreate")
+LEAVING = {"deletionTimestamp": NOW.isoformat()}
 READY = {"type": "Ready", "status": "True"}
 REQUESTS = {"cpu": "1", "memory": "1Gi"}
 
@@ -188,6 +189,20 @@ def test_the_next_pod_is_evicted_when_the_last_one_has_been_replaced() -> None:
     assert not may_go(pod("web-0", **batch), may_evict=False)
     assert not may_go(pod("web-0", **batch), pod("web-1", metadata=fresh))
     assert not may_go(pod("web-0", **batch), pod("web-1", status={"conditions": []}))
+    assert not may_go(pod("web-0", **batch), pod("web-1", metadata=LEAVING))
+
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "night", "uid": "u", "controller": True}
+
+
+@pytest.mark.parametrize(
+    "of", [{"whole": {"requests": {"kubernetes.io/batch-cpu": "1k"}}}, {"metadata": {"ownerReferences": [JOB]}}]
+)
+def test_a_pod_whose_successor_would_be_no_better_is_not_evicted(of: Document) -> None:
+    found = decided(pod(resources={"requests": {"kubernetes.io/batch-cpu": "1k"}}, **of), rules=OR_RECREATE)
+
+    assert found.action is None
+    assert found.waiting["web-0"].startswith("it cannot be resized in place")
 
 
 def test_containers_that_are_restarted_for_it_are_named() -> None:
@@ -242,6 +257,26 @@ def test_a_restart_after_a_raise_is_not_the_fault_of_the_resize() -> None:
     assert decided(raised).action is None
 
 
+def test_nothing_is_undone_of_a_pod_that_is_on_its_way_out() -> None:
+    worse = resized(MINUTE), {"cpu": "750m"}, status_of(INFEASIBLE)
+    found = pod(record=worse[0], resources={"requests": worse[1]}, status=worse[2], metadata=LEAVING)
+
+    assert decided(found).action is None
+
+
+@pytest.mark.parametrize(("used", "is_lowered"), [("720m", False), ("500m", True)])
+def test_a_limit_is_not_lowered_to_what_the_container_uses_now(used: str, is_lowered: bool) -> None:
+    amounts = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    found = decided(
+        pod(resources=amounts), readings={("default", "web-0"): reading(NOW - MINUTE, {"main": {"cpu": used}})}
+    )
+
+    assert isinstance(found.action, Resize) == is_lowered
+    assert found.waiting == (
+        {} if is_lowered else {"web-0": "it uses more than that now: main: cpu 1 -> 750m, cpu limit 1 -> 750m"}
+    )
+
+
 @pytest.mark.parametrize(("used", "is_undone"), [("740m", True), ("500m", False)])
 def test_a_container_that_uses_all_that_its_limit_was_lowered_to_gets_it_back(used: str, is_undone: bool) -> None:
     amounts = {"requests": {"cpu": "750m"}, "limits": {"cpu": "750m"}}
@@ -274,17 +309,26 @@ def test_an_undo_gives_back_what_nobody_has_changed_since() -> None:
                     "cpu": {"before": "1", "after": "750m"},
                     "memory": {"before": "1Gi", "after": "2Gi"},
                     "other": {"after": "1"},
+                    "more": {"before": "1"},
                 }
             }
         },
     }
     found = pod(record=record, resources={"requests": {"cpu": "750m", "memory": "3Gi", "other": "1"}})
-    read = record_of(found)
+    read = record_of(found, NOW)
 
     assert read is not None
     assert describe(restored(found, read)) == "main: cpu 750m -> 1"
 
 
-@pytest.mark.parametrize("text", ["{", '{"by": "admission", "at": "2026-01-01T00:00:00Z"}', '{"by": "resize"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"by": "admission", "at": "2026-01-01T00:00:00Z"}',
+        '{"by": "resize"}',
+        '{"by": "resize", "at": "2026-01-03T00:02:00Z"}',
+    ],
+)
 def test_an_annotation_that_is_no_record_of_a_resize_is_none(text: str) -> None:
-    assert record_of(pod(metadata={"annotations": {APPLIED: text}})) is None
+    assert record_of(pod(metadata={"annotations": {APPLIED: text}}), NOW) is None

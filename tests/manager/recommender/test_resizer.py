@@ -11,22 +11,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import ELASTIC_QUOTAS, PODS, Kind
-from koordinator.api.meta import Object
+from koordinator.api.kinds import ELASTIC_QUOTAS, PODS, REPLICA_SETS, Kind
+from koordinator.api.meta import LabelSelector, Object
 from koordinator.api.modification import AUDIT_ACTION, decode_record
 from koordinator.api.pod import Pod
 from koordinator.api.recommendation import APPLIED, POLICY, Recommendation
 from koordinator.base.clock import SteadyTime
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import PatchType
+from koordinator.manager.features import make_features
 from koordinator.manager.options import Options
 from koordinator.manager.recommender.observed_pods import OBSERVED_PODS
 from koordinator.manager.recommender.options import RecommenderOptions, ResizeOptions
 from koordinator.manager.recommender.resizer import Resizer
+from koordinator.manager.recommender.targets import Target
 from koordinator.manager.recommender.tracked import Tracked, hash_of_target
+from koordinator.model.label_selector import compile_selector
 from tests.manager.controller_bench import ControllerBench, controller_bench
 from tests.manager.recommender.pods import Document
 
+WEB = {"app": "web"}
 RESTARTED = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
 STATUS: Document = {"ready": True, "restartCount": 3}
 BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", Object)
@@ -45,17 +49,37 @@ class Bench:
         container: Document = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
         if resize_policy:
             container["resizePolicy"] = resize_policy
-        spec = {"nodeName": "n1", "containers": [container]}
-        await self.client.create(
-            PODS, {"metadata": {"name": "web-0", "labels": {"app": "web"}}, "spec": spec}, "default"
-        )
-        await self.report(phase="Running", conditions=[{"type": "Ready", "status": "True"}])
-        self.made.clock.set_wall(datetime.now(UTC) + timedelta(hours=1))
+        await self.begin_with(container)
         await self.begin_another("web", cpu)
 
-    async def begin_another(self, name: str, cpu: str) -> None:
+    async def begin_evicting(self) -> None:
+        """A pod that cannot be resized, of a ReplicaSet that has one of two pods, and one that has no node."""
+        template = {"metadata": {"labels": WEB}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+        spec = {"replicas": 2, "selector": {"matchLabels": WEB}, "template": template}
+        made = await self.client.create(REPLICA_SETS, {"metadata": {"name": "web"}, "spec": spec}, "default")
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made.metadata.uid}
+        await self.begin_with({"name": "main", "image": "x"}, ownerReferences=[{**owner, "controller": True}])
+        await self.client.create(PODS, {**template, "metadata": {"name": "web-1", "labels": WEB}}, "default")
+        await self.count(1)
+        await self.begin_another("web", "2", "InPlaceOrRecreate")
+        self.tracked.target = Target(compile_selector(LabelSelector(match_labels=WEB)))
+
+    async def count(self, ready: int) -> None:
+        """As the ReplicaSet controller."""
+        patch = {"status": {"replicas": 2, "readyReplicas": ready}}
+        await self.client.patch(REPLICA_SETS, "web", patch, PatchType.MERGE, "default", subresource="status")
+
+    async def begin_with(self, container: Document, **metadata: Any) -> None:
+        spec = {"nodeName": "n1", "containers": [container]}
+        body = {"metadata": {"name": "web-0", "labels": WEB, **metadata}, "spec": spec}
+        await self.client.create(PODS, body, "default")
+        await self.report(phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+        self.made.clock.set_wall(datetime.now(UTC) + timedelta(hours=1))
+
+    async def begin_another(self, name: str, cpu: str, mode: str = "Auto") -> None:
+        policy = json.dumps({"updateMode": mode})
         recommendation = {
-            "metadata": {"name": name, "namespace": "default", "annotations": {POLICY: '{"updateMode": "Auto"}'}},
+            "metadata": {"name": name, "namespace": "default", "annotations": {POLICY: policy}},
             "status": {
                 "updateTime": self.made.clock.now().isoformat(),
                 "podStatus": {"containerStatuses": [{"containerName": "main", "resources": {"cpu": cpu}}]},
@@ -94,8 +118,11 @@ RESULTS = ("resized", "undone", "refused", "evicted", "dry_run")
 
 
 @asynccontextmanager
-async def bench(*, dry_run: bool = False) -> AsyncIterator[Bench]:
-    options = Options(recommender=RecommenderOptions(resize=replace(ResizeOptions(), is_dry_run=dry_run)))
+async def bench(*disabled: str, **resize: Any) -> AsyncIterator[Bench]:
+    recommender = RecommenderOptions(resize=replace(ResizeOptions(), **resize))
+    features = make_features()
+    features.set(dict.fromkeys(disabled, False))
+    options = Options(recommender=recommender, features=features)
     async with controller_bench(options) as made:
         found = Bench(made)
         async with made.working():
@@ -197,6 +224,38 @@ def test_a_restart_is_a_disruption_that_a_budget_has_to_allow() -> None:
     asyncio.run(scenario())
 
 
+def test_a_pod_is_evicted_when_all_others_of_its_workload_run() -> None:
+    async def scenario() -> None:
+        async with bench(evicted_after=timedelta(minutes=1)) as made:
+            await made.begin_evicting()
+            refusals = []
+            for step in (made.client.delete(PODS, "web-1", "default"), made.count(2)):
+                await made.act()
+                refusals.append(made.tracked.waiting["web-0"])
+                await step
+                await made.made.clock.advance(9000)
+            await made.act()
+
+            assert refusals == ["pod web-1 of it has no node yet", "1 of 2 pods of ReplicaSet web are ready"]
+            assert made.results() == {"refused": 2, "evicted": 1}
+
+    asyncio.run(scenario())
+
+
+def test_no_pod_is_evicted_by_a_manager_that_admits_none() -> None:
+    async def scenario() -> None:
+        async with bench("WebhookFramework", evicted_after=timedelta(minutes=1)) as made:
+            await made.begin_evicting()
+            await made.client.delete(PODS, "web-1", "default")
+            await made.count(2)
+            await made.act()
+
+            assert made.results() == {}
+            assert "its class of quality of service would change" in made.tracked.waiting["web-0"]
+
+    asyncio.run(scenario())
+
+
 def test_a_pod_of_two_recommendations_goes_by_the_first() -> None:
     async def scenario() -> None:
         async with bench() as made:
@@ -215,7 +274,7 @@ def test_a_pod_of_two_recommendations_goes_by_the_first() -> None:
 
 def test_a_dry_run_writes_nothing_and_says_what_it_would_do() -> None:
     async def scenario() -> None:
-        async with bench(dry_run=True) as made:
+        async with bench(is_dry_run=True) as made:
             await made.begin()
             version = (await made.pod()).metadata.resource_version
             await made.act()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -126,6 +126,16 @@ def test_a_stale_recommendation_is_not_used(hours: int, amounts: tuple[float, fl
     plugin.view.now = NOW + timedelta(hours=hours)
     plugin.on_time(plugin.view.now)
     assert (before, expected(plugin, pod)) == ((0.5, 2), amounts)
+
+
+def test_one_that_is_dated_ahead_is_used_when_its_time_has_come() -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+    never = expected(plugin_with(recommendation("web", ONE, last)), made(MAIN))
+    plugin = plugin_with(recommendation("web", ONE, NOW + timedelta(hours=30)))
+    before = expected(plugin, pod := make_pod_info(made(MAIN)))
+    plugin.view.now = NOW + timedelta(hours=7)
+    plugin.on_time(plugin.view.now)
+    assert (never, before, expected(plugin, pod)) == (BY_FACTORS, BY_FACTORS, (0.5, 2))
 
 
 def test_the_factors_of_a_pod_win_over_what_is_recommended() -> None:

@@ -138,10 +138,11 @@ class RecommenderController:
             tracked.update(found)
             target = await self._targets.resolve(found)
             if isinstance(target, Problem):
-                tracked.problem, tracked.pods = target, ()
+                tracked.problem, tracked.target, tracked.pods = target, None, ()
                 continue
             pods = pods_in(self._pods, found.metadata.namespace)
-            tracked.problem, tracked.pods = None, await self._targets.matching(target, pods)
+            tracked.problem, tracked.target = None, target
+            tracked.pods = await self._targets.matching(target, pods)
             if not tracked.pods:
                 self._targets.has_no_pods(found)
             self._history.request(tracked)

@@ -20,8 +20,8 @@ from koordinator.manager.recommender.resize_decision import Resize, amounts_afte
 
 async def resize_in_place(client: Client, resize: Resize, recommendation: str, now: datetime) -> None:
     """Write the record and resize the pod for the Recommendation of that name. Raises KubeError; a resize that the API
-    server refuses leaves no record."""
-    pod, before = resize.pod, record_of(resize.pod)
+    server refuses leaves no record, and one that may have been done all the same does."""
+    pod, before = resize.pod, record_of(resize.pod, now)
     restarts = {name: count + (name in resize.restarted) for name, count in pod.restarts.items()}
     record = AppliedRecommendation(
         recommendation=recommendation,
@@ -34,7 +34,9 @@ async def resize_in_place(client: Client, resize: Resize, recommendation: str, n
     await write_record(client, pod, record)
     try:
         await patch_resources(client, pod, resize.changes)
-    except ApiStatusError:
+    except ApiStatusError as error:
+        if error.is_server_error:
+            raise
         await _write_annotation(client, pod, pod.metadata.annotations.get(APPLIED))
         raise
 

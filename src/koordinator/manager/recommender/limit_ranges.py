@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from koordinator.api.kinds import Kind
@@ -19,6 +19,7 @@ class _Item(WireStruct):
     type: str = ""
     min: ResourceList = {}
     max: ResourceList = {}
+    max_limit_request_ratio: ResourceList = {}
 
 
 class _Spec(WireStruct):
@@ -42,18 +43,28 @@ class LimitRangeLister:
 
     def bounds_of(self, namespace: str) -> Mapping[str, Bounds]:
         """Resource name -> the tightest bounds: CPU in milli-cores, everything else in units."""
-        found = dict[str, Bounds]()
-        for limit_range in self._informer.by_index(_BY_NAMESPACE, namespace):
-            for item in limit_range.spec.limits:
-                if item.type != _CONTAINER:
-                    continue
-                for name in item.min.keys() | item.max.keys():
-                    known = found.get(name, Bounds())
-                    low, high = (
-                        amount_of(name, amounts[name]) if name in amounts else None for amounts in (item.min, item.max)
-                    )
-                    found[name] = Bounds(_tighter(known.minimum, low, max), _tighter(known.maximum, high, min))
-        return found
+        return tightest(self._informer.by_index(_BY_NAMESPACE, namespace))
+
+
+def tightest(limit_ranges: Iterable[LimitRange]) -> Mapping[str, Bounds]:
+    """The bounds of all of these LimitRanges together."""
+    found = dict[str, Bounds]()
+    for limit_range in limit_ranges:
+        for item in limit_range.spec.limits:
+            if item.type != _CONTAINER:
+                continue
+            for name in item.min.keys() | item.max.keys() | item.max_limit_request_ratio.keys():
+                known = found.get(name, Bounds())
+                low, high = (
+                    amount_of(name, amounts[name]) if name in amounts else None for amounts in (item.min, item.max)
+                )
+                ratio = item.max_limit_request_ratio.get(name)
+                found[name] = Bounds(
+                    _tighter(known.minimum, low, max),
+                    _tighter(known.maximum, high, min),
+                    _tighter(known.ratio, ratio.milli if ratio is not None else None, min),
+                )
+    return found
 
 
 def _namespace(limit_range: LimitRange) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from koordinator.model.container_sizes import (
     Step,
     amount_of,
     decide_sizes,
+    describe,
 )
 from koordinator.model.recommendations import Recommended
 
@@ -51,6 +52,7 @@ _AT_LIMIT: Final = 0.95
 _RESIZABLE: Final = frozenset({CPU, MEMORY})
 _PENDING: Final = "PodResizePending"
 _IN_PROGRESS: Final = "PodResizeInProgress"
+_CLOCK_SKEW: Final = timedelta(minutes=1)
 _INFEASIBLE: Final = "Infeasible"
 
 
@@ -100,9 +102,9 @@ def decide(
     may_evict: bool = True,
 ) -> Decision:
     """What becomes of the pods of one Recommendation. ``held``: UID of a pod -> why it may not be resized now.
-    ``bounds``: what the namespace allows a container, by resource name. ``may_evict``: whether the pod that was evicted
-    last has been replaced."""
-    records = {pod.metadata.uid: record_of(pod) for pod in pods}
+    ``bounds``: what the namespace allows a container, by resource name. ``may_evict``: whether admission gives new
+    pods what is recommended, and the pod that was evicted last has been replaced."""
+    records = {pod.metadata.uid: record_of(pod, now) for pod in pods}
     for pod in pods:
         record = records[pod.metadata.uid]
         if record is None or pod.metadata.uid in held:
@@ -120,11 +122,12 @@ def decide(
     step = Step(options.raised_fraction, options.lowered_fraction)
     sizing = Sizing(rules.requests_only, options.threshold, step, bounds)
     evicts = rules.update_mode == IN_PLACE_OR_RECREATE and may_evict and _are_settled(pods, options, now)
-    return _next(recommended, sizing, pods, records, held, options, now, evicts=evicts)
+    return _next(recommended, sizing, pods, records, readings, held, options, now, evicts=evicts)
 
 
-def record_of(pod: ObservedPod) -> AppliedRecommendation | None:
-    """Of the pod's last resize; None where it has had none, or where the annotation is not ours."""
+def record_of(pod: ObservedPod, now: datetime) -> AppliedRecommendation | None:
+    """Of the pod's last resize; None where it has had none, or where the annotation is not ours: a time in the future
+    would keep its workload back until then."""
     text = pod.metadata.annotations.get(APPLIED)
     if text is None:
         return None
@@ -132,12 +135,12 @@ def record_of(pod: ObservedPod) -> AppliedRecommendation | None:
         found = decode(text, AppliedRecommendation)
     except DecodeError:
         return None
-    return found if found.by == BY_RESIZE and found.at is not None else None
+    return found if found.by == BY_RESIZE and found.at is not None and found.at <= now + _CLOCK_SKEW else None
 
 
 def restored(pod: ObservedPod, record: AppliedRecommendation) -> Mapping[str, ContainerChange]:
     """The changes that undo the resize, as far as nobody has changed the pod since. What was added cannot be removed
-    from a pod that runs."""
+    from a pod that runs, and nothing is added: whoever may write the pod may have written the record."""
     found = {}
     for container in pod.containers:
         change = record.containers.get(container.name)
@@ -147,7 +150,7 @@ def restored(pod: ObservedPod, record: AppliedRecommendation) -> Mapping[str, Co
             {
                 name: AmountChange(before=each.after, after=each.before)
                 for name, each in changed.items()
-                if each.before is not None and current.get(name) == each.after
+                if each.before is not None and each.after is not None and current.get(name) == each.after
             }
             for changed, current in (
                 (change.requests, container.resources.requests),
@@ -169,7 +172,8 @@ def _worse(
 ) -> str:
     """Why the last resize of the pod has to be undone; empty if it need not be."""
     since = _since(record, now)
-    if record.undone or not record.containers or since >= options.hold:
+    is_leaving = pod.metadata.deletion_timestamp is not None
+    if is_leaving or record.undone or not record.containers or since >= options.hold:
         return ""
     pending = pod.condition(_PENDING)
     if pending is not None and pending.reason == _INFEASIBLE:
@@ -221,6 +225,11 @@ def _at_limit(pod: ObservedPod, name: str, change: ContainerChange, reading: Rea
     return ""
 
 
+def _are_used_up(resize: Resize, reading: Reading) -> bool:
+    """Whether the resize would be undone at once, for what the pod uses now."""
+    return any(_at_limit(resize.pod, name, change, reading) for name, change in resize.changes.items())
+
+
 def _keeps_back(pod: ObservedPod, record: AppliedRecommendation, options: ResizeOptions, now: datetime) -> str:
     """Why the last resize of this pod keeps all pods of its workload from being resized."""
     since, name = _since(record, now), pod.metadata.name
@@ -242,6 +251,7 @@ def _next(
     sizing: Sizing,
     pods: Sequence[ObservedPod],
     records: Mapping[str, AppliedRecommendation | None],
+    readings: Readings,
     held: Mapping[str, str],
     options: ResizeOptions,
     now: datetime,
@@ -256,6 +266,9 @@ def _next(
         if resize is None:
             continue
         reason = held.get(metadata.uid, "") or _too_early(pod, records[metadata.uid], options, now)
+        reading = readings.get((metadata.namespace, metadata.name))
+        if not reason and reading is not None and _are_used_up(resize, reading):
+            reason = f"it uses more than that now: {describe(resize.changes)}"
         if not reason:
             obstacle = obstacle_of(resize)
             if not obstacle:
@@ -301,8 +314,7 @@ def obstacle_of(resize: Resize) -> str:
         return f"the CPUs of {qos} pods are chosen when they are placed"
     if CONFIG_MIRROR in pod.metadata.annotations:
         return "it is a static pod"
-    whole = pod.spec.resources
-    if whole is not None and (whole.requests or whole.limits):
+    if _has_own_resources(pod):
         return "it has requests or limits of its own (spec.resources)"
     for kind in (_PENDING, _IN_PROGRESS):
         if (condition := pod.condition(kind)) is not None:
@@ -333,15 +345,25 @@ def _restarted(pod: ObservedPod, changes: Mapping[str, ContainerChange]) -> Iter
 
 
 def _are_settled(pods: Sequence[ObservedPod], options: ResizeOptions, now: datetime) -> bool:
-    """Whether all pods of a workload are ready, and none is so new that it could still fail."""
+    """Whether all pods of a workload are ready, none is so new that it could still fail, and none is on its way out:
+    a pod that terminates is ready for as long as its program takes to end."""
     return all(
-        pod.condition("Ready") is not None and now - (pod.metadata.creation_timestamp or now) >= options.watch
+        pod.metadata.deletion_timestamp is None
+        and pod.condition("Ready") is not None
+        and now - (pod.metadata.creation_timestamp or now) >= options.watch
         for pod in pods
     )
 
 
 def _may_be_evicted(pod: ObservedPod, options: ResizeOptions, now: datetime) -> bool:
-    """A young pod is not: where admission does not set what is recommended, the next pod would be no better."""
-    created = pod.metadata.creation_timestamp
+    """A young pod is not, nor one whose requests admission leaves alone: the next pod would be no better. The work of
+    a pod of a Job would be lost."""
+    created, controller = pod.metadata.creation_timestamp, controller_of(pod.metadata)
     is_old = created is not None and now - created >= options.evicted_after
-    return is_old and controller_of(pod.metadata) is not None and CONFIG_MIRROR not in pod.metadata.annotations
+    is_replaced = controller is not None and controller.kind != "Job"
+    return is_old and is_replaced and not _has_own_resources(pod) and CONFIG_MIRROR not in pod.metadata.annotations
+
+
+def _has_own_resources(pod: ObservedPod) -> bool:
+    whole = pod.spec.resources
+    return whole is not None and bool(whole.requests or whole.limits)

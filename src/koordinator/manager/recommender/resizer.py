@@ -10,7 +10,15 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
+from koordinator.api.kinds import (
+    ELASTIC_QUOTAS,
+    POD_DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    Kind,
+)
+from koordinator.api.meta import Object, WireStruct, controller_of
 from koordinator.api.modification import EVICTED, RESIZED, Cause, Modification
 from koordinator.api.quantity import Quantity
 from koordinator.api.recommendation import BY_RESIZE, AppliedRecommendation, ContainerChange
@@ -21,6 +29,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.pod_eviction import evict
 from koordinator.manager.controllers import ControllerContext
+from koordinator.manager.features import POD_MUTATING_WEBHOOK, WEBHOOK_FRAMEWORK
 from koordinator.manager.recommender.in_place import patch_resources, resize_in_place, write_record
 from koordinator.manager.recommender.limit_ranges import LimitRangeLister
 from koordinator.manager.recommender.observed_pods import OBSERVED_PODS, ObservedPod
@@ -62,6 +71,8 @@ class Resizer:
             "Pods of Recommendations that were resized in place, given back what they had, or evicted, by result",
             ("result",),
         )
+        features = context.options.features
+        self._admits = features.enabled(WEBHOOK_FRAMEWORK) and features.enabled(POD_MUTATING_WEBHOOK)
         self._held: dict[str, _Held] = {}
         """By the UID of a pod."""
         self._evictions: dict[str, _Eviction] = {}
@@ -99,7 +110,7 @@ class Resizer:
             self._limit_ranges.bounds_of(tracked.recommendation.metadata.namespace),
             self._options,
             self._clock.now(),
-            may_evict=eviction is None or len(pods) >= eviction.pods,
+            may_evict=self._admits and (eviction is None or len(pods) >= eviction.pods),
         )
         tracked.waiting = decision.waiting
         action = decision.action
@@ -117,7 +128,7 @@ class Resizer:
                 case Undo():
                     await self._undo(tracked, action)
                 case Evict():
-                    await self._evict(tracked, action)
+                    await self._evict(tracked, action, len(pods))
         except _RefusedError as error:
             self._refused(tracked, action.pod, str(error))
         except KubeError as error:
@@ -155,12 +166,37 @@ class Resizer:
         text = f"{action.reason}; {describe(changes) or 'nothing is left to give back'}"
         self._tell(tracked, pod, "Warning", "RecommendationUndone", text, "Undone")
 
-    async def _evict(self, tracked: Tracked, action: Evict) -> None:
+    async def _evict(self, tracked: Tracked, action: Evict, pods: int) -> None:
+        """One of so many pods. What was evicted before another replica led is seen in what is not there yet."""
+        if refusal := await self._unreplaced(tracked, action.pod):
+            raise _RefusedError(refusal)
         await evict(self._client, action.pod.metadata, {})
         until = self._clock.monotonic() + self._options.hold.total_seconds()
-        self._evictions[tracked.recommendation.metadata.uid] = _Eviction(len(tracked.pods), until)
+        self._evictions[tracked.recommendation.metadata.uid] = _Eviction(pods, until)
         self._results.labels("evicted").inc()
         self._tell(tracked, action.pod, "Normal", "RecommendationEvicted", action.reason, "Recommendation", EVICTED)
+
+    async def _unreplaced(self, tracked: Tracked, pod: ObservedPod) -> str:
+        """Which pod of the workload is not running yet, so that no other one is evicted; empty if all are."""
+        namespace, controller = pod.metadata.namespace, controller_of(pod.metadata)
+        uid = controller.uid if controller is not None else ""
+        for each in (await self._client.list(OBSERVED_PODS, namespace, field_selector="spec.nodeName=")).items:
+            owner, target = controller_of(each.metadata), tracked.target
+            is_own = owner is not None and owner.uid == uid
+            is_own = is_own or (target is not None and target.selector.matches(each.metadata.labels))
+            if is_own and not each.is_finished:
+                return f"pod {each.metadata.name} of it has no node yet"
+        kind = _COUNTED.get((controller.api_version, controller.kind)) if controller is not None else None
+        if controller is None or kind is None:
+            return ""
+        try:
+            found = await self._client.get(kind, controller.name, namespace)
+        except ApiStatusError as error:
+            if error.is_not_found:
+                return ""
+            raise
+        wanted, ready = found.spec.replicas, found.status.ready_replicas
+        return f"{ready} of {wanted} pods of {controller.kind} {controller.name} are ready" if ready < wanted else ""
 
     def _refused(self, tracked: Tracked, pod: ObservedPod, reason: str) -> None:
         """Named, and tried again later."""
@@ -199,6 +235,28 @@ class Resizer:
             if selects and budget.status.disruptions_allowed < 1:
                 return f"PodDisruptionBudget {budget.metadata.name} allows no disruption"
         return ""
+
+
+class _ReplicaSpec(WireStruct):
+    replicas: int = 1
+
+
+class _ReplicaStatus(WireStruct):
+    ready_replicas: int = 0
+
+
+class _Replicas(Object):
+    """What controls pods and counts them."""
+
+    spec: _ReplicaSpec = _ReplicaSpec()
+    status: _ReplicaStatus = _ReplicaStatus()
+
+
+_COUNTED: Final = {
+    (each.api_version, each.name): Kind(each.group, each.version, each.plural, each.name, _Replicas)
+    for each in (REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
+}
+"""By the API version and the kind of an owner."""
 
 
 class _RefusedError(KoordinatorError):

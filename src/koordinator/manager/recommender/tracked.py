@@ -16,7 +16,7 @@ from koordinator.manager.recommender.options import ModelOptions
 from koordinator.manager.recommender.out_of_memory import OutOfMemory
 from koordinator.manager.recommender.policy import PolicyError, Rules, read_policy
 from koordinator.manager.recommender.samples import Reading
-from koordinator.manager.recommender.targets import Problem
+from koordinator.manager.recommender.targets import Problem, Target
 
 
 @dataclass(slots=True)
@@ -42,6 +42,8 @@ class Tracked:
     models: dict[str, ContainerModel] = field(default_factory=dict)
     pods: Sequence[ObservedPod] = ()
     """The pods of the target in the current pass."""
+    target: Target | None = None
+    """None while there is a problem."""
     problem: Problem | None = None
     """Why the target's pods are not known."""
     rules: Rules = field(default_factory=Rules)

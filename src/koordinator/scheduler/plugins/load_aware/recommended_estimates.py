@@ -56,7 +56,7 @@ class RecommendedEstimates(Estimates):
         self._versions: dict[str, object] = {}
         """Namespace -> another object after each change that estimates of its pods follow from."""
         self._stale = Expirations[str]()
-        """When each Recommendation becomes too old to be used."""
+        """When each Recommendation becomes too old to be used, or one that is dated ahead may be."""
         self._pods = Groups[_Source, str, int]()
         """What the estimates of pods on nodes follow from -> uid -> row."""
         self._source_of: dict[str, _Source] = {}
@@ -86,18 +86,18 @@ class RecommendedEstimates(Estimates):
         """A Recommendation is new, changed or gone."""
         if new is not None:
             self._index.put(new)
-            written = new.status.update_time
-            if written is not None:
-                self._stale.set(key, (written + STALE_AFTER).timestamp() + _A_MOMENT)
+            self._look_again(key, new, self._now)
         elif old is not None:
             self._index.remove(old)
             self._stale.discard(key)
-        self._apply(key, self._meaning(new) if new is not None else None)
+        self._apply(key, self._meaning(new, self._now) if new is not None else None)
 
     def on_time(self, now: datetime) -> Sequence[tuple[int, str]]:
         """Returns the pods on nodes, by row and uid, that are to be estimated anew, each once. Called often."""
         for key in self._stale.due(now.timestamp()):
-            self._apply(key, self._meanings[key]._replace(containers={}))
+            source = self._index.get(*key.split("/", 1)).source
+            self._look_again(key, source, now)
+            self._apply(key, self._meaning(source, now))
         if not self._outdated:
             return ()
         sources, self._outdated = self._outdated, set()
@@ -108,7 +108,7 @@ class RecommendedEstimates(Estimates):
         about = new if new is not None else old
         if about is None or about.metadata.namespace != pod.pod.metadata.namespace:
             return False
-        return old is None or new is None or self._meaning(old) != self._meaning(new)
+        return old is None or new is None or self._meaning(old, self._now) != self._meaning(new, self._now)
 
     def place(self, row: int, pod: PodInfo) -> None:
         """The pod counts on ``row`` with its present estimate."""
@@ -137,9 +137,18 @@ class RecommendedEstimates(Estimates):
         else:
             self._outdated.update(source for source in self._pods if source[0] == namespace)
 
-    def _meaning(self, source: Recommendation) -> _Meaning:
+    def _look_again(self, key: str, source: Recommendation, now: datetime) -> None:
+        written = source.status.update_time
+        if written is None:
+            return
+        # In seconds, of which there are more than there are datetimes.
+        begin, end = (written.timestamp() + sign * STALE_AFTER.total_seconds() + _A_MOMENT for sign in (-1, 1))
+        if end > now.timestamp():
+            self._stale.set(key, begin if begin > now.timestamp() else end)
+
+    def _meaning(self, source: Recommendation, now: datetime) -> _Meaning:
         found = recommended(source)
-        return _Meaning(source.spec.target, {} if found.unusable(self._now) else found.containers)
+        return _Meaning(source.spec.target, {} if found.unusable(now) else found.containers)
 
     # Estimates.
 
