@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordinator.api.annotations import CONFIG_SOURCE, EVICTION_POLICY
+from koordinator.api.meta import OwnerReference
 from koordinator.api.qos import QoSClass
+from koordinator.koordlet.enforce.executor import arbiter
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.policy import EnforcedPolicy, InterferenceStrategy
 from koordinator.koordlet.enforce.strategies import cpu_suppress
@@ -32,6 +37,7 @@ from tests.koordlet.enforce.strategies.qos_fixtures import (
 
 ON = InterferenceStrategy(suppress=True)
 CAP, PIN, MIGRATE = Remedy
+CONTAINER = Target(CPUSET, pod_usage("job", "BE").pod.containers[0].cgroup)
 Quotas = dict[str, tuple[int, Priority]]
 
 
@@ -209,7 +215,7 @@ def test_after_a_cap_without_effect_the_pod_is_pinned(pinned: Node) -> None:
     found = pinned.round(70.0, blamed())
     assert pinned.results == [(CAP, Result.TOO_LITTLE), (PIN, Result.TRYING)]
     assert set(found[CPU_QUOTA.key].values()) == {(-1, Priority.RELEASE)}, "the cap is undone"
-    assert set(found[CPUSET.key].values()) == {(frozenset({4, 5, 6, 7}), Priority.POD)}
+    assert set(found[CPUSET.key].values()) == {(frozenset({4, 5, 6, 7}), Priority.POLICY)}
     assert len(found[CPUSET.key]) == 2, "the pod and its container"
 
 
@@ -221,6 +227,32 @@ def test_nothing_is_desired_of_the_cpus_any_more_when_a_pin_is_undone(pinned: No
 def test_where_kubelet_writes_the_cpus_of_pods_containers_alone_are_pinned(pinned: Node) -> None:
     pinned.present = replace(pinned.present, cpu_manager_policy="static")
     assert len(pinned.round(70.0, blamed())[CPUSET.key]) == 1
+
+
+def left_by_suppression(cpus: Iterable[int]) -> Snapshot:
+    """Where CPU suppress leaves best-effort pods these CPUs."""
+    folders = BestEffortFolders(BEST_EFFORT, (job().pod.cgroup,), (job().pod.containers[0].cgroup,))
+    return replace(node(), best_effort=BestEffortCgroups(folders, -1, frozenset(cpus)))
+
+
+def test_a_pin_is_to_cpus_that_cpu_suppress_leaves() -> None:
+    played = Node(left_by_suppression({2, 3, 4, 5}), InterferenceStrategy(suppress=True, remedies=(PIN,)))
+    assert set(played.round(0.0, blamed())[CPUSET.key].values()) == {(frozenset({4, 5}), Priority.POLICY)}
+
+
+def test_where_cpu_suppress_leaves_no_cpus_away_from_the_victim_no_pin_is_possible() -> None:
+    played = Node(left_by_suppression({0, 1}), InterferenceStrategy(suppress=True, remedies=(PIN,)))
+    assert played.round(0.0, blamed())[CPUSET.key] == {}
+    assert played.results == [(PIN, Result.NOT_POSSIBLE)]
+
+
+@pytest.mark.parametrize(
+    ("left", "has"), [({0, 1}, {0, 1}), ({0, 1, 4}, {4})], ids=["none of those of the pin", "one of them"]
+)
+def test_a_pinned_pod_gets_no_cpus_that_cpu_suppress_takes_from_it(left: set[int], has: set[int], pinned: Node) -> None:
+    (of_container,) = [each for each in pinned.settings if each.target == CONTAINER]
+    of_suppression = DesiredSetting(cpu_suppress.OWNER, CONTAINER, frozenset(left), "the node is busy")
+    assert arbiter.elect([of_container, of_suppression]).value == frozenset(has)
 
 
 @pytest.mark.parametrize(
@@ -276,18 +308,18 @@ def test_who_hardly_sends_is_not_capped(played: Node, result: list[tuple[Remedy,
 def test_who_is_to_move_is_held_back_no_more_and_leaves() -> None:
     played = Node(node(), InterferenceStrategy(suppress=True, remedies=(MIGRATE,)))
     played.round(0.0, blamed())
-    assert played.state.leaving() == {job().pod.uid}
+    assert played.state.leaving() == {job().pod.uid: "shop/web"}
     played.present = node(pod_usage("other", "BE"))
     played.signal = 1.0
     played.round(60.0)
-    assert (played.results, played.state.leaving()) == ([(MIGRATE, Result.HELPS)], frozenset())
+    assert (played.results, played.state.leaving()) == ([(MIGRATE, Result.HELPS)], {})
 
 
 def test_nobody_is_evicted_unless_the_node_slo_names_it() -> None:
     played = Node(node())
     for number in range(200):
         played.round(10.0 * number, blamed())
-        assert played.state.leaving() == frozenset()
+        assert played.state.leaving() == {}
 
 
 @pytest.mark.parametrize("calm", [2, 4], ids=["while it is taken back", "after it"])
@@ -321,6 +353,74 @@ def test_two_victims_of_one_pod_cap_it_once() -> None:
     assert len(played.state.cases) == 2
 
 
+def test_a_cap_that_has_just_ended_is_no_reason_for_a_lower_one() -> None:
+    """What the pod uses then is what the cap had left it."""
+    cycles = blamed(indicator=Indicator.CYCLES)
+    played = Node(node(), InterferenceStrategy(suppress=True, remedies=(CAP,)))
+    played.round(0.0, blamed())
+    played.present = node(job(cpu=2.0))
+    (cap,) = played.round(60.0, blamed(), cycles)[CPU_QUOTA.key].values()
+    assert cap == (200_000, Priority.POD)
+    assert played.results == [(CAP, Result.TOO_LITTLE), (CAP, Result.TRYING)]
+
+
+def test_a_window_after_a_cap_has_ended_it_is_measured_anew_what_the_pod_uses() -> None:
+    played = Node(node(), InterferenceStrategy(suppress=True, remedies=(CAP,)))
+    for now in (0.0, 60.0):
+        played.round(now, blamed())
+    played.present = node(job(cpu=2.0))
+    (cap,) = played.round(120.0, blamed(indicator=Indicator.CYCLES))[CPU_QUOTA.key].values()
+    assert cap == (100_000, Priority.POD)
+
+
+def test_a_bandwidth_that_has_just_ended_is_no_reason_for_a_lower_one() -> None:
+    strategy = InterferenceStrategy(suppress=True, remedies=(CAP,))
+    played = Node(node(), strategy, shapes_network=True, sent=1e7)
+    played.round(0.0, blamed(indicator=Indicator.DROPS))
+    played.sent = 5e6
+    played.round(60.0, blamed(indicator=Indicator.DROPS), blamed(indicator=Indicator.DELAY))
+    assert played.state.bandwidths() == {job().pod.uid: 40_000_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"annotations": {CONFIG_SOURCE: "file"}}, "it may not be evicted"),
+        ({"annotations": {EVICTION_POLICY: '["BEMemoryEvict"]'}}, "it may not be evicted"),
+        (
+            {
+                "owner_references": (
+                    OwnerReference(api_version="apps/v1", kind="DaemonSet", name="job", controller=True),
+                )
+            },
+            "its DaemonSet would put it here again",
+        ),
+    ],
+    ids=["static", "not permitted", "of a DaemonSet"],
+)
+def test_who_would_stay_is_not_evicted(changes: dict[str, Any], text: str) -> None:
+    usage = job()
+    given = msgspec.structs.replace(usage.pod.pod.metadata, **changes)
+    pod = replace(usage.pod, pod=msgspec.structs.replace(usage.pod.pod, metadata=given))
+    strategy = InterferenceStrategy(suppress=True, remedies=(MIGRATE,))
+    played = Node(snapshot(pods=(usage._replace(pod=pod), pod_usage("web"))), strategy)
+    played.round(0.0, blamed())
+    (trial,) = [trial for case in played.state.cases.values() for trial in case.trials]
+    assert (trial.result, trial.hold.text) == (Result.NOT_POSSIBLE, text)
+
+
+def test_a_pod_leaves_for_the_victim_whom_its_cap_does_not_help() -> None:
+    other = replace(blamed(), uid="uid-db", name="shop/db")
+    played = Node(node(job(), pod_usage("db")), InterferenceStrategy(suppress=True, remedies=(CAP, MIGRATE)))
+    played.round(0.0, blamed())
+    played.round(50.0, other)
+    played.signal = 2.0
+    played.round(60.0, blamed())
+    played.signal = 30.0
+    played.round(110.0, other)
+    assert played.state.leaving() == {job().pod.uid: "shop/db"}
+
+
 def test_what_is_not_carried_out_is_not_measured() -> None:
     played = Node(node(), is_carried_out=False)
     for number in range(20):
@@ -340,14 +440,13 @@ def test_nothing_stays_in_the_kernel_after_a_restart_or_when_it_is_switched_off(
     steps: list[tuple[Indicator | None, float]], order: list[Remedy], is_restarted: bool
 ) -> None:
     """Whatever a remedy has desired of a target, somebody desires what the kubelet gives there afterwards."""
-    folders = BestEffortFolders(BEST_EFFORT, (job().pod.cgroup,), (job().pod.containers[0].cgroup,))
-    everything = replace(node(), best_effort=BestEffortCgroups(folders, -1, frozenset(range(8))), policy=policy())
+    everything = replace(left_by_suppression(range(8)), policy=policy())
     played = Node(everything, InterferenceStrategy(suppress=True, remedies=tuple(order)), shapes_network=True, sent=1e7)
     touched: set[Target] = set()
     for number, (indicator, signal) in enumerate(steps):
         played.signal = signal
         played.round(60.0 * number, *([blamed(indicator=indicator)] if indicator else []))
-        touched |= {each.target for each in played.settings if each.priority is Priority.POD}
+        touched |= {each.target for each in played.settings if each.priority is not Priority.RELEASE}
     if is_restarted:
         played.state = RemedyState()
     else:
