@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from koordinator.api.annotations import CONFIG_SOURCE, EVICTION_POLICY
 from koordinator.api.meta import OwnerReference
 from koordinator.api.qos import QoSClass
-from koordinator.koordlet.enforce.executor import arbiter
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.policy import EnforcedPolicy, InterferenceStrategy
 from koordinator.koordlet.enforce.strategies import cpu_suppress
 from koordinator.koordlet.enforce.strategies.interference_cases import Remedy, Result
-from koordinator.koordlet.enforce.strategies.interference_remedies import Measured, RemedyState, away_from, decide
+from koordinator.koordlet.enforce.strategies.interference_remedies import Measured, RemedyState, decide
 from koordinator.koordlet.enforce.strategies.snapshot import BestEffortCgroups, BestEffortFolders, PodUsage, Snapshot
 from koordinator.koordlet.observe.interference.detection import Finding, Indicator, Suspect
-from koordinator.node.cpu_topology import CPUTopology
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 from tests.examples import examples
 from tests.koordlet.enforce.strategies.qos_fixtures import (
@@ -32,12 +30,10 @@ from tests.koordlet.enforce.strategies.qos_fixtures import (
     pod_usage,
     policy,
     snapshot,
-    topology,
 )
 
 ON = InterferenceStrategy(suppress=True)
 CAP, PIN, MIGRATE = Remedy
-CONTAINER = Target(CPUSET, pod_usage("job", "BE").pod.containers[0].cgroup)
 Quotas = dict[str, tuple[int, Priority]]
 
 
@@ -52,6 +48,12 @@ def job(cpu: float | None = 4.0) -> PodUsage:
 def node(*pods: PodUsage) -> Snapshot:
     """``web`` is there in any case: it is the victim."""
     return snapshot(pods=(*(pods or (job(),)), pod_usage("web")))
+
+
+def left_by_suppression(cpus: Iterable[int]) -> Snapshot:
+    """Where CPU suppress leaves best-effort pods these CPUs."""
+    folders = BestEffortFolders(BEST_EFFORT, (job().pod.cgroup,), (job().pod.containers[0].cgroup,))
+    return replace(node(), best_effort=BestEffortCgroups(folders, -1, frozenset(cpus)))
 
 
 def blamed(
@@ -200,82 +202,6 @@ def test_an_invalid_value_leaves_what_was_valid_last() -> None:
 def test_a_remedy_that_is_none_is_named() -> None:
     (invalid,) = EnforcedPolicy().accept(policy(extensions=extension(suppress=True, remedies=["cap", "kill"])))
     assert "kill" in invalid
-
-
-@pytest.fixture
-def pinned() -> Node:
-    """After a cap has brought nothing."""
-    played = Node(node())
-    played.round(0.0, blamed())
-    played.round(60.0, blamed())
-    return played
-
-
-def test_after_a_cap_without_effect_the_pod_is_pinned(pinned: Node) -> None:
-    found = pinned.round(70.0, blamed())
-    assert pinned.results == [(CAP, Result.TOO_LITTLE), (PIN, Result.TRYING)]
-    assert set(found[CPU_QUOTA.key].values()) == {(-1, Priority.RELEASE)}, "the cap is undone"
-    assert set(found[CPUSET.key].values()) == {(frozenset({4, 5, 6, 7}), Priority.POLICY)}
-    assert len(found[CPUSET.key]) == 2, "the pod and its container"
-
-
-def test_nothing_is_desired_of_the_cpus_any_more_when_a_pin_is_undone(pinned: Node) -> None:
-    assert pinned.round(120.0, blamed())[CPUSET.key] == {}
-    assert pinned.results == [(CAP, Result.TOO_LITTLE), (PIN, Result.TOO_LITTLE)]
-
-
-def test_where_kubelet_writes_the_cpus_of_pods_containers_alone_are_pinned(pinned: Node) -> None:
-    pinned.present = replace(pinned.present, cpu_manager_policy="static")
-    assert len(pinned.round(70.0, blamed())[CPUSET.key]) == 1
-
-
-def left_by_suppression(cpus: Iterable[int]) -> Snapshot:
-    """Where CPU suppress leaves best-effort pods these CPUs."""
-    folders = BestEffortFolders(BEST_EFFORT, (job().pod.cgroup,), (job().pod.containers[0].cgroup,))
-    return replace(node(), best_effort=BestEffortCgroups(folders, -1, frozenset(cpus)))
-
-
-def test_a_pin_is_to_cpus_that_cpu_suppress_leaves() -> None:
-    played = Node(left_by_suppression({2, 3, 4, 5}), InterferenceStrategy(suppress=True, remedies=(PIN,)))
-    assert set(played.round(0.0, blamed())[CPUSET.key].values()) == {(frozenset({4, 5}), Priority.POLICY)}
-
-
-def test_where_cpu_suppress_leaves_no_cpus_away_from_the_victim_no_pin_is_possible() -> None:
-    played = Node(left_by_suppression({0, 1}), InterferenceStrategy(suppress=True, remedies=(PIN,)))
-    assert played.round(0.0, blamed())[CPUSET.key] == {}
-    assert played.results == [(PIN, Result.NOT_POSSIBLE)]
-
-
-@pytest.mark.parametrize(
-    ("left", "has"), [({0, 1}, {0, 1}), ({0, 1, 4}, {4})], ids=["none of those of the pin", "one of them"]
-)
-def test_a_pinned_pod_gets_no_cpus_that_cpu_suppress_takes_from_it(left: set[int], has: set[int], pinned: Node) -> None:
-    (of_container,) = [each for each in pinned.settings if each.target == CONTAINER]
-    of_suppression = DesiredSetting(cpu_suppress.OWNER, CONTAINER, frozenset(left), "the node is busy")
-    assert arbiter.elect([of_container, of_suppression]).value == frozenset(has)
-
-
-@pytest.mark.parametrize(
-    ("own", "allowed", "away"),
-    [
-        (set(), range(8), {4, 5, 6, 7}),
-        ({0, 1}, range(8), {2, 3, 4, 5, 6, 7}),
-        ({0, 2}, range(8), {4, 5, 6, 7}),
-        ({0, 2, 4, 6}, range(8), set()),
-        (set(), range(2), set()),
-        ({0, 1}, {2, 3}, {2, 3}),
-    ],
-    ids=["half of the cores", "its core", "its cores", "a thread of each core", "one core alone", "elsewhere already"],
-)
-def test_cpus_away_from_those_of_the_victim(own: set[int], allowed: Any, away: set[int]) -> None:
-    assert away_from(frozenset(own), frozenset(allowed), topology()) == away
-
-
-def test_another_cache_is_better_than_another_core() -> None:
-    two_caches = CPUTopology(tuple(replace(cpu, l3=cpu.numa_node) for cpu in topology().cpus))
-    assert away_from(frozenset({0}), frozenset(range(8)), two_caches) == {4, 5, 6, 7}
-    assert away_from(frozenset(), frozenset(range(8)), two_caches) == {4, 5, 6, 7}
-    assert away_from(frozenset({0, 4}), frozenset(range(8)), two_caches) == {2, 3, 6, 7}
 
 
 def test_on_the_network_it_is_the_bandwidth_that_is_capped() -> None:
