@@ -15,8 +15,10 @@ import socket
 import statistics
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from struct import Struct
+from threading import Event
 from typing import Final
 
 from koordinator.node.errors import Unavailable
@@ -44,10 +46,14 @@ _LAST_SENT, _RTT, _MIN_RTT = (Struct(f"={offset}xI") for offset in (44, 68, 148)
 """In struct tcp_info: milliseconds since data was sent last, and microseconds of the round trip."""
 _UNKNOWN: Final = 0xFFFFFFFF
 _LONGEST: Final = 1 << 16
+_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
 _SECONDS: Final = 2.0
 
 ReadDelays = Callable[[Host, Iterable[int], float], Awaitable[Mapping[int, float] | Unavailable]]
 """As ``read_delays``."""
+DelaysIn = Callable[[int, int, float], list[float]]
+"""Milliseconds of each connection in a namespace, of which a descriptor is given, that has sent something in so many
+seconds; the second descriptor is of the thread's own namespace."""
 
 
 def probe() -> Unavailable | None:
@@ -56,42 +62,64 @@ def probe() -> Unavailable | None:
         with _connection() as connection:
             next(_dump(connection, socket.AF_INET), None)
     except OSError as error:
-        return Unavailable(f"sock_diag: {error.strerror}", NEEDS)
+        return Unavailable(f"sock_diag: {error.strerror or error}", NEEDS)
     return None
 
 
-async def read_delays(host: Host, processes: Iterable[int], seconds: float) -> Mapping[int, float] | Unavailable:
+async def read_delays(
+    host: Host, processes: Iterable[int], seconds: float, *, delays_in: DelaysIn | None = None
+) -> Mapping[int, float] | Unavailable:
     """By process: the median, in milliseconds, over the connections in its network namespace that have sent something
-    in the last ``seconds``; none where no connection has, or the process has ended."""
+    in the last ``seconds``; none where no connection has, or the process has ended, or the kernel did not answer of it.
+    ``Unavailable`` where it answered of none."""
     # The thread ends with the round: one that could not leave a namespace must not do anything else.
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="connection delays") as thread:
-        return await asyncio.get_running_loop().run_in_executor(thread, _read, host, tuple(processes), seconds)
+    thread, is_over = ThreadPoolExecutor(max_workers=1, thread_name_prefix="connection delays"), Event()
+    read = partial(_read, host, tuple(processes), seconds, delays_in or _delays_in, is_over)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, read)
+    finally:
+        # A round that is cancelled does not wait for the kernel, for which everything else would have to wait, too.
+        is_over.set()
+        thread.shutdown(wait=False)
 
 
-def _read(host: Host, processes: Iterable[int], seconds: float) -> Mapping[int, float] | Unavailable:
+def _read(
+    host: Host, processes: Iterable[int], seconds: float, delays_in: DelaysIn, is_over: Event
+) -> Mapping[int, float] | Unavailable:
     found: dict[int, float] = {}
+    problem, has_answered = None, False
     try:
         own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         return Unavailable(f"/proc/thread-self/ns/net: {error.strerror}", NEEDS)
     try:
         for process in processes:
+            if is_over.is_set():
+                break
             try:
-                entered = os.open(f"{host.proc}/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                delays = _of_process(f"{host.proc}/{process}/ns/net", own, seconds, delays_in)
             except (FileNotFoundError, ProcessLookupError):
                 # It has ended.
                 continue
-            try:
-                delays = _delays_in(entered, own, seconds)
-            finally:
-                os.close(entered)
+            except OSError as error:
+                problem = error
+                continue
+            has_answered = True
             if delays:
                 found[process] = statistics.median(delays)
-    except OSError as error:
-        return Unavailable(f"sock_diag in the network of a pod: {error.strerror}", NEEDS)
     finally:
         os.close(own)
+    if problem is not None and not has_answered:
+        return Unavailable(f"sock_diag in the network of a pod: {problem.strerror or problem}", NEEDS)
     return found
+
+
+def _of_process(path: str, own: int, seconds: float, delays_in: DelaysIn) -> list[float]:
+    entered = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return delays_in(entered, own, seconds)
+    finally:
+        os.close(entered)
 
 
 def _delays_in(namespace: int, own: int, seconds: float) -> list[float]:
@@ -141,7 +169,7 @@ def _connection() -> socket.socket:
 
 def _enter(namespace: int) -> None:
     # os.setns is there from Python 3.12 on.
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET) != 0:
+    if _LIBRARY.setns(namespace, _CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

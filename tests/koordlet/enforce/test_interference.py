@@ -24,12 +24,21 @@ from tests.recorded_events import RecordedEvents
 
 
 class Node:
-    """``job`` is blamed in each round, by ``web``. ``annotations`` are those of ``job``."""
+    """``suspects`` are blamed in each round, by ``web``. ``annotations`` are theirs."""
 
-    def __init__(self, remedies: list[str], *, observe_only: bool = False, annotations: dict[str, str] | None = None):
+    def __init__(
+        self,
+        remedies: list[str],
+        *,
+        observe_only: bool = False,
+        annotations: dict[str, str] | None = None,
+        suspects: tuple[str, ...] = ("job",),
+    ):
         self.bench, self.recorded = Bench(observe_only=observe_only), RecordedEvents()
-        self.bench.put("job")
-        pods = (pod_usage("job", "BE", cpu=4.0, memory=1e9, annotations=annotations), pod_usage("web"))
+        for name in suspects:
+            self.bench.put(name)
+        jobs = [pod_usage(name, "BE", cpu=4.0, memory=1e9, annotations=annotations) for name in suspects]
+        pods = (*jobs, pod_usage("web"))
         self.snapshot = snapshot(pods=pods)
         options = SimpleNamespace(
             node_name="n",
@@ -43,7 +52,9 @@ class Node:
         enforced = EnforcedPolicy()
         enforced.accept(policy(extensions=extension(suppress=True, remedies=remedies)))
         sources = SimpleNamespace(pods=pods, policy=enforced, bandwidths_of=lambda _: kubelet_bandwidths(*pods))
-        monitor = SimpleNamespace(findings=[blamed()], mean=lambda *_: 30.0, sent=lambda _: None)
+        monitor = SimpleNamespace(
+            findings=[blamed(uid=each.pod.uid) for each in jobs], mean=lambda *_: 30.0, sent=lambda _: None
+        )
         self.remedies = InterferenceRemedies(
             cast("AgentContext", context),
             cast("SnapshotSources", sources),
@@ -82,18 +93,38 @@ def test_who_is_capped_without_effect_is_evicted_once() -> None:
     [
         Node(["cap", "pin"]),
         Node(["migrate"], observe_only=True),
-        Node(["migrate"], annotations={"koordinator.sh/eviction-policy": '["BEMemoryEvict"]'}),
     ],
-    ids=["not named", "observe only", "the pod does not permit it"],
+    ids=["not named", "observe only"],
 )
 def test_nobody_is_evicted(node: Node) -> None:
     assert node.rounds(30) == []
+
+
+def test_of_who_may_not_be_evicted_nobody_is_told_that_it_was() -> None:
+    node = Node(["migrate"], annotations={"koordinator.sh/eviction-policy": '["BEMemoryEvict"]'})
+    assert (node.rounds(30), node.recorded.notes) == ([], [])
+    (remedy,) = node.remedies.report.extensions()["uid-web"]["interferenceRemedies"]
+    assert (remedy["result"], remedy["what"]) == ("notPossible", "it may not be evicted")
+
+
+def test_two_who_disturb_others_are_both_evicted() -> None:
+    node = Node(["migrate"], suspects=("job", "batch"))
+    assert node.rounds(1) == ["job", "batch"]
 
 
 def test_what_is_only_observed_is_not_reported_as_done() -> None:
     node = Node(["cap"], observe_only=True)
     node.rounds(30)
     assert node.recorded.events == []
+    assert node.remedies.report.extensions() == {}
+
+
+def test_what_was_done_is_reported_no_more_when_the_node_is_only_observed() -> None:
+    node = Node(["cap"])
+    node.rounds(1)
+    assert node.remedies.report.extensions() != {}
+    node.enforcement.observe_only = True
+    node.rounds(1)
     assert node.remedies.report.extensions() == {}
 
 

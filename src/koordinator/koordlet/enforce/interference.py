@@ -49,26 +49,24 @@ class InterferenceRemedies:
         """Evicts the pods that are to be scheduled again."""
 
         async def evict() -> None:
-            going = self._state.leaving()
-            pods = [usage for usage in self._sources.pods if usage.pod.uid in going]
-            tasks = tuple(
-                eviction.Task(
+            leaving, present = self._state.leaving(), {usage.pod.uid: usage for usage in self._sources.pods}
+            evictor.forget(present.keys())
+            for uid, victim in leaving.items():
+                usage = present.get(uid)
+                if usage is None or interference_remedies.stays_here(usage):
+                    continue
+                # In a plan of its own: what one victim releases counts for all tasks of a plan, and each is to go.
+                task = eviction.Task(
                     eviction.Feature.INTERFERENCE,
                     eviction.Basis.USAGE,
                     {MEMORY: 1},
                     (usage,),
-                    f"it disturbs {self._victim(usage.pod.uid)}",
+                    f"it disturbs {victim}",
                 )
-                for usage in pods
-                if not usage.pod.is_static and eviction.permits(usage, eviction.Feature.INTERFERENCE)
-            )
-            await evictor.carry_out(eviction.EvictionPlan(tasks), {usage.pod.uid for usage in self._sources.pods})
+                await evictor.carry_out(eviction.EvictionPlan((task,)), present.keys())
 
         interval = self._context.options.collectors.interference_interval
         return Loop("evictions for interference", evict, interval, _DEADLINE)
-
-    def _victim(self, suspect: str) -> str:
-        return next((case.victim_name for case in self._state.cases.values() if case.suspect == suspect), "")
 
     def _decide(self, snapshot: Snapshot) -> Decision:
         given, policy, options = self._context.given, self._sources.policy, self._context.options
@@ -87,6 +85,6 @@ class InterferenceRemedies:
             shapes_network=is_on and policy.spec is not None and network_classes.is_enabled(policy.spec),
             is_carried_out=not observes_only,
         )
-        if not observes_only:
-            self.report.observe(self._state)
+        # What is not carried out is not reported as done, nor what was done before.
+        self.report.observe(RemedyState() if observes_only else self._state)
         return decision

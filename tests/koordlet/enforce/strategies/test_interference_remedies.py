@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordinator.api.annotations import CONFIG_SOURCE, EVICTION_POLICY
+from koordinator.api.meta import OwnerReference
 from koordinator.api.qos import QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.policy import EnforcedPolicy, InterferenceStrategy
 from koordinator.koordlet.enforce.strategies import cpu_suppress
 from koordinator.koordlet.enforce.strategies.interference_cases import Remedy, Result
-from koordinator.koordlet.enforce.strategies.interference_remedies import Measured, RemedyState, away_from, decide
+from koordinator.koordlet.enforce.strategies.interference_remedies import Measured, RemedyState, decide
 from koordinator.koordlet.enforce.strategies.snapshot import BestEffortCgroups, BestEffortFolders, PodUsage, Snapshot
 from koordinator.koordlet.observe.interference.detection import Finding, Indicator, Suspect
-from koordinator.node.cpu_topology import CPUTopology
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 from tests.examples import examples
 from tests.koordlet.enforce.strategies.qos_fixtures import (
@@ -27,7 +30,6 @@ from tests.koordlet.enforce.strategies.qos_fixtures import (
     pod_usage,
     policy,
     snapshot,
-    topology,
 )
 
 ON = InterferenceStrategy(suppress=True)
@@ -46,6 +48,12 @@ def job(cpu: float | None = 4.0) -> PodUsage:
 def node(*pods: PodUsage) -> Snapshot:
     """``web`` is there in any case: it is the victim."""
     return snapshot(pods=(*(pods or (job(),)), pod_usage("web")))
+
+
+def left_by_suppression(cpus: Iterable[int]) -> Snapshot:
+    """Where CPU suppress leaves best-effort pods these CPUs."""
+    folders = BestEffortFolders(BEST_EFFORT, (job().pod.cgroup,), (job().pod.containers[0].cgroup,))
+    return replace(node(), best_effort=BestEffortCgroups(folders, -1, frozenset(cpus)))
 
 
 def blamed(
@@ -196,56 +204,6 @@ def test_a_remedy_that_is_none_is_named() -> None:
     assert "kill" in invalid
 
 
-@pytest.fixture
-def pinned() -> Node:
-    """After a cap has brought nothing."""
-    played = Node(node())
-    played.round(0.0, blamed())
-    played.round(60.0, blamed())
-    return played
-
-
-def test_after_a_cap_without_effect_the_pod_is_pinned(pinned: Node) -> None:
-    found = pinned.round(70.0, blamed())
-    assert pinned.results == [(CAP, Result.TOO_LITTLE), (PIN, Result.TRYING)]
-    assert set(found[CPU_QUOTA.key].values()) == {(-1, Priority.RELEASE)}, "the cap is undone"
-    assert set(found[CPUSET.key].values()) == {(frozenset({4, 5, 6, 7}), Priority.POD)}
-    assert len(found[CPUSET.key]) == 2, "the pod and its container"
-
-
-def test_nothing_is_desired_of_the_cpus_any_more_when_a_pin_is_undone(pinned: Node) -> None:
-    assert pinned.round(120.0, blamed())[CPUSET.key] == {}
-    assert pinned.results == [(CAP, Result.TOO_LITTLE), (PIN, Result.TOO_LITTLE)]
-
-
-def test_where_kubelet_writes_the_cpus_of_pods_containers_alone_are_pinned(pinned: Node) -> None:
-    pinned.present = replace(pinned.present, cpu_manager_policy="static")
-    assert len(pinned.round(70.0, blamed())[CPUSET.key]) == 1
-
-
-@pytest.mark.parametrize(
-    ("own", "allowed", "away"),
-    [
-        (set(), range(8), {4, 5, 6, 7}),
-        ({0, 1}, range(8), {2, 3, 4, 5, 6, 7}),
-        ({0, 2}, range(8), {4, 5, 6, 7}),
-        ({0, 2, 4, 6}, range(8), set()),
-        (set(), range(2), set()),
-        ({0, 1}, {2, 3}, {2, 3}),
-    ],
-    ids=["half of the cores", "its core", "its cores", "a thread of each core", "one core alone", "elsewhere already"],
-)
-def test_cpus_away_from_those_of_the_victim(own: set[int], allowed: Any, away: set[int]) -> None:
-    assert away_from(frozenset(own), frozenset(allowed), topology()) == away
-
-
-def test_another_cache_is_better_than_another_core() -> None:
-    two_caches = CPUTopology(tuple(replace(cpu, l3=cpu.numa_node) for cpu in topology().cpus))
-    assert away_from(frozenset({0}), frozenset(range(8)), two_caches) == {4, 5, 6, 7}
-    assert away_from(frozenset(), frozenset(range(8)), two_caches) == {4, 5, 6, 7}
-    assert away_from(frozenset({0, 4}), frozenset(range(8)), two_caches) == {2, 3, 6, 7}
-
-
 def test_on_the_network_it_is_the_bandwidth_that_is_capped() -> None:
     played = Node(node(), shapes_network=True, sent=1e7)
     found = played.round(0.0, blamed(indicator=Indicator.RETRANSMITS))
@@ -276,18 +234,18 @@ def test_who_hardly_sends_is_not_capped(played: Node, result: list[tuple[Remedy,
 def test_who_is_to_move_is_held_back_no_more_and_leaves() -> None:
     played = Node(node(), InterferenceStrategy(suppress=True, remedies=(MIGRATE,)))
     played.round(0.0, blamed())
-    assert played.state.leaving() == {job().pod.uid}
+    assert played.state.leaving() == {job().pod.uid: "shop/web"}
     played.present = node(pod_usage("other", "BE"))
     played.signal = 1.0
     played.round(60.0)
-    assert (played.results, played.state.leaving()) == ([(MIGRATE, Result.HELPS)], frozenset())
+    assert (played.results, played.state.leaving()) == ([(MIGRATE, Result.HELPS)], {})
 
 
 def test_nobody_is_evicted_unless_the_node_slo_names_it() -> None:
     played = Node(node())
     for number in range(200):
         played.round(10.0 * number, blamed())
-        assert played.state.leaving() == frozenset()
+        assert played.state.leaving() == {}
 
 
 @pytest.mark.parametrize("calm", [2, 4], ids=["while it is taken back", "after it"])
@@ -321,6 +279,74 @@ def test_two_victims_of_one_pod_cap_it_once() -> None:
     assert len(played.state.cases) == 2
 
 
+def test_a_cap_that_has_just_ended_is_no_reason_for_a_lower_one() -> None:
+    """What the pod uses then is what the cap had left it."""
+    cycles = blamed(indicator=Indicator.CYCLES)
+    played = Node(node(), InterferenceStrategy(suppress=True, remedies=(CAP,)))
+    played.round(0.0, blamed())
+    played.present = node(job(cpu=2.0))
+    (cap,) = played.round(60.0, blamed(), cycles)[CPU_QUOTA.key].values()
+    assert cap == (200_000, Priority.POD)
+    assert played.results == [(CAP, Result.TOO_LITTLE), (CAP, Result.TRYING)]
+
+
+def test_a_window_after_a_cap_has_ended_it_is_measured_anew_what_the_pod_uses() -> None:
+    played = Node(node(), InterferenceStrategy(suppress=True, remedies=(CAP,)))
+    for now in (0.0, 60.0):
+        played.round(now, blamed())
+    played.present = node(job(cpu=2.0))
+    (cap,) = played.round(120.0, blamed(indicator=Indicator.CYCLES))[CPU_QUOTA.key].values()
+    assert cap == (100_000, Priority.POD)
+
+
+def test_a_bandwidth_that_has_just_ended_is_no_reason_for_a_lower_one() -> None:
+    strategy = InterferenceStrategy(suppress=True, remedies=(CAP,))
+    played = Node(node(), strategy, shapes_network=True, sent=1e7)
+    played.round(0.0, blamed(indicator=Indicator.DROPS))
+    played.sent = 5e6
+    played.round(60.0, blamed(indicator=Indicator.DROPS), blamed(indicator=Indicator.DELAY))
+    assert played.state.bandwidths() == {job().pod.uid: 40_000_000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"annotations": {CONFIG_SOURCE: "file"}}, "it may not be evicted"),
+        ({"annotations": {EVICTION_POLICY: '["BEMemoryEvict"]'}}, "it may not be evicted"),
+        (
+            {
+                "owner_references": (
+                    OwnerReference(api_version="apps/v1", kind="DaemonSet", name="job", controller=True),
+                )
+            },
+            "its DaemonSet would put it here again",
+        ),
+    ],
+    ids=["static", "not permitted", "of a DaemonSet"],
+)
+def test_who_would_stay_is_not_evicted(changes: dict[str, Any], text: str) -> None:
+    usage = job()
+    given = msgspec.structs.replace(usage.pod.pod.metadata, **changes)
+    pod = replace(usage.pod, pod=msgspec.structs.replace(usage.pod.pod, metadata=given))
+    strategy = InterferenceStrategy(suppress=True, remedies=(MIGRATE,))
+    played = Node(snapshot(pods=(usage._replace(pod=pod), pod_usage("web"))), strategy)
+    played.round(0.0, blamed())
+    (trial,) = [trial for case in played.state.cases.values() for trial in case.trials]
+    assert (trial.result, trial.hold.text) == (Result.NOT_POSSIBLE, text)
+
+
+def test_a_pod_leaves_for_the_victim_whom_its_cap_does_not_help() -> None:
+    other = replace(blamed(), uid="uid-db", name="shop/db")
+    played = Node(node(job(), pod_usage("db")), InterferenceStrategy(suppress=True, remedies=(CAP, MIGRATE)))
+    played.round(0.0, blamed())
+    played.round(50.0, other)
+    played.signal = 2.0
+    played.round(60.0, blamed())
+    played.signal = 30.0
+    played.round(110.0, other)
+    assert played.state.leaving() == {job().pod.uid: "shop/db"}
+
+
 def test_what_is_not_carried_out_is_not_measured() -> None:
     played = Node(node(), is_carried_out=False)
     for number in range(20):
@@ -340,14 +366,13 @@ def test_nothing_stays_in_the_kernel_after_a_restart_or_when_it_is_switched_off(
     steps: list[tuple[Indicator | None, float]], order: list[Remedy], is_restarted: bool
 ) -> None:
     """Whatever a remedy has desired of a target, somebody desires what the kubelet gives there afterwards."""
-    folders = BestEffortFolders(BEST_EFFORT, (job().pod.cgroup,), (job().pod.containers[0].cgroup,))
-    everything = replace(node(), best_effort=BestEffortCgroups(folders, -1, frozenset(range(8))), policy=policy())
+    everything = replace(left_by_suppression(range(8)), policy=policy())
     played = Node(everything, InterferenceStrategy(suppress=True, remedies=tuple(order)), shapes_network=True, sent=1e7)
     touched: set[Target] = set()
     for number, (indicator, signal) in enumerate(steps):
         played.signal = signal
         played.round(60.0 * number, *([blamed(indicator=indicator)] if indicator else []))
-        touched |= {each.target for each in played.settings if each.priority is Priority.POD}
+        touched |= {each.target for each in played.settings if each.priority is not Priority.RELEASE}
     if is_restarted:
         played.state = RemedyState()
     else:

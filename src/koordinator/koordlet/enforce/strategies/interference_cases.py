@@ -75,6 +75,8 @@ class Trial:
     before: float
     after: float | None = None
     result: Result = Result.TRYING
+    ended: float | None = None
+    """None while it is in force."""
 
     @property
     def is_in_force(self) -> bool:
@@ -209,4 +211,5 @@ def _taken_back(case: Case, trial: Trial, terms: Terms, now: float) -> Case:
 
 def _with(case: Case, trial: Trial, now: float) -> Case:
     others = tuple(each for each in case.trials if each.remedy is not trial.remedy)
+    trial = trial if trial.is_in_force else replace(trial, ended=now)
     return replace(case, trials=(*others, trial), changed_at=now, steps_back=0)

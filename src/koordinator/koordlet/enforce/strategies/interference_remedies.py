@@ -8,15 +8,17 @@ of its own is left half of them. Which remedy is in force when is in ``interfere
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from koordinator.api.cpu_list import format_cpu_list
+from koordinator.api.meta import controller_of
 from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.koordlet.enforce.executor.desired_settings import DesiredSetting, Priority
 from koordinator.koordlet.enforce.policy import InterferenceStrategy
+from koordinator.koordlet.enforce.strategies import eviction
 from koordinator.koordlet.enforce.strategies.interference_cases import (
     Case,
     Hold,
@@ -65,10 +67,19 @@ class RemedyState:
                 found[case.suspect] = min(found.get(case.suspect, bits), bits)
         return found
 
-    def leaving(self) -> frozenset[str]:
-        """UIDs of the pods that are to be evicted."""
-        found = ((case.suspect, case.in_force) for case in self.cases.values())
-        return frozenset(uid for uid, trial in found if trial is not None and trial.remedy is Remedy.MIGRATE)
+    def leaving(self) -> dict[str, str]:
+        """By UID of the pods that are to be evicted, whom each disturbs."""
+        found = ((case, case.in_force) for case in self.cases.values())
+        return {case.suspect: case.victim_name for case, trial in found if trial and trial.remedy is Remedy.MIGRATE}
+
+    def caps(self, uid: str, since: float) -> list[Hold]:
+        """Those of a pod that are in force, or were until after ``since``: what it does is less for that."""
+        return [
+            trial.hold
+            for case in self.cases.values()
+            for trial in case.trials
+            if case.suspect == uid and trial.remedy is Remedy.CAP and (trial.ended is None or trial.ended > since)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,8 @@ def decide(
     state = RemedyState(cases, state.touched)
     for key, case in list(cases.items()):
         signal = measured.mean(case.victim, case.indicator, strategy.window_seconds)
-        offer = partial(_offer, case, snapshot, everybody, measured, strategy, state, shapes_network=shapes_network)
+        caps = state.caps(case.suspect, now - strategy.window_seconds)
+        offer = partial(_offer, case, snapshot, everybody, measured, strategy, caps, shapes_network=shapes_network)
         following = next_case(case, signal, terms, offer, now)
         if following is None:
             del cases[key]
@@ -167,7 +179,7 @@ def _offer(
     pods: Mapping[str, PodUsage],
     measured: Measured,
     strategy: InterferenceStrategy,
-    state: RemedyState,
+    caps: Sequence[Hold],
     remedy: Remedy,
     *,
     shapes_network: bool,
@@ -177,19 +189,27 @@ def _offer(
         return "it is gone"
     match remedy:
         case Remedy.CAP if case.indicator in OF_NETWORK:
-            return _bandwidth_cap(suspect.pod, measured, strategy, state, shapes_network=shapes_network)
+            return _bandwidth_cap(suspect.pod, measured, strategy, caps, shapes_network=shapes_network)
         case Remedy.CAP:
-            return _cpu_cap(suspect, strategy, state)
+            return _cpu_cap(suspect, strategy, caps)
         case Remedy.PIN:
             return _pin(suspect.pod, victim, case.indicator, snapshot)
-    return Hold("it is evicted")
+    return stays_here(suspect) or Hold("it is evicted")
 
 
-def _cpu_cap(usage: PodUsage, strategy: InterferenceStrategy, state: RemedyState) -> Hold | None:
-    for _, hold in state.holds(usage.pod.uid):
+def stays_here(usage: PodUsage) -> str:
+    """Why it is of no use to evict a pod, or not allowed; empty if it is."""
+    if usage.pod.is_static or not eviction.permits(usage, eviction.Feature.INTERFERENCE):
+        return "it may not be evicted"
+    owner = controller_of(usage.pod.pod.metadata)
+    return "its DaemonSet would put it here again" if owner is not None and owner.kind == "DaemonSet" else ""
+
+
+def _cpu_cap(usage: PodUsage, strategy: InterferenceStrategy, caps: Iterable[Hold]) -> Hold | None:
+    for hold in caps:
         if hold.quota is not None:
             # Of what it used before it was capped.
-            return Hold(hold.text, quota=hold.quota)
+            return hold
     if usage.cpu is None:
         # Not measured just now: in the next round.
         return None
@@ -198,15 +218,15 @@ def _cpu_cap(usage: PodUsage, strategy: InterferenceStrategy, state: RemedyState
 
 
 def _bandwidth_cap(
-    pod: NodePod, measured: Measured, strategy: InterferenceStrategy, state: RemedyState, *, shapes_network: bool
+    pod: NodePod, measured: Measured, strategy: InterferenceStrategy, caps: Iterable[Hold], *, shapes_network: bool
 ) -> Hold | str | None:
     if not shapes_network:
         return "TCNetworkQoS does not share out the bandwidth of the node"
     if pod.qos is not QoSClass.BE:
         return "TCNetworkQoS has no class for a pod without the label koordinator.sh/qosClass"
-    for _, hold in state.holds(pod.uid):
+    for hold in caps:
         if hold.bandwidth is not None:
-            return Hold(hold.text, bandwidth=hold.bandwidth)
+            return hold
     sent = measured.sent(pod.uid)
     if sent is None:
         return None
@@ -225,6 +245,9 @@ def _pin(pod: NodePod, victim: NodePod, indicator: Indicator, snapshot: Snapshot
     if snapshot.topology is None:
         return None
     allowed = snapshot.allowed_cpus - snapshot.kubelet_cpus
+    if snapshot.best_effort is not None and snapshot.best_effort.cpuset is not None:
+        # Where CPU suppress has left them fewer, no others.
+        allowed &= snapshot.best_effort.cpuset
     cpus = away_from(victim.allocation.cpus, allowed, snapshot.topology)
     if not cpus:
         return "there are no CPUs away from those of the victim"
@@ -275,7 +298,9 @@ def _quotas(
 
 
 def _cpusets(pod: NodePod, holds: Iterable[tuple[Case, Hold]], snapshot: Snapshot) -> list[DesiredSetting]:
-    """Of a pinned pod: two pins are joined, or the first one holds."""
+    """Of a pinned pod: two pins are joined, or the first one holds. They are settings of the NodeSLO, as those of CPU
+    suppress are, with which they are joined: a pod that disturbs others gets no CPUs that others of its class do not
+    have."""
     pinned: frozenset[int] = frozenset()
     reason = ""
     for case, hold in holds:
@@ -290,4 +315,4 @@ def _cpusets(pod: NodePod, holds: Iterable[tuple[Case, Hold]], snapshot: Snapsho
     if snapshot.cpu_manager_policy != STATIC:
         # Else kubelet itself writes the CPUs of pods, again and again.
         folders.append(pod.cgroup)
-    return [DesiredSetting(OWNER, Target(CPUSET, folder), pinned, reason, Priority.POD) for folder in folders]
+    return [DesiredSetting(OWNER, Target(CPUSET, folder), pinned, reason) for folder in folders]
