@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.base.served_connections import ProgramConnections, ServedConnection, ServedConnections
-from koordinator.base.server_limits import STALLED_SECONDS, ServerLimits
+from koordinator.base.server_limits import OLDEST_SAMPLE_SECONDS, SLOWEST, STALLED_SECONDS, ServerLimits
 from tests.kube.clients import run
 
 BOUND = 6
@@ -105,6 +106,61 @@ def test_known_clients_go_only_when_there_are_no_others() -> None:
         return server.dropped
 
     assert run(work()) == [3, 4, 5, 0]
+
+
+def test_newcomers_within_the_reserve_stay_when_all_others_are_known() -> None:
+    async def work() -> list[int]:
+        server = Server()
+        for number in range(BOUND):
+            server.serve(server.come())
+            server.connections[number].is_known = True
+        for _ in range(5):
+            server.come()
+        return server.dropped
+
+    # Those within the reserve of three and the one that comes; beyond, it is their oldest that goes.
+    assert run(work()) == [0, 1, 2, 3, BOUND]
+
+
+def test_a_newcomer_goes_only_when_all_others_are_busy_and_before_a_known_client() -> None:
+    async def work() -> list[int]:
+        server = Server()
+        for number in range(BOUND):
+            server.come()
+            server.connections[number].is_known = True
+            if number:
+                server.connections[number].begin()
+        server.connections[1].rest(is_complete=True)
+        server.come()
+        server.come()
+        return server.dropped
+
+    assert run(work()) == [1, BOUND]
+
+
+@pytest.mark.parametrize(
+    ("moved", "seconds", "is_stalled"),
+    [
+        (SLOWEST - 1, STALLED_SECONDS, True),
+        (SLOWEST, STALLED_SECONDS, False),
+        (0, STALLED_SECONDS / 2, False),
+        (0, OLDEST_SAMPLE_SECONDS, True),
+        (0, OLDEST_SAMPLE_SECONDS + 1, False),
+    ],
+)
+def test_a_client_is_stalled_that_has_hardly_moved_for_a_second_or_a_few(
+    moved: int, seconds: float, is_stalled: bool
+) -> None:
+    async def work() -> list[bool]:
+        server = Server()
+        connection = server.connections[server.come()]
+        connection.begin()
+        connection.progress = lambda: 7
+        found = [connection.is_stalled(0.0)]
+        connection.progress = lambda: 7 + moved
+        return [*found, connection.is_stalled(seconds)]
+
+    assert run(work()) == [False, is_stalled]
 
 
 ACTIONS = st.lists(

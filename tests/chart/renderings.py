@@ -102,6 +102,7 @@ CASES: Final[dict[str, Document]] = {
     },
     "unaudited": {
         "crds": {"managed": False},
+        "networkPolicy": {"enabled": True},
         "manager": {"audit": {"maxMegabytes": 0}},
         "scheduler": {"enabled": False},
         "descheduler": {"enabled": False},

@@ -18,8 +18,8 @@ from tests.manager.webhook.serving import HOST, serving
 from tests.waiting import PATIENCE
 
 
-def network_policies() -> dict[str, Document]:
-    return {name: each["spec"] for (kind, name), each in objects("everything").items() if kind == "NetworkPolicy"}
+def network_policies(case: str = "everything") -> dict[str, Document]:
+    return {name: each["spec"] for (kind, name), each in objects(case).items() if kind == "NetworkPolicy"}
 
 
 def test_what_no_policy_allows_is_refused() -> None:
@@ -49,6 +49,18 @@ def test_a_policy_lets_api_servers_and_the_test_reach_the_webhooks() -> None:
     assert rule["from"][1]["podSelector"]["matchLabels"].items() <= test["metadata"]["labels"].items()
     (_, to_manager) = network_policies()["koordinator-test"]["egress"]
     assert to_manager["ports"] == rule["ports"]
+
+
+def test_the_test_reaches_the_webhooks_wherever_they_are() -> None:
+    """A policy names pods by their labels, but none in the network of its node."""
+    named, in_the_network_of_nodes = (
+        network_policies(case)["koordinator-test"]["egress"][1] for case in ("unaudited", "everything")
+    )
+    (peer,) = named["to"]
+    manager = objects("unaudited")["Deployment", "koord-manager"]["spec"]["template"]
+    assert peer["podSelector"]["matchLabels"].items() <= manager["metadata"]["labels"].items()
+    assert objects("everything")["Deployment", "koord-manager"]["spec"]["template"]["spec"]["hostNetwork"]
+    assert "to" not in in_the_network_of_nodes
 
 
 def test_helm_test_calls_the_webhooks_and_gets_no_key(tmp_path: Path) -> None:

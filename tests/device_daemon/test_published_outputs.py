@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from koordinator.device_daemon.cambricon import Cambricon
 from koordinator.device_daemon.huawei import Huawei
 from koordinator.device_daemon.identity import only_distinct
 from koordinator.device_daemon.kunlun import Kunlun
-from koordinator.device_daemon.machine import Found, ToolError, Vendor
+from koordinator.device_daemon.machine import Found, Problem, ToolError, Vendor
 from koordinator.device_daemon.metax import MetaX
 from tests.device_daemon.machines import machine, npu_board
 from tests.real_world.device_tools import (
@@ -79,9 +80,13 @@ def test_each_chip_of_a_card_has_its_own_address_where_it_has_one(tmp_path: Path
     assert (places["npu-1-2"], places["npu-1-3"]) == ("0000:01:00.0", "0000:01:00.0")
 
 
-def test_each_chip_of_a_card_has_its_own_cores_and_ai_cpus(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "spelled", [str, lambda output: output.replace("Chip ID ", "Chip-Id ")], ids=["as published", "in another case"]
+)
+def test_each_chip_of_a_card_has_its_own_cores_and_ai_cpus(spelled: Callable[[str], str], tmp_path: Path) -> None:
     (listing,) = [listing for listing in listings("npu-smi") if listing.name == "atlas-a3"]
-    response = found(Huawei(), tmp_path, {**npu_tools(listing), **NPU_OF_TWO_CHIPS}, files=16)
+    told = {command: spelled(output) for command, output in NPU_OF_TWO_CHIPS.items()}
+    response = found(Huawei(), tmp_path, {**npu_tools(listing), **told}, files=16)
     amounts = {
         device.uuid: (device.resources["huawei.com/npu-core"], device.resources["huawei.com/npu-cpu"])
         for device in response.devices
@@ -101,11 +106,24 @@ def test_faults_and_memory_have_other_names_on_ascend_310(faults: str, is_health
 
 
 def test_an_npu_that_is_on_no_pci_bus_has_no_place(tmp_path: Path) -> None:
-    """As those of an Atlas 900 A5 with UB: npu-smi says NA."""
+    """As those of an Atlas 900 A5 with UB: npu-smi says NA of all."""
     tools = npu_tools(next(listing for listing in listings("npu-smi") if listing.name == "ascend-950"))
-    response = found(Huawei(), tmp_path, {**tools, "npu-smi info -t board -i 0": npu_board("NA")}, files=2)
-    assert [device.topology and device.topology.bus_id for device in response.devices] == ["", "0000:01:00.0"]
+    boards = {f"npu-smi info -t board -i {card}": npu_board("NA") for card in (0, 1)}
+    response = found(Huawei(), tmp_path, {**tools, **boards}, files=2)
+    assert [device.topology and device.topology.bus_id for device in response.devices] == ["", ""]
     assert not response.problems
+
+
+@pytest.mark.parametrize("others_memory", ["HBM Capacity(MB) : 65536", UNSUPPORTED], ids=["listed", "left-out"])
+def test_an_npu_without_an_address_is_left_out_where_another_has_one(
+    others_memory: str | ToolError, tmp_path: Path
+) -> None:
+    """Whether or not the other one is listed in the end."""
+    tools = npu_tools(next(listing for listing in listings("npu-smi") if listing.name == "ascend-950"))
+    told = {"npu-smi info -t board -i 0": npu_board("NA"), "npu-smi info -t memory -i 1": others_memory}
+    response = found(Huawei(), tmp_path, {**tools, **told}, files=2)
+    assert "0" not in {device.minor for device in response.devices}
+    assert Problem("NPU 0 is left out: it has no PCIe Bus Info, but others have", ("0",)) in response.problems
 
 
 def test_an_npu_that_is_not_there_is_named(tmp_path: Path) -> None:

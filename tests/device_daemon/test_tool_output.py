@@ -60,10 +60,14 @@ def test_a_field_has_the_name_of_the_line_that_it_is_indented_below() -> None:
 
 
 def test_the_unit_is_no_part_of_a_name() -> None:
-    assert (
-        sum_of("HBM Capacity(MB) : 65536\nDDR Capacity (MB) : NA\nHBM Used(MB) : 1\n", "hbm capacity", "ddr capacity")
-        == 65536
-    )
+    fields = read_fields("HBM Capacity(MB) : 65536\nDDR Capacity (MB) : NA\nHBM Used(MB) : 1\n")
+    assert sum_of(fields, "hbm capacity", "ddr capacity") == 65536
+
+
+def test_the_error_names_the_field_whose_value_is_no_number() -> None:
+    fields = read_fields("DDR Capacity(MB) : 0\nHBM Capacity(MB) : much\n")
+    with pytest.raises(DiscoveryError, match=r"^hbm capacity 'much' is not a number$"):
+        sum_of(fields, "ddr capacity", "hbm capacity")
 
 
 def test_a_name_within_another_name_is_another_field() -> None:

@@ -5,6 +5,7 @@ It has little else: what a program of the tests needs on a virtual machine that 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -29,26 +30,39 @@ _SWITCHED_ON = """
 """
 """Besides what the kernel's own ``tinyconfig`` has."""
 _SWITCHED_OFF = "CPU_MITIGATIONS MODULES BLOCK"
+_DIGITS = 12
+"""Of the digest of what a kernel is built from."""
 
 
 def kernel_with_core_scheduling() -> Path:
     """Skips the test where it cannot be built. KOORDINATOR_CORE_SCHEDULING_KERNEL names another one, a bzImage."""
     if named := os.environ.get("KOORDINATOR_CORE_SCHEDULING_KERNEL"):
         return Path(named)
-    sources = sorted(_SOURCES.glob("linux-source-*.tar.*"))
-    if not sources:
+    archive = max(_SOURCES.glob("linux-source-*.tar.*"), key=lambda path: path.stat().st_mtime, default=None)
+    if archive is None:
         pytest.skip(f"a kernel with core scheduling is built from sources that are not there: {_PACKAGES}")
-    name = sources[-1].name.partition(".tar")[0]
-    return built(f"{name}-core-scheduling", (_IMAGE,), lambda folder: _build(sources[-1], folder), _TOOLS) / _IMAGE
+    return built(_name(archive), (_IMAGE,), lambda folder: _build(archive, folder), _TOOLS) / _IMAGE
+
+
+def _name(archive: Path) -> str:
+    """Another one for other sources and other options, so that no kernel is kept that differs from what it names."""
+    found = archive.stat()
+    built_from = f"{found.st_size} {found.st_mtime_ns}\n{_options()}"
+    digest = hashlib.sha256(built_from.encode()).hexdigest()[:_DIGITS]
+    return f"{archive.name.partition('.tar')[0]}-core-scheduling-{digest}"
+
+
+def _options() -> str:
+    options = [f"CONFIG_{name}=y" for name in _SWITCHED_ON.split()]
+    options += [f"CONFIG_{name}=n" for name in _SWITCHED_OFF.split()]
+    return "\n".join(options) + "\n"
 
 
 def _build(archive: Path, folder: Path) -> None:
     source = folder / "source"
     source.mkdir()
     _run("tar", "--extract", "--strip-components=1", f"--file={archive}", f"--directory={source}")
-    options = [f"CONFIG_{name}=y" for name in _SWITCHED_ON.split()]
-    options += [f"CONFIG_{name}=n" for name in _SWITCHED_OFF.split()]
-    (source / "kernel/configs/core_scheduling.config").write_text("\n".join(options) + "\n")
+    (source / "kernel/configs/core_scheduling.config").write_text(_options())
     _run("make", f"--directory={source}", "tinyconfig", "core_scheduling.config")
     _run("make", f"--directory={source}", f"--jobs={os.cpu_count()}", _IMAGE)
     (source / "arch/x86/boot" / _IMAGE).rename(folder / _IMAGE)

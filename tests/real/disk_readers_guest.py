@@ -67,7 +67,7 @@ async def _count(guest: GuestPods) -> dict[str, int]:
     def so_far() -> dict[str, int]:
         return {name: count - before[name] for name, count in _served(guest).items()}
 
-    await guest.pass_until(lambda: sum(so_far().values()) >= _REQUESTS, _MOST_SECONDS)
+    assert await guest.pass_until(lambda: sum(so_far().values()) >= _REQUESTS, _MOST_SECONDS), so_far()
     return so_far()
 
 
@@ -84,7 +84,7 @@ async def _story(guest: GuestPods) -> Served:
         blocks = [{**_BLOCK, "ioCfg": {"ioWeightPercent": weight}}]
         annotations = {"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}
         guest.start(name, "BE", [sys.executable, "-c", _READ, DISK], annotations=annotations)
-    await guest.pass_until(lambda: min(_served(guest).values()) > 0, _MOST_SECONDS)
+    assert await guest.pass_until(lambda: min(_served(guest).values()) > 0, _MOST_SECONDS), _served(guest)
     found = {"without an agent": await _count(guest)}
     guest.node.show_slo(_SLO)
     async with guest.node.running():

@@ -37,7 +37,7 @@ class GuestPods:
         self._controllers = controllers
         self._at = time.monotonic()
         for qos in ("Guaranteed", "Burstable", "BestEffort"):
-            make_cgroup(self.layout.qos(qos), controllers)
+            _make_cgroup(self.layout.qos(qos), controllers)
         amounts = {"cpu": str(cpus), "memory": "1Gi", "pods": "110"}
         addresses = [{"type": "InternalIP", "address": "10.0.0.1"}]
         status = {"addresses": addresses, "allocatable": amounts, "capacity": amounts}
@@ -49,14 +49,13 @@ class GuestPods:
         qos: str,
         command: Sequence[str] = ("sleep", "infinity"),
         *,
-        labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         """A pod of one container with one process: best-effort ones are so for Kubernetes, too, others burstable."""
         kubernetes_qos = "BestEffort" if qos == "BE" else "Burstable"
-        make_cgroup(self.layout.pod(f"uid-{name}", kubernetes_qos), self._controllers)
+        _make_cgroup(self.layout.pod(f"uid-{name}", kubernetes_qos), self._controllers)
         metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}", "annotations": dict(annotations or {})}
-        metadata["labels"] = {"koordinator.sh/qosClass": qos, **(labels or {})}
+        metadata["labels"] = {"koordinator.sh/qosClass": qos}
         status = {
             "phase": "Running",
             "qosClass": kubernetes_qos,
@@ -64,7 +63,7 @@ class GuestPods:
         }
         spec = {"containers": [{"name": "c", "image": "i", "resources": {}}]}
         self.node.pods.append({"metadata": metadata, "spec": spec, "status": status})
-        make_cgroup(self.container(name))
+        _make_cgroup(self.container(name))
         entered = f'echo 0 > "{CGROUPS}/{self.container(name)}/cgroup.procs" && exec "$@"'
         self.processes[name] = subprocess.Popen(["sh", "-c", entered, "sh", *command])
 
@@ -105,7 +104,7 @@ class GuestPods:
         (CGROUPS / self.layout.kubepods).rmdir()
 
 
-def make_cgroup(folder: str, controllers: str = "") -> None:
+def _make_cgroup(folder: str, controllers: str = "") -> None:
     """Below the root, which has the controllers already."""
     (CGROUPS / folder).mkdir(exist_ok=True)
     if controllers:

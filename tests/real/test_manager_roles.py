@@ -65,7 +65,7 @@ BATCH_CPU = "kubernetes.io/batch-cpu"
 
 @pytest.fixture
 def books(real_programs: RealPrograms, tmp_path: Path) -> Iterator[Audited]:
-    with audited(real_programs.kubernetes, tmp_path, "koord-manager", RECOMMENDER) as made:
+    with audited(real_programs.kubernetes, tmp_path, "koord-manager", RECOMMENDER, GATES[0]) as made:
         yield made
 
 

@@ -98,8 +98,8 @@ StandardError=null
 @dataclass(frozen=True)
 class VirtualMachine:
     """``numa_nodes`` share the CPUs and the memory evenly. ``has_systemd``: systemd is the first process, with a bus,
-    and the program one of its services; nothing else runs. ``has_disk``: ``/dev/vda``. A
-    core has as many ``threads``. ``kernel``: another one than Debian's, which has everything built in."""
+    and the program one of its services; nothing else runs. ``has_disk``: ``/dev/vda``. A core has as many ``threads``.
+    ``kernel``: another one than Debian's, which has everything built in."""
 
     cpus: int
     megabytes: int = 1536

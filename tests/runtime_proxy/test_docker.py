@@ -6,7 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.base.clock import SystemClock
+from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.base.served_connections import ProgramConnections
+from koordinator.base.served_connections import ProgramConnections, ServedConnections
 from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.runtime_proxy import docker_messages
 from koordinator.runtime_proxy.checkpoints import Checkpoints
@@ -31,6 +31,7 @@ from koordinator.runtime_proxy.hook_servers import HookServerFolder
 from koordinator.runtime_proxy.program import HookRequestMetrics
 from tests.runtime_proxy.fake_servers import FakeHookServer, serving
 from tests.runtime_proxy.proxied import ALL_HOOKS, SKIP, run
+from tests.waiting import wait_for
 
 _SLICE = "kubepods-besteffort-podu_1.slice"
 _PATH = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice"
@@ -328,6 +329,18 @@ def test_an_absent_daemon_is_said() -> None:
     run(scenario())
 
 
+class Connections(ProgramConnections):
+    """Remembers those of each server."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        super().__init__(metrics, clock)
+        self.pools: list[ServedConnections] = []
+
+    def serve(self, listener: str, limits: ServerLimits) -> ServedConnections:
+        self.pools.append(super().serve(listener, limits))
+        return self.pools[-1]
+
+
 Daemon = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -359,6 +372,32 @@ async def raw(daemon: Daemon) -> AsyncIterator[tuple[asyncio.StreamReader, async
             yield reader, writer
         finally:
             writer.close()
+
+
+def test_a_client_that_reads_an_endless_response_moves() -> None:
+    async def daemon(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+
+    async def scenario() -> None:
+        connections = Connections(Metrics(), SystemClock())
+        async with in_front_of(daemon, connections) as path:
+            reader, writer = await asyncio.open_unix_connection(str(path))
+            writer.write(b"GET /v1.41/containers/x/logs HTTP/1.1\r\nHost: d\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            (served,) = connections.pools[0].busy
+            await wait_for(lambda: served.progress() is not None)
+            before = served.progress() or 0
+            await reader.readexactly(8 << 20)
+            await wait_for(lambda: served.progress() is not None)
+            assert (served.progress() or 0) - before > 6 << 20
+            writer.close()
+
+    run(scenario())
 
 
 def test_an_attached_client_that_has_said_all_still_hears_the_rest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -27,6 +28,8 @@ class _Transport:
         self.written = bytearray()
         self.is_closed = False
         self.is_read = True
+        self._closed = socket.socket()
+        self._closed.close()
 
     def write(self, data: bytes) -> None:
         if not self.is_closed:
@@ -34,6 +37,10 @@ class _Transport:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def get_extra_info(self, name: str) -> socket.socket:
+        assert name == "socket"
+        return self._closed
 
     def get_write_buffer_size(self) -> int:
         return 0 if self.is_read else len(self.written)

@@ -22,7 +22,7 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.base.said_once import Bursts
-from koordinator.base.server_limits import SLOWEST, STALLED_SECONDS, ServerLimits
+from koordinator.base.server_limits import OLDEST_SAMPLE_SECONDS, SLOWEST, STALLED_SECONDS, ServerLimits
 from koordinator.base.time_limits import Limit, TimeLimits
 
 logger = logging.getLogger(__name__)
@@ -86,11 +86,11 @@ class ServedConnection:
         self._seen_at = 0.0
         self.address = address
         self.is_known = False
-        """Whether the client has shown a certificate: others are closed for it, and it for none of them."""
+        """Whether the client has shown a certificate: of those with a request, it is closed after all others."""
         self.drop = drop
         """Closes it at once; what has not been sent is lost."""
         self.progress: Callable[[], int | None] = _at_work
-        """While it is busy: a number that changes by one with each byte that the client reads or writes; None if it is
+        """While it is busy: a number that grows by one with each byte that the client reads or writes; None if it is
         not the client that is waited for."""
 
     @property
@@ -194,14 +194,13 @@ class ServedConnection:
 
     def is_stalled(self, now: float) -> bool:
         """Whether its client has hardly moved since the last look, a second ago or more."""
-        seen, before = self.progress(), self._seen
-        if seen is None or before is None:
+        seen, before, elapsed = self.progress(), self._seen, now - self._seen_at
+        if seen is None or before is None or elapsed > OLDEST_SAMPLE_SECONDS:
             self._seen, self._seen_at = seen, now
             return False
-        elapsed = now - self._seen_at
         if elapsed < STALLED_SECONDS:
             return False
-        if abs(seen - before) < SLOWEST * elapsed:
+        if seen - before < SLOWEST * elapsed:
             return True
         self._seen, self._seen_at = seen, now
         return False
@@ -313,12 +312,12 @@ class ServedConnections:
             self.room_made()
 
     def _least_needed(self) -> ServedConnection | None:
-        """Beyond the reserve, the one that has waited longest for a request; else the one that was idle longest; and if
-        all are busy, one whose client hardly sends the rest of its request or reads its response. One of a known client
-        only where all are known."""
-        are_many_waiting = len(self.waiting) > self.limits.reserve
+        """Beyond the reserve, the one that has waited longest for a request; else the one that was idle longest; if
+        none is, one whose client hardly sends the rest of its request or reads its response. One of a known client goes
+        after all of these. Those within the reserve go last: a newcomer is unknown until its handshake is done, and
+        would otherwise be closed for the next one."""
         now = self._program.clock.monotonic()
-        states = (self.waiting, self.idle) if are_many_waiting else (self.idle, self.waiting)
+        states = (self.waiting, self.idle) if len(self.waiting) > self.limits.reserve else (self.idle,)
         stalled = None
         for is_known in (False, True):
             for state in states:
@@ -330,7 +329,7 @@ class ServedConnections:
             found = next((each for each in stalled if each.is_known is is_known), None)
             if found is not None:
                 return found
-        return None
+        return min(self.waiting, key=lambda each: each.is_known, default=None)
 
 
 class ProgramConnections:

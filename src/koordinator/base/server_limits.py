@@ -11,6 +11,8 @@ from typing import Final
 
 STALLED_SECONDS: Final = 1.0
 """For so long a client is watched before it may be called stalled."""
+OLDEST_SAMPLE_SECONDS: Final = 5.0
+"""What a client had moved longer ago is not compared: it may have read one response since and have got another."""
 SLOWEST: Final = 16 << 10
 """Bytes a second. A client that moves fewer is stalled, else a byte now and then would hold a connection."""
 
@@ -33,7 +35,7 @@ class ServerLimits:
 
     @property
     def reserve(self) -> int:
-        """So many connections may have sent no request yet without being first in line when room is needed."""
+        """So many connections may have sent no request yet and are closed after all others that may be closed."""
         return self.connections // 2
 
     def reading(self, size: int) -> float:

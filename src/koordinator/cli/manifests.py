@@ -45,6 +45,9 @@ parts, in their order:
 parts that are only printed when --only names them:
   recommender       what koord-manager needs for the feature gate Recommender: among other things, it may write
                     ConfigMaps in every namespace
+  feature-gates     what koord-manager needs for the gate ColocationProfileController and for
+                    --quota-update-conflict-fresh-get: to write pods in every namespace
+  koordlet-confinement  a policy by which each koordlet writes of its own node alone; Kubernetes 1.30 or newer
 """
 EXAMPLES: Final = """\
 examples:

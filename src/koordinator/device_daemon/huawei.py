@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,11 +16,13 @@ from koordinator.api import resource_names
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, Problem, ToolError, Tools, placed
 from koordinator.device_daemon.tool_output import (
+    Field,
     Table,
     first_line,
     is_absent,
     number,
     odd_rows,
+    read_fields,
     read_table,
     sum_of,
     values_of,
@@ -67,6 +70,17 @@ class _Chip:
         return f"NPU {self.card}" if self.alone else f"NPU {self.card} chip {self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Board:
+    """That a chip is on."""
+
+    output: str
+    """What the tool prints of it."""
+    bus_id: str
+    """Of the chip itself where the chips of a card have one each, as those of Atlas A3. Empty where the tool says that
+    there is none, as of NPUs on no PCI bus."""
+
+
 class Huawei:
     name = "huawei"
     pci_vendor = "19e5"
@@ -80,14 +94,27 @@ class Huawei:
         if not cards:
             raise DiscoveryError(f"npu-smi info -l lists no NPU ID, but {first_line(listing)}")
         chips, problems = _chips(mapping, cards, _minors(machine.dev))
-        devices = []
+        boards = {}
         for chip in chips:
             try:
-                devices.append(await _device(machine, chip, problems))
+                boards[chip] = await _board(machine.tools, chip)
             except DiscoveryError as error:
-                problems.append(Problem(f"{chip} is left out: {error}", (chip.minor,)))
-        boards = {chip.uuid: f"NPU {chip.card}" for chip in chips if not chip.alone}
-        return Found(devices, problems, boards)
+                problems.append(_left_out(chip, error))
+        has_addresses = any(board.bus_id for board in boards.values())
+        devices = []
+        for chip, board in boards.items():
+            if has_addresses and not board.bus_id:
+                problems.append(_left_out(chip, "it has no PCIe Bus Info, but others have"))
+                continue
+            try:
+                devices.append(await _device(machine, chip, board, problems))
+            except DiscoveryError as error:
+                problems.append(_left_out(chip, error))
+        return Found(devices, problems, {chip.uuid: f"NPU {chip.card}" for chip in chips if not chip.alone})
+
+
+def _left_out(chip: _Chip, why: object) -> Problem:
+    return Problem(f"{chip} is left out: {why}", (chip.minor,))
 
 
 def _minors(dev: str) -> list[str]:
@@ -150,11 +177,22 @@ def _model(name: str) -> str:
     return "-".join(name.split())
 
 
-async def _device(machine: Machine, chip: _Chip, problems: list[Problem]) -> XPUDeviceInfo:
+async def _board(tools: Tools, chip: _Chip) -> _Board:
+    output = await tools.run(_TOOL, "info", "-t", "board", "-i", chip.card)
+    own = ""
+    if not chip.alone:
+        with suppress(ToolError):
+            own = await tools.run(_TOOL, "info", "-t", "board", *chip.options)
+    bus_ids = values_of(f"{output}\n{own}", "pcie bus info")
+    if not bus_ids:
+        raise DiscoveryError(f"npu-smi info -t board says no PCIe Bus Info, but {first_line(output)}")
+    bus_id = next((bus_id for bus_id in reversed(bus_ids) if not is_absent(bus_id)), "")
+    return _Board(output, bus_id)
+
+
+async def _device(machine: Machine, chip: _Chip, board: _Board, problems: list[Problem]) -> XPUDeviceInfo:
     """Raises DiscoveryError. ``problems`` get what is wrong with a device that is listed all the same."""
     tools = machine.tools
-    board = await tools.run(_TOOL, "info", "-t", "board", "-i", chip.card)
-    bus_id = await _bus_id(tools, chip, board)
     memory = await _memory(tools, chip)
     cores = _AI_CORES[chip.model] if chip.model in _AI_CORES else await _ai_cores(tools, chip)
     resources = {
@@ -174,28 +212,13 @@ async def _device(machine: Machine, chip: _Chip, problems: list[Problem]) -> XPU
         uuid=chip.uuid,
         minor=chip.minor,
         resources=resources,
-        topology=placed(machine, bus_id),
+        topology=placed(machine, board.bus_id),
         status=_status(chip.card, board),
     )
 
 
-async def _bus_id(tools: Tools, chip: _Chip, board: str) -> str:
-    """Its own where the chips of a card have one each, as those of Atlas A3, else that of the card. Empty for one that
-    is on no PCI bus."""
-    if not chip.alone:
-        try:
-            own = await tools.run(_TOOL, "info", "-t", "board", *chip.options)
-        except ToolError:
-            own = ""
-        board = f"{board}\n{own}"
-    said = values_of(board, "pcie bus info")
-    if not said:
-        raise DiscoveryError(f"npu-smi info -t board says no PCIe Bus Info, but {first_line(board)}")
-    return next((value for value in reversed(said) if not is_absent(value)), "")
-
-
-def _status(card: str, board: str) -> XPUStatus:
-    faults = sum_of(board, *_FAULTS)
+def _status(card: str, board: _Board) -> XPUStatus:
+    faults = sum_of(read_fields(board.output), *_FAULTS)
     if not faults:
         return XPUStatus(healthy=True)
     return XPUStatus(False, "ChipError", f"NPU index {card} has {faults} chip faults")
@@ -204,14 +227,14 @@ def _status(card: str, board: str) -> XPUStatus:
 async def _memory(tools: Tools, chip: _Chip) -> int:
     """MiB of a chip: its own where the tool reports it, else what the original assumes for all."""
     try:
-        own = sum_of(await tools.run(_TOOL, "info", "-t", "memory", *chip.options), *_CAPACITIES)
+        own = sum_of(read_fields(await tools.run(_TOOL, "info", "-t", "memory", *chip.options)), *_CAPACITIES)
     except ToolError:
         own = 0
     if own:
         return own
     try:
         output = await tools.run(_TOOL, "-t", "memory", "-i", "1")
-        shared = sum_of(output, *_CAPACITIES)
+        shared = sum_of(read_fields(output), *_CAPACITIES)
     except ToolError as error:
         if _NO_SUCH_OPTION in error.output:
             return _MEMORY_OF_310P3
@@ -231,20 +254,24 @@ async def _ai_cores(tools: Tools, chip: _Chip) -> int:
             if queried == "0":
                 raise
         else:
-            cores = sum_of(output if chip.alone else _of_chip(output, chip.number), "aicore count")
+            cores = sum_of(_fields_of(chip, output), "aicore count")
             if cores:
                 return cores
     raise DiscoveryError(f"npu-smi info -t common says no Aicore Count of {chip}, but {first_line(output)}")
 
 
-def _of_chip(output: str, number: str) -> str:
-    """The lines below the one with the number of the chip, up to the next one. All, where there is no such line."""
-    parts = re.split(r"^\s*Chip ID\s*:\s*(\d+)\s*$", output, flags=re.MULTILINE)
-    return (
-        output
-        if len(parts) == 1
-        else "\n".join(part for found, part in zip(parts[1::2], parts[2::2], strict=True) if found == number)
-    )
+def _fields_of(chip: _Chip, output: str) -> list[Field]:
+    """Those below the field with the number of the chip, up to the next one. All, where there is no such field."""
+    fields = list(read_fields(output))
+    if chip.alone or all(field.name != _CHIP for field in fields):
+        return fields
+    found, is_own = [], False
+    for field in fields:
+        if field.name == _CHIP:
+            is_own = field.value == chip.number
+        elif is_own:
+            found.append(field)
+    return found
 
 
 async def _ai_cpus(tools: Tools, chip: _Chip) -> int:

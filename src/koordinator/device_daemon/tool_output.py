@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -136,6 +136,8 @@ def values_of(output: str, *names: str) -> list[str]:
     return [field.value for field in read_fields(output) if field.name in names]
 
 
-def sum_of(output: str, *names: str) -> int:
-    """Of the numbers of these fields; a field without a value is none. Raises DiscoveryError."""
-    return sum(number(value, names[0]) for value in values_of(output, *names) if not is_absent(value))
+def sum_of(fields: Iterable[Field], *names: str) -> int:
+    """Of the numbers of those with one of the names; a field without a value is none. Raises DiscoveryError."""
+    return sum(
+        number(field.value, field.name) for field in fields if field.name in names and not is_absent(field.value)
+    )

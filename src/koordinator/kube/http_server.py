@@ -20,6 +20,7 @@ from aiohttp import web
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.served_connections import Reason, ServedConnection, ServedConnections
+from koordinator.base.served_stream import unread
 from koordinator.kube.accepted_connections import AcceptedConnections
 
 _NEVER: Final = 1e9
@@ -185,7 +186,7 @@ class _HttpConnection(web.RequestHandler):
 
     def _progress(self) -> int | None:
         if self._sending and self._wire is not None:
-            return self._wire.get_write_buffer_size()
+            return -unread(self._wire)
         if self._in_hand is not None and not self._in_hand.content.is_eof():
             return self._received
         return None

@@ -131,8 +131,7 @@ class _Connection:
             self._writer.close()
 
     def _progress(self) -> int | None:
-        unread = self._writer.transport.get_write_buffer_size()
-        return self._stream.received - unread if unread or self._is_its_turn else None
+        return self._stream.client.progress(is_its_turn=self._is_its_turn)
 
     async def _exchange(self, head: Head) -> None:
         """One request and its response."""

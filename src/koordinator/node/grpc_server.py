@@ -17,6 +17,7 @@ from koordinator.base.accepting import Acceptor, attach, dismiss, listen_at, pre
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.said_once import SaidOnce
 from koordinator.base.served_connections import ProgramConnections, Reason, ServedConnection
+from koordinator.base.served_stream import CountedTransport
 from koordinator.base.server_limits import SOCKET_LIMITS, ServerLimits
 from koordinator.base.time_limits import Limit
 from koordinator.node import grpc_messages, http2
@@ -125,19 +126,18 @@ class _Connection(asyncio.Protocol):
         self._tasks = tasks
         self._accepted = accepted
         self._served = served
-        self._transport: asyncio.Transport | None = None
+        self._transport: CountedTransport | None = None
         self._frames = http2.FrameSplitter(preface=True)
         self._decoder = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
         self._streams: dict[int, _Stream] = {}
         self._last_stream = 0
         self._initial_window = self._window = http2.DEFAULT_WINDOW
         self._opened = asyncio.Event()
-        self._received = 0
         self._is_unread = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Those of uvloop do not derive from it.
-        self._transport = cast("asyncio.Transport", transport)
+        # uvloop's transports do not derive from asyncio.Transport.
+        self._transport = CountedTransport(cast("asyncio.Transport", transport))
         if not self._served.is_open:
             self._transport.abort()
             return
@@ -168,7 +168,8 @@ class _Connection(asyncio.Protocol):
             self._settle()
 
     def data_received(self, arrived: bytes) -> None:
-        self._received += len(arrived)
+        assert self._transport is not None
+        self._transport.received += len(arrived)
         try:
             data, frames = self._frames.split(arrived)
             for frame in frames:
@@ -275,12 +276,14 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         if not all(stream.limit for stream in self._streams.values()):
             return None
-        return self._received - self._transport.get_write_buffer_size()
+        return self._transport.progress(is_its_turn=True)
 
     def _drop(self) -> None:
         assert self._transport is not None
         # Requests that are on their way may be sent again to another connection.
-        dismiss(self._accepted, self._transport, http2.go_away(self._last_stream, http2.NO_ERROR))
+        dismiss(
+            self._accepted, cast("asyncio.Transport", self._transport), http2.go_away(self._last_stream, http2.NO_ERROR)
+        )
 
     async def _respond(self, number: int, stream: _Stream) -> None:
         try:

@@ -140,10 +140,7 @@ class _Connection:
 
     def _progress(self) -> int | None:
         """Nobody knows whose turn it is after an upgrade."""
-        unread = self._writer.transport.get_write_buffer_size()
-        if self._is_tunnel or not (unread or self._is_its_turn):
-            return None
-        return self._protocol.received - unread
+        return None if self._is_tunnel else self._protocol.client.progress(is_its_turn=self._is_its_turn)
 
     async def _exchange(self, head: Head) -> bool:
         """One request and its response; returns whether the connection can be used for another."""

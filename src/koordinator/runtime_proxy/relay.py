@@ -21,6 +21,7 @@ from hpack import Decoder
 from hpack.exceptions import HPACKError
 
 from koordinator.base.served_connections import Reason, ServedConnection
+from koordinator.base.served_stream import CountedTransport
 from koordinator.node import grpc_messages, http2
 from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.flow_control import RuntimeWindows
@@ -54,7 +55,7 @@ class Relay:
         when both connections are to be closed: after ``drain`` when no stream is open any more, or when a peer has
         broken the rules. ``budget`` bounds the requests that wait in all relays. ``served`` is the client's
         connection."""
-        self._client, self._runtime = client, runtime
+        self._client, self._runtime = CountedTransport(client), runtime
         self._interceptor = interceptor
         self._tasks = tasks
         self._on_end = on_end
@@ -71,7 +72,6 @@ class Relay:
         self._rejected: dict[int, None] = {}
         self._open: dict[int, bool] = {}
         """Streams; whether their requests have come completely."""
-        self._received = 0
         self._last_stream = 0
         self._draining = False
         self._is_over = False
@@ -80,7 +80,7 @@ class Relay:
 
     def from_client(self, arrived: bytes) -> None:
         """Bytes of the client."""
-        self._received += len(arrived)
+        self._client.received += len(arrived)
         self._pass_on(arrived, self._client_frames, self._client_frame, self._runtime)
         self._settle()
 
@@ -157,7 +157,7 @@ class Relay:
         arrived: bytes,
         splitter: http2.FrameSplitter,
         replacement: Callable[[bytes, http2.Frame], bytes | None],
-        to: asyncio.WriteTransport,
+        to: asyncio.WriteTransport | CountedTransport,
     ) -> None:
         """Send on what arrived, with a replacement for some of its frames; None leaves a frame as it is."""
         try:
@@ -367,10 +367,7 @@ class Relay:
 
     def _progress(self) -> int | None:
         """It is the client's turn if it does not read, or has sent no request completely."""
-        unread = self._client.get_write_buffer_size()
-        if unread or not any(self._open.values()):
-            return self._received - unread
-        return None
+        return self._client.progress(is_its_turn=not any(self._open.values()))
 
     def _forget(self, stream: int) -> None:
         self._open.pop(stream, None)

@@ -102,3 +102,9 @@ def test_a_pod_with_a_part_of_its_own_gets_no_more_than_that(node: Node) -> None
     SimulatedFiles().remove_folder(f"{node.kernel.host.sys_fs}/resctrl/koordlet-web")
     node.run()
     assert node.gets("LS") == (0.5, 2.0)
+
+
+@pytest.mark.parametrize("content", ["", "L3:0=f\n", "L3:0=f\nMB:0="], ids=["empty", "partial", "cut off"])
+def test_a_class_whose_schemata_are_being_written_gets_all(content: str, node: Node) -> None:
+    Path(node.kernel.host.sys_fs, "resctrl/BE/schemata").write_text(content)
+    assert node.gets("BE") == (0.5, 2.0)

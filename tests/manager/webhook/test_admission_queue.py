@@ -113,6 +113,32 @@ def test_no_more_are_in_flight_than_may_be() -> None:
     assert asyncio.run(scenario()) == ([0, 1], [0, 1, 4, 3, 2])
 
 
+def test_what_comes_before_pods_does_not_wait_for_those_in_flight() -> None:
+    """A pod waits for its quota to be written, and that write waits for the webhook of quotas."""
+
+    async def scenario() -> list[str]:
+        queue, begun = queue_of(most_in_flight=1), list[str]()
+
+        async def quota() -> None:
+            await queue.turn(lambda: BEFORE_PODS)
+            begun.append("quota")
+            queue.end()
+
+        async def pod(name: str) -> None:
+            await queue.turn(lambda: 0)
+            begun.append(name)
+            await quota()
+            begun.append(f"{name} is charged")
+            queue.end()
+
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+            for name in ("a", "b"):
+                tasks.create_task(pod(name))
+        return begun
+
+    assert asyncio.run(scenario()) == ["a", "quota", "a is charged", "b", "quota", "b is charged"]
+
+
 def test_one_that_gives_up_at_its_turn_is_in_flight_no_more() -> None:
     async def scenario() -> None:
         queue = queue_of(most_in_flight=1)

@@ -8,9 +8,12 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import cast
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -23,7 +26,7 @@ from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, Adm
 from koordinator.manager.webhook.admission_queue import AdmissionQueue, OverloadedError
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificates import Certificates
-from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
+from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, has_certificate, listening_address
 from tests.kube.certificates import Authority
 from tests.manager.webhook.making import NOW, certificates
 from tests.manager.webhook.reviews import POD, Handler, answered, review
@@ -142,6 +145,14 @@ def test_with_an_authority_of_clients_only_those_with_a_certificate_of_it_are_an
                 await status(server, "/validate-pod", client_certificate(Authority("others")))
 
     run(scenario)
+
+
+def test_who_has_gone_has_shown_no_certificate() -> None:
+    shown, gone = (make_mocked_request("POST", "/validate-pod", sslcontext=None) for _ in range(2))
+    assert shown.transport is not None
+    cast("Mock", shown.transport).get_extra_info.side_effect = {"peercert": {"subject": ()}}.get
+    gone.protocol.transport = None
+    assert (has_certificate(shown), has_certificate(gone)) == (True, False)
 
 
 def test_the_connection_of_a_known_client_stays_when_others_crowd_in(folder: Path) -> None:

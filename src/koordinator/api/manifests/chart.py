@@ -52,10 +52,15 @@ _RBAC: Final = {
     "koord-descheduler": "$values.descheduler.enabled",
     "koord-explain": _ANY_DEPLOYMENT,
     "koord-manager": "$values.manager.enabled",
+    "koord-manager-feature-gates": 'and $values.manager.enabled (or (include "koordinator.gate" '
+    '(list $values.featureGates "ColocationProfileController")) '
+    '(has "--quota-update-conflict-fresh-get" $values.manager.extraArgs))',
     "koord-manager-recommender": 'and $values.manager.enabled (include "koordinator.gate" '
     '(list $values.featureGates "Recommender"))',
     "koord-scheduler": "$values.scheduler.enabled",
     "koordlet": "$values.koordlet.enabled",
+    "koordlet-confinement": "and $values.koordlet.enabled (.Capabilities.APIVersions.Has "
+    '"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")',
     "secure-ports": _ANY_DEPLOYMENT,
 }
 """The permissions of a program -> when they are granted."""

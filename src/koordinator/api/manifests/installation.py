@@ -33,6 +33,8 @@ _TEMPLATES: Final = {
         "rbac/secure-ports.yaml",
     ),
     "recommender": ("rbac/koord-manager-recommender.yaml",),
+    "feature-gates": ("rbac/koord-manager-feature-gates.yaml",),
+    "koordlet-confinement": ("rbac/koordlet-confinement.yaml",),
     "config-maps": (
         "config-maps/gpu-shared-resource-templates.yaml",
         "config-maps/koord-descheduler-config.yaml",
@@ -59,7 +61,7 @@ PARTS: Final = (
     "device-daemon",
 )
 """In the order in which they are applied: what something needs comes before it."""
-OPTIONAL_PARTS: Final = ("recommender",)
+OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement")
 """These are only written when they are named, and can be applied after the others."""
 
 

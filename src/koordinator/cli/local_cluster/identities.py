@@ -55,7 +55,7 @@ async def give_identities(client: KubeClient, options: LocalClusterOptions, name
 
 
 def _documents() -> Iterator[dict[str, Any]]:
-    texts = [*manifest_files(Installation(), ("rbac", "recommender")).values()]
+    texts = [*manifest_files(Installation(), ("rbac", "recommender", "feature-gates")).values()]
     for text in (*texts, shipped_file("local_roles.yaml").read_text()):
         yield from yaml.safe_load_all(text)
 

@@ -22,8 +22,10 @@ from koordinator.koordlet.enforce.hooks.pod_resctrl import pod_group
 from koordinator.koordlet.pods.node_pod import NodePod
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import weight_of_shares
+from koordinator.node.errors import FileError
 from koordinator.node.host import Host
 from koordinator.node.kernel_files import PERIOD, quota_of_milli, shares_of_milli
+from koordinator.node.resctrl import read_schemata
 
 _TICKS: Final = 100
 """Of /proc/stat in a second."""
@@ -266,7 +268,7 @@ class SimulatedKernel:
             cores[own if own in names else _resctrl_group(pod)] += share.cpu
         for group, busy in cores.items():
             folder = f"{self.host.sys_fs}/resctrl/{group}".rstrip("/")
-            cache, bandwidth = self._parts(folder)
+            cache, bandwidth = self._parts(group)
             self._bandwidth[group] += seconds * min(busy, self._cpus * bandwidth) * _BYTES_OF_CORE
             total = round(self._bandwidth[group])
             monitor = {
@@ -276,14 +278,14 @@ class SimulatedKernel:
             }
             self._write_files(f"{folder}/mon_data/mon_L3_00", monitor)
 
-    def _parts(self, folder: str) -> tuple[float, float]:
+    def _parts(self, group: str) -> tuple[float, float]:
         """The shares of the cache and of the bandwidth that a group may use: all, of one that is being made."""
         try:
-            schemata = Path(folder, "schemata").read_text()
-        except FileNotFoundError:
+            schemata = read_schemata(self.host, group)
+        except FileError:
             return 1.0, 1.0
-        parts = dict(line.strip().split(":0=") for line in schemata.splitlines())
-        return int(parts["L3"], 16).bit_count() / _L3_WAYS.bit_count(), int(parts["MB"]) / 100
+        ways = schemata.l3_masks.get(0, _L3_WAYS).bit_count()
+        return ways / _L3_WAYS.bit_count(), schemata.bandwidth_percents.get(0, 100) / 100
 
     # What is there from the start.
 

@@ -7,6 +7,10 @@ the highest priority come first, and of more than the queue holds those of the l
 A refusal is the HTTP status 429 with Retry-After, not an admission response that denies: API servers try again after
 that time, as long as the timeout of the webhook allows, and then do what the administrator has chosen as its
 failurePolicy.
+
+The admission of a pod may wait for a write of its own, such as the usage of a quota, and the API server asks the
+webhooks about that write, too. So the limit on admissions in flight is one of pods: a request that comes before pods
+would otherwise wait for a pod that waits for it.
 """
 
 from __future__ import annotations
@@ -54,8 +58,9 @@ class AdmissionQueueSettings:
     most_in_flight: int = integer(
         "webhook-max-requests-inflight",
         0,
-        "Admissions that are handled at one time, most of which wait for the API server, such as for the usage of a "
-        "quota to be written; others wait in the queue. 0: no limit.",
+        "Admissions in flight with which no admission of a pod begins any more: most of them wait for the API server, "
+        "such as for the usage of a quota to be written. Those of other objects begin nevertheless, since pods may "
+        "wait for them. 0: no limit.",
         minimum=0,
     )
     most_waiting: int = integer(
@@ -110,6 +115,8 @@ class AdmissionQueue:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(value, deque()).append(waiting)
         self._count += 1
+        if value == BEFORE_PODS:
+            self._go_on_soon()
         try:
             await waiting
         except asyncio.CancelledError:
@@ -124,7 +131,7 @@ class AdmissionQueue:
             self._go_on_soon()
 
     def _may_begin(self) -> bool:
-        return self._begun < _IN_A_TURN and self._in_flight < self._most_in_flight
+        return self._begun < _IN_A_TURN and (self._in_flight < self._most_in_flight or BEFORE_PODS in self._waiting)
 
     def _begin(self) -> None:
         self._begun += 1

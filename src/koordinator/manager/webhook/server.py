@@ -124,7 +124,7 @@ class WebhookServer:
 
     def _of_known_clients(self, handler: RequestHandler) -> RequestHandler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            if request.transport is not None and not request.transport.get_extra_info("peercert"):
+            if not has_certificate(request):
                 if (more := self._refusals.unsaid(request.path)) is not None:
                     logger.warning(
                         _NO_CERTIFICATE, request.path, request.remote, self._certificate.client_authority, more
@@ -160,6 +160,11 @@ class WebhookServer:
                 in_flight.dec()
 
         return handle
+
+
+def has_certificate(request: web.BaseRequest) -> bool:
+    """Whether the client has shown a certificate. Of one that has gone this is not known any more: it has not."""
+    return request.transport is not None and bool(request.transport.get_extra_info("peercert"))
 
 
 def listening_address(webhook_host: str) -> str:
