@@ -88,7 +88,9 @@ class JobPreemption(Preemption):
 
     def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int] | str:
         everywhere = {row: victims for row in rows if (victims := self._potential(row))}
-        found: Found | Mapping[str, int] | str = ""
+        found: Found | Mapping[str, int] | str = {_NO_VICTIMS: len(rows)} if rows else {}
+        if not everywhere:
+            return found
         for potential in self._alternatives(everywhere):
             found = self._search(attempt, rows, potential, spared=len(everywhere) - len(potential))
             if isinstance(found, Found):
