@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from koordinator.api.codec import convert, to_document
-from koordinator.api.kinds import POD_DISRUPTION_BUDGETS, PODS
-from koordinator.api.pod import Pod
+from koordinator.api.core import Namespace
+from koordinator.api.kinds import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
+from koordinator.api.pod import Pod, WorkloadReference
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.configuration.arguments import make_arguments
 from koordinator.descheduler.default_evictor import DefaultEvictor
 from koordinator.descheduler.default_evictor_arguments import DefaultEvictorArgs
 from koordinator.descheduler.framework import EvictionResult
-from tests.descheduler.clusters import make_handle, make_pod, make_snapshot
+from tests.descheduler.clusters import make_handle, make_node, make_pod, make_snapshot
 from tests.in_memory_api import InMemoryApi
 
 _GANG = "gang.scheduling.koordinator.sh"
@@ -32,11 +35,11 @@ def member(number: int, minimum: int = 3, mode: str = "Strict", **changes: Any) 
 class Bench:
     """An evictor that knows these pods, which the API server has, too."""
 
-    def __init__(self, *pods: Pod, policy: str = "Whole") -> None:
+    def __init__(self, *pods: Pod, policy: str = "Whole", **args: Any) -> None:
         self.api = InMemoryApi()
         for pod in pods:
             self.api.put(PODS, to_document(pod))
-        made, _ = make_arguments("DefaultEvictor", DefaultEvictorArgs, {"gangPolicy": policy}, "args")
+        made, _ = make_arguments("DefaultEvictor", DefaultEvictorArgs, {"gangPolicy": policy, **args}, "args")
         handle = make_handle(client=self.api.client())
         self.evictor = DefaultEvictor(made, handle)
         self.informers = handle.informers
@@ -102,6 +105,64 @@ def test_a_member_that_is_spare_leaves_alone() -> None:
     members = [member(number, 2, "NonStrict") for number in range(3)]
     bench = Bench(*members)
     assert (bench.evict(members[0]).evicted, bench.left) == (True, ["web-1", "web-2"])
+
+
+@pytest.mark.parametrize("plan", [True, False])
+def test_members_that_have_left_in_the_cycle_are_not_spare_twice(plan: bool) -> None:
+    """The informer shows them as they were, and later as ready and terminating."""
+    members = [member(number, 2, "NonStrict") for number in range(4)]
+    bench = Bench(*members)
+    for each in members[:2]:
+        if plan:
+            bench.evictor.plan_eviction(each)
+        else:
+            bench.evict(each)
+    assert not bench.evictor.filter(members[3])
+    bench.evict(members[3])
+    assert bench.left == (["web-0", "web-1"] if plan else [])
+
+
+def test_members_that_are_terminating_are_not_spared_for() -> None:
+    first, *others = [member(number, 2, "NonStrict") for number in range(3)]
+    leaving = msgspec.structs.replace(first.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+    bench = Bench(msgspec.structs.replace(first, metadata=leaving), *others)
+    bench.evict(others[0])
+    assert "web-2" not in bench.left
+
+
+def test_pods_that_are_placed_one_by_one_leave_alone() -> None:
+    """Those of Workloads, which are not read without the gate, even if no other one is ready."""
+    reference = WorkloadReference("training", "workers")
+    pods = [make_pod(f"web-{number}", f"n{number}", spec={"workloadRef": to_document(reference)}) for number in (0, 1)]
+    bench = Bench(*pods)
+    assert (bench.evict(pods[0]).evicted, bench.left) == (True, ["web-1"])
+
+
+def test_all_members_must_be_in_selected_namespaces() -> None:
+    together = {f"{_GANG}/groups": '["default/training","prod/training"]'}
+    pods = [member(0, 1), member(1, 1)]
+    pods = [
+        msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(
+                pod.metadata, namespace=namespace, annotations={**pod.metadata.annotations, **together}
+            ),
+        )
+        for pod, namespace in zip(pods, ("default", "prod"), strict=True)
+    ]
+    bench = Bench(*pods, namespaceLabelSelector={"matchLabels": {"evict": "yes"}})
+    selected = {"metadata": {"name": "default", "labels": {"evict": "yes"}}}
+    bench.fill(NAMESPACES, convert(selected, Namespace), convert({"metadata": {"name": "prod"}}, Namespace))
+    (refusal,) = bench.evictor.pre_eviction_filter(pods[0])
+    assert refusal.startswith("gang default/training: prod/web-1: pod namespace do not match")
+
+
+def test_each_member_must_fit_elsewhere() -> None:
+    members = [member(0, 2), member(1, 2, spec={"nodeSelector": {"disk": "none-has-it"}})]
+    bench = Bench(*members, nodeFit=True)
+    asyncio.run(bench.evictor.prepare(make_snapshot([make_node("n9")])))
+    (refusal,) = bench.evictor.pre_eviction_filter(members[0])
+    assert refusal.startswith("gang default/training: default/web-1: pod does not fit on any other node")
 
 
 def test_another_policy_is_refused() -> None:

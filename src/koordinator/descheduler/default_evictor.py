@@ -43,7 +43,7 @@ from koordinator.descheduler.framework import (
     Refusals,
     Snapshot,
 )
-from koordinator.descheduler.gangs import Gangs
+from koordinator.descheduler.gangs import Gang, Gangs
 from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.node_fit import TargetNodes
 from koordinator.descheduler.pod_facts import (
@@ -52,6 +52,7 @@ from koordinator.descheduler.pod_facts import (
     has_local_storage,
     is_evictable_by_annotation,
     is_of_daemon_set,
+    is_ready,
     is_system_critical,
     is_terminating,
     never_evicted,
@@ -86,7 +87,13 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         self._gangs: Gangs | None = None
         if args.gang_policy == WHOLE:
             pods, reads_workloads = handle.informers.informer(PODS), GENERIC_WORKLOAD in handle.gates
-            self._gangs = Gangs(pods, handle.informers, args.gang_policy, reads_workloads=reads_workloads)
+            self._gangs = Gangs(
+                pods,
+                handle.informers,
+                args.gang_policy,
+                reads_workloads=reads_workloads,
+                stays=lambda pod: is_ready(pod) and pod.metadata.uid not in self._taken,
+            )
         self._taken: set[str] = set()
         """The uids of the members that were evicted in this cycle."""
         self._snapshot: Snapshot | None = None
@@ -123,17 +130,14 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         self._snapshot = snapshot
         self._targets = None
         self._taken = set()
+        if self._gangs is not None:
+            self._gangs.forget()
 
     def filter(self, pod: Pod) -> Refusals:
-        gang = self._gangs.of(pod) if self._gangs is not None else None
-        if gang is None:
-            return self._filter(pod)
-        if pod.metadata.uid in self._taken:
+        gang = self._gang_of(pod)
+        if gang is not None and pod.metadata.uid in self._taken:
             return [f"gang {gang.id} has been evicted in this cycle"]
-        for member in gang.members:
-            if refusals := self._filter(member):
-                return [f"gang {gang.id}: {member.metadata.key}: {each}" for each in refusals]
-        return NOTHING_REFUSED
+        return _of_all(gang, self._filter) if gang is not None else self._filter(pod)
 
     def _filter(self, pod: Pod) -> Refusals:
         if is_evictable_by_annotation(pod):
@@ -143,6 +147,10 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         return [*never_evicted(pod, daemon_sets=False), *(text for check in self._checks if (text := check(pod)))]
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
+        gang = self._gang_of(pod)
+        return _of_all(gang, self._pre_eviction_filter) if gang is not None else self._pre_eviction_filter(pod)
+
+    def _pre_eviction_filter(self, pod: Pod) -> Refusals:
         refusals = []
         if self._args.node_fit and self._snapshot is not None and not self._fits_elsewhere(self._snapshot, pod):
             refusals.append(
@@ -157,22 +165,35 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         return refusals
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
-        gang = self._gangs.of(pod) if self._gangs is not None else None
+        gang = self._gang_of(pod)
         if gang is None or self._gangs is None:
-            return await self._evict(pod, plugin, reason, options)
-        problem = self._gangs.budget_problem(gang.members)
+            result = await self._evict(pod, plugin, reason, options)
+            if result.evicted:
+                self._take(pod)
+            return result
+        members = [member for member in gang.members if member.metadata.uid not in self._taken]
+        problem = self._gangs.budget_problem(members)
         if problem:
             return EvictionResult(False, f"gang {gang.id}: {problem}")
-        self._taken.update(member.metadata.uid for member in gang.members)
+        self._take(*members)
         whole = f"{reason}, with all of gang {gang.id}"
-        results = [await self._evict(member, plugin, whole, options) for member in gang.members]
+        results = [await self._evict(member, plugin, whole, options) for member in members]
         failed = "; ".join(each.message for each in results if not each.evicted)
         return EvictionResult(not failed, failed)
 
     def plan_eviction(self, pod: Pod) -> EvictionResult:
-        if self._gangs is not None and (gang := self._gangs.of(pod)) is not None:
-            self._taken.update(member.metadata.uid for member in gang.members)
+        gang = self._gang_of(pod)
+        self._take(*gang.members if gang is not None else (pod,))
         return EvictionResult(True)
+
+    def _gang_of(self, pod: Pod) -> Gang | None:
+        return self._gangs.of(pod) if self._gangs is not None else None
+
+    def _take(self, *pods: Pod) -> None:
+        """The pods leave in this cycle, whatever the informer shows: their gangs can spare fewer of the others."""
+        if self._gangs is not None:
+            self._taken.update(pod.metadata.uid for pod in pods)
+            self._gangs.forget()
 
     async def _evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
         given = to_document(options) if options is not None else {}
@@ -269,6 +290,14 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         if least is None or (started is not None and self.handle.clock.now() - started >= least):
             return ""
         return f"pod age is not older than MinPodAge: {format_duration(least)}"
+
+
+def _of_all(gang: Gang, check: Callable[[Pod], Refusals]) -> Refusals:
+    """Why the first member that stays does, with which the others do."""
+    for member in gang.members:
+        if refusals := check(member):
+            return [f"gang {gang.id}: {member.metadata.key}: {each}" for each in refusals]
+    return NOTHING_REFUSED
 
 
 def _text(is_refused: bool, text: str) -> str:

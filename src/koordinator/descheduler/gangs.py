@@ -52,7 +52,7 @@ class Gang:
 class Gangs:
     """Creates its informers in ``__init__``, before they run; with the policy Members it needs none.
 
-    ``stays``: whether a member that has a node runs on, so that its gang can spare another one."""
+    ``stays``: whether a member that could leave its node runs on, so that its gang can spare another one."""
 
     def __init__(
         self,
@@ -100,9 +100,10 @@ class Gangs:
         if not gang_id or not _may_leave(pod):
             return None
         declaration, gang = self._read(gang_id)
-        if declaration is not None and declaration.mode == NON_STRICT and self._is_spare(pod, gang_id, declaration):
-            return None
-        return gang
+        if declaration is None:
+            return gang
+        is_spare = declaration.mode == NON_STRICT and self._is_spare(pod, gang_id, declaration)
+        return gang if declaration.needs_others and not is_spare else None
 
     def left_of(self, gang_id: str) -> Gang | None:
         """What is left of a gang that has too few members to go on, with those of its group; None if it has enough."""
@@ -143,7 +144,8 @@ class Gangs:
         """Whether enough members run on without the pod, and without those that are on their way."""
         staying = self._staying.get(gang_id)
         if staying is None:
-            staying = frozenset([each.metadata.uid for each in self.pods_of(gang_id) if self._stays(each)])
+            running = (each for each in self.pods_of(gang_id) if _may_leave(each) and self._stays(each))
+            staying = frozenset([each.metadata.uid for each in running])
             self._staying[gang_id] = staying
         return len(staying) - (pod.metadata.uid in staying) >= declaration.min_member
 

@@ -120,6 +120,12 @@ class Declaration:
     def group_id(self) -> str:
         return ",".join(self.group)
 
+    @property
+    def needs_others(self) -> bool:
+        """Whether members are useless without others. Those of a gang whose minimum is 1, such as pods that are placed
+        one by one, are not, unless other gangs are placed with it."""
+        return self.min_member > 1 or len(self.group) > 1
+
 
 def gang_name_of(pod: Pod) -> str:
     """The name of the pod's gang in its namespace; empty for a pod that is in no gang."""

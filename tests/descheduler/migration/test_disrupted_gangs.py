@@ -63,7 +63,7 @@ def test_what_is_left_is_too_little_and_goes() -> None:
     bench = Bench()
     bench.lose("web-0", _EVICTED)
     assert bench.disrupted() == [f"gang {_GANG}, which has lost members: evict what is left"]
-    assert bench.reconcile() is None
+    assert bench.reconcile() is not None
     assert bench.evicted == ["web-1", "web-2"]
     (record, _) = bench.cluster.recorded.records
     assert (record.actor, record.cause.code) == (f"Gang/{_GANG}", "evictDisruptedGangs")
@@ -102,7 +102,7 @@ def test_it_waits_until_budgets_let_all_go() -> None:
     assert bench.reconcile() is not None
     assert bench.evicted == []
     bench.cluster.disruptions_allowed = 2
-    assert bench.reconcile() is None
+    assert bench.reconcile() is not None
     assert bench.evicted == ["web-1", "web-2"]
 
 
@@ -110,7 +110,20 @@ def test_a_gang_that_jobs_move_is_left_to_them() -> None:
     bench = Bench()
     scene.job(bench.cluster, "web-1", passed=False)
     bench.lose("web-0", _EVICTED)
-    assert (bench.disrupted(), bench.reconcile(), bench.evicted) == ([], None, [])
+    assert bench.disrupted() == []
+    assert bench.reconcile() is not None
+    assert bench.evicted == []
+
+
+def test_what_jobs_have_not_moved_goes_when_they_end() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-1")
+    bench.lose("web-0", _EVICTED)
+    bench.reconcile()
+    bench.cluster.change(POD_MIGRATION_JOBS, "job", phase="Failed")
+    bench.cluster.remove(PODS, "default/web-0")
+    bench.reconcile()
+    assert bench.evicted == ["web-1", "web-2"]
 
 
 def test_what_replaces_the_members_is_not_evicted_for_them() -> None:
@@ -119,10 +132,49 @@ def test_what_replaces_the_members_is_not_evicted_for_them() -> None:
     bench.reconcile()
     bench.cluster.remove(PODS, "default/web-0")
     bench.member(3, _LATER)
-    assert bench.reconcile() is None
+    assert bench.reconcile() is not None
     bench.cluster.remove(PODS, "default/web-1")
     bench.cluster.remove(PODS, "default/web-2")
-    assert (bench.reconcile(), bench.evicted) == (None, ["web-1", "web-2"])
+    assert bench.reconcile() is not None
+    assert bench.evicted == ["web-1", "web-2"]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_gang_that_was_placed_anew_can_be_disrupted_again(is_gone: bool) -> None:
+    """Whether or not the member that was lost first is still there, and is seen last."""
+    bench = Bench()
+    bench.lose("web-0", _EVICTED)
+    bench.reconcile()
+    for number in range(0 if is_gone else 1, 3):
+        bench.cluster.remove(PODS, f"default/web-{number}")
+    for number in range(3, 6):
+        bench.member(number, _LATER)
+    bench.lose("web-3", {**_EVICTED, "lastTransitionTime": "2026-01-01T05:00:00Z"})
+    if not is_gone:
+        bench.cluster.put(PODS, bench.cluster.documents(PODS)["default/web-0"])
+    assert bench.reconcile() is not None
+    assert bench.evicted == ["web-1", "web-2", "web-4", "web-5"]
+
+
+def test_a_gang_that_is_whole_again_is_forgotten() -> None:
+    bench = Bench()
+    bench.lose("web-0", _EVICTED)
+    bench.reconcile()
+    for number in range(3):
+        bench.cluster.remove(PODS, f"default/web-{number}")
+        bench.member(number + 3, _LATER)
+    assert (bench.reconcile(), bench.disrupted()) == (None, [])
+
+
+def test_a_dry_run_says_once_what_it_would_evict(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(dryRun=True)
+    bench.lose("web-0", _EVICTED)
+    caplog.set_level("INFO", logger="koordinator.descheduler.migration.disrupted_gangs")
+    bench.reconcile()
+    bench.reconcile()
+    said = [record.getMessage() for record in caplog.records]
+    why = f"gang {_GANG} has lost members, and the 2 that are left are too few"
+    assert (said, bench.evicted) == ([f"would evict default/web-1, default/web-2: {why}"], [])
 
 
 def test_members_that_jobs_have_evicted_are_no_loss() -> None:
@@ -132,6 +184,16 @@ def test_members_that_jobs_have_evicted_are_no_loss() -> None:
     bench.cluster.deliver()
     bench.lose("web-0", _EVICTED)
     assert bench.disrupted() == []
+
+
+def test_the_job_of_an_earlier_pod_of_the_name_hides_no_loss() -> None:
+    bench = Bench()
+    earlier = {"namespace": "default", "name": "web-0", "uid": "another"}
+    scene.job(bench.cluster, "web-0", podRef=earlier)
+    bench.cluster.change(POD_MIGRATION_JOBS, "job", phase="Succeeded")
+    bench.lose("web-0", _EVICTED)
+    bench.reconcile()
+    assert bench.evicted == ["web-1", "web-2"]
 
 
 def test_it_needs_the_policy_whole() -> None:

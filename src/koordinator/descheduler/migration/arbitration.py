@@ -102,7 +102,7 @@ def _filter_gang(
         decided = [
             member
             for member in gang.members
-            if any(each.metadata.name in names and refers_to(each, member) for each in cluster.jobs_of(member))
+            if any(each.metadata.name in names for each in cluster.own_jobs_of(member))
         ]
         return ArbitrationResult(ArbitrationStatus.PASSED, gang=Gang(gang.id, tuple(decided)))
     results = [_filter_member(member, policies, cluster) for member in gang.members]
@@ -116,7 +116,7 @@ def _filter_gang(
 
 def _filter_member(member: Pod, policies: MigrationPolicies, cluster: MigrationLister) -> ArbitrationResult:
     """Whether a member of a gang may be moved now."""
-    live = [each for each in cluster.jobs_of(member) if refers_to(each, member) and not is_terminal(each)]
+    live = [each for each in cluster.own_jobs_of(member) if not is_terminal(each)]
     others = [each.metadata.name for each in live if not waits(each)]
     if others:
         return ArbitrationResult(ArbitrationStatus.WAITING, [f"PodMigrationJob {others[0]} moves it, or is held"])

@@ -16,7 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
 from koordinator.descheduler.gangs import Gang
-from koordinator.descheduler.migration.job_facts import refers_to, waits
+from koordinator.descheduler.migration.job_facts import waits
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError
@@ -50,16 +50,13 @@ class GangJobs:
         return found
 
     def _waiting_job(self, member: Pod) -> PodMigrationJob | None:
-        found = (each for each in self._jobs_of(member) if waits(each))
+        found = (each for each in self._cluster.own_jobs_of(member) if waits(each))
         return min(found, key=lambda each: each.metadata.name, default=None)
 
     def _has_job(self, member: Pod, migration: str) -> bool:
         """One that is through, or held."""
-        return any(each.metadata.labels.get(GANG_MIGRATION) == migration for each in self._jobs_of(member))
-
-    def _jobs_of(self, member: Pod) -> Sequence[PodMigrationJob]:
-        """Without those of a predecessor, which had the same name."""
-        return [each for each in self._cluster.jobs_of(member) if refers_to(each, member)]
+        jobs = self._cluster.own_jobs_of(member)
+        return any(each.metadata.labels.get(GANG_MIGRATION) == migration for each in jobs)
 
     async def _marked(self, job: PodMigrationJob, marks: dict[str, dict[str, str]]) -> PodMigrationJob:
         metadata = job.metadata

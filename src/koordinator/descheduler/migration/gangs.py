@@ -58,7 +58,7 @@ class MovingGangs(Gangs):
         return next((each.metadata.key for each in gang.members if each.metadata.uid not in moved), "")
 
     def _is_kept(self, pod: Pod) -> bool:
-        moving = (has_passed_arbitration(job) and not is_terminal(job) for job in self._cluster.jobs_of(pod))
+        moving = (has_passed_arbitration(job) and not is_terminal(job) for job in self._cluster.own_jobs_of(pod))
         return is_available(pod) and not any(moving)
 
     def _pod_of(self, job: PodMigrationJob) -> Pod | None:

@@ -20,7 +20,7 @@ from koordinator.api.labels import GANG_MIGRATION
 from koordinator.api.meta import Object, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
-from koordinator.descheduler.migration.job_facts import waits
+from koordinator.descheduler.migration.job_facts import refers_to, waits
 from koordinator.kube.informer_set import InformerSet
 
 _BY_NODE: Final = "migration node"
@@ -70,6 +70,10 @@ class MigrationLister:
         """The jobs that refer to the pod by its uid or by its namespace and name."""
         found = [*self.job_informer.by_index(_BY_POD_UID, pod.metadata.uid), *self.jobs_for(pod.metadata.key)]
         return list({job.metadata.name: job for job in found}.values())
+
+    def own_jobs_of(self, pod: Pod) -> Sequence[PodMigrationJob]:
+        """Without those of a predecessor, which had the same name."""
+        return [job for job in self.jobs_of(pod) if refers_to(job, pod)]
 
     def jobs_for(self, key: str) -> Sequence[PodMigrationJob]:
         """The jobs that refer to a pod by its namespace and name."""

@@ -40,12 +40,12 @@ _EACH_EVICTION: Final = verbosity(2)
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """``victims`` leave ``node_name`` for ``preemptor``, which is to be bound to ``nominated_node``."""
+    """``victims`` leave for ``preemptor``, which is to be bound to ``nominated_node``."""
 
     preemptor: PodInfo
     nominated_node: str
-    node_name: str
-    victims: Sequence[PodInfo]
+    victims: Sequence[tuple[PodInfo, str]]
+    """Each with the name of the node that it leaves."""
     plugin: str
     cause: str
     """The text of the victims' condition after the scheduler's name."""
@@ -53,7 +53,7 @@ class Eviction:
     """Uid of a victim -> the id of its gang, which leaves whole."""
     on_notified: Callable[[bool], None]
     """Called once, when the view shows every victim as terminating or gone, or when some could not be evicted or do not
-    terminate: with whether all of them have left the node."""
+    terminate: with whether all of them have left their nodes."""
     on_refused: Callable[[str], None]
     """Called before that, with a sentence that says why the preemptor will not get its node: it would not be bound, so
     that nobody is evicted, or a victim cannot be evicted."""
@@ -87,14 +87,14 @@ class Evictions:
 
     def submit(self, eviction: Eviction) -> None:
         """Evict soon."""
-        staying = {victim.uid for victim in eviction.victims}
+        staying = {victim.uid for victim, _ in eviction.victims}
 
         def on_seen(uid: str) -> None:
             staying.discard(uid)
             if not staying:
                 eviction.on_notified(self._is_free(eviction))
 
-        for victim in eviction.victims:
+        for victim, _ in eviction.victims:
             self._view.pending_evictions.expect(victim.uid, partial(on_seen, victim.uid))
         self._arrived.put_nowait(eviction)
 
@@ -116,12 +116,12 @@ class Evictions:
             binding = f"its Binding to {eviction.nominated_node}"
             self._tell(eviction, f"nobody is evicted for it: {binding} would fail: {refusal}")
             eviction.on_refused(f"It would not be bound: {refusal}")
-            for victim in eviction.victims:
+            for victim, _ in eviction.victims:
                 self._view.pending_evictions.seen(victim.uid)
             return
         async with asyncio.TaskGroup() as tasks:
-            for victim in eviction.victims:
-                tasks.create_task(self._evict_one(eviction, victim), name=f"evict-{victim.key}")
+            for victim, node_name in eviction.victims:
+                tasks.create_task(self._evict_one(eviction, victim, node_name), name=f"evict-{victim.key}")
 
     def _tell(self, eviction: Eviction, note: str) -> None:
         """Record an event about the preemptor, unless no API has it."""
@@ -142,19 +142,19 @@ class Evictions:
             return str(error)
         return ""
 
-    async def _evict_one(self, eviction: Eviction, victim: PodInfo) -> None:
+    async def _evict_one(self, eviction: Eviction, victim: PodInfo, node_name: str) -> None:
         try:
             with self._heartbeat.iteration():
-                is_leaving = await self._evict(eviction, victim)
+                is_leaving = await self._evict(eviction, victim, node_name)
         except KubeError as error:
-            why = f"pod {victim.key} cannot be evicted from {eviction.node_name}: {error}"
+            why = f"pod {victim.key} cannot be evicted from {node_name}: {error}"
             logger.warning("%s", why)
             self._tell(eviction, why)
             eviction.on_refused(f"{why[0].upper()}{why[1:]}")
             is_leaving = False
         except Exception:
             # The preemptor must not wait for ever for a victim that is not evicted.
-            logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
+            logger.exception("pod %s could not be evicted from %s", victim.key, node_name)
             is_leaving = False
         if is_leaving:
             self._notified.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
@@ -172,10 +172,11 @@ class Evictions:
             self._view.pending_evictions.seen(uid)
 
     def _is_free(self, eviction: Eviction) -> bool:
-        row = self._view.columns.row_of.get(eviction.node_name)
-        return row is None or not any(victim.uid in self._view.pods_on[row] for victim in eviction.victims)
+        rows, pods_on = self._view.columns.row_of, self._view.pods_on
+        left = ((victim.uid, rows.get(node_name)) for victim, node_name in eviction.victims)
+        return all(row is None or uid not in pods_on[row] for uid, row in left)
 
-    async def _evict(self, eviction: Eviction, victim: PodInfo) -> bool:
+    async def _evict(self, eviction: Eviction, victim: PodInfo, node_name: str) -> bool:
         """Whether the view will show that the victim leaves because of this eviction."""
         waiting = self._view.waiting.get(victim.uid)
         if waiting is not None:
@@ -184,15 +185,13 @@ class Evictions:
         elif victim.pod.metadata.deletion_timestamp is not None or not await self._delete(eviction, victim):
             return False
         preemptor = eviction.preemptor
-        logger.log(
-            _EACH_EVICTION, "pod %s is evicted from %s for pod %s", victim.key, eviction.node_name, preemptor.key
-        )
+        logger.log(_EACH_EVICTION, "pod %s is evicted from %s for pod %s", victim.key, node_name, preemptor.key)
         whole = _whole(eviction, victim)
-        note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}{whole}"
+        note = f"Preempted by pod {preemptor.uid} on node {node_name}{whole}"
         record = Modification(
             action=PREEMPTED,
             actor=f"Pod/{preemptor.key}",
-            node=eviction.node_name,
+            node=node_name,
             cause=Cause(code=eviction.plugin, text=f"{eviction.cause}, for pod {preemptor.key}{whole}"),
         )
         self._events.pod_event(

@@ -136,21 +136,16 @@ class FailedAttempts:
         self._evict(entry, rejection)
 
     def _evict(self, entry: QueuedPod, rejection: Rejection) -> None:
-        """Evict the victims of each node; the attempt is over with the last of them."""
-        after, by_node = rejection.after, dict[str, list[PodInfo]]()
-        for victim in after.victims:
-            by_node.setdefault(self._node_of(victim) or after.nominated_node or "", []).append(victim)
-        notified, refused = list[bool](), list[str]()
+        """Evict the victims; the attempt is over with the last of them."""
+        after, refused = rejection.after, list[str]()
+        victims = [(victim, self._node_of(victim) or after.nominated_node or "") for victim in after.victims]
 
         def on_notified(is_free: bool) -> None:
-            notified.append(is_free)
-            if len(notified) < len(by_node):
-                return
             if refused:
                 # No event tells that it would get its node by now, so it is tried again after its whole back-off.
                 self.queue.retry(entry, f"{rejection.message} {refused[0]}")
             else:
-                self._add_unschedulable(entry, rejection, is_free=all(notified))
+                self._add_unschedulable(entry, rejection, is_free=is_free)
             self.wake()
 
         def on_refused(why: str) -> None:
@@ -160,20 +155,9 @@ class FailedAttempts:
                 self._nominate(entry.pod, "")
                 self._report_nomination(entry.pod, "")
 
-        for node_name, victims in by_node.items():
-            self.evictions.submit(
-                Eviction(
-                    entry.pod,
-                    after.nominated_node or node_name,
-                    node_name,
-                    tuple(victims),
-                    after.plugin,
-                    after.cause,
-                    after.with_gangs,
-                    on_notified,
-                    on_refused,
-                )
-            )
+        nominated, (_, first) = after.nominated_node, victims[0]
+        evicted_by = after.plugin, after.cause, after.with_gangs
+        self.evictions.submit(Eviction(entry.pod, nominated or first, victims, *evicted_by, on_notified, on_refused))
 
     def _node_of(self, pod: PodInfo) -> str:
         waiting = self.view.waiting.get(pod.uid)

@@ -270,7 +270,8 @@ class NodePreemption(Preemption):
         if not gangs.include(in_order):
             victims = attempt.reprieve(row, in_order, self.require) if in_order else None
             return [VictimUnit((victim,)) for victim in victims or ()]
-        units, _ = gangs.units([pod for pod in in_order if pod.uid in self.view.pods_on[row]])
+        here = self.view.pods_on[row]
+        units = [_reprieved_whole(unit, here) for unit in gangs.units([pod for pod in in_order if pod.uid in here])[0]]
         pod = attempt.state.pod
         with self.handle.simulate(attempt) as simulation:
             if self.require is not None:
@@ -322,6 +323,14 @@ class NodePreemption(Preemption):
             return cached
         # Whether a gang can spare a member depends on those on other nodes.
         return lambda row: compute(row) if gangs.include(potential(row)) else cached(row)
+
+
+def _reprieved_whole(unit: VictimUnit, here: Mapping[str, PodInfo]) -> VictimUnit:
+    """The unit with its companions on other nodes as its own pods: they stay when it does. Those ``here`` are reprieved
+    by themselves."""
+    elsewhere = [pod for pod in unit.companions if pod.uid not in here]
+    companions = [pod for pod in unit.companions if pod.uid in here]
+    return VictimUnit((*unit.pods, *elsewhere), tuple(companions), unit.gang)
 
 
 class PodPreemption(NodePreemption):

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordinator.api.codec import convert, to_document
 from koordinator.api.duration import GoDuration
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
 from koordinator.api.labels import DISABLE_PREEMPTIBLE
@@ -28,12 +29,15 @@ from koordinator.scheduler.plugins.coscheduling.documents import GangServices
 from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.default_preemption import DefaultPreemption
-from tests.scheduler.fakes import make_pod, make_profile
+from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from tests.real_world.faulty_api_server import FAULTS, bindings
+from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.coscheduling.gang_fakes import member
 from tests.scheduler.plugins.coscheduling.test_job_preemption import important
 from tests.scheduler.plugins.coscheduling.test_plugin import nodes
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 BY_JOB = True
 BY_POD = False
@@ -178,8 +182,9 @@ def test_victims_are_told_that_their_gang_leaves_whole() -> None:
 @pytest.mark.parametrize(
     ("minimum", "said"),
     [
-        (2, "When a member is preempted, all 2 that are on nodes leave together (gangPolicy Whole)."),
-        (1, "1 member can leave alone; when more are preempted, all 2 that are on nodes leave (gangPolicy Whole)."),
+        (3, "When a member is preempted, all 3 that are on nodes leave together (gangPolicy Whole)."),
+        (2, "1 member can leave alone; when more are preempted, all 3 that are on nodes leave (gangPolicy Whole)."),
+        (1, ""),
     ],
 )
 def test_the_explanation_says_who_would_leave(minimum: int, said: str) -> None:
@@ -190,7 +195,7 @@ def test_the_explanation_says_who_would_leave(minimum: int, said: str) -> None:
         return made[-1]
 
     async def story(fixture: RunningScheduler) -> None:
-        for pod in gang("low", minimum, 0, 1):
+        for pod in gang("low", minimum, 0, 0, 1):
             fixture.api.store(pod)
         await fixture.until_idle()
         services = made[0].first(GangServices)
@@ -198,8 +203,76 @@ def test_the_explanation_says_who_would_leave(minimum: int, said: str) -> None:
         explain = services.services()["/gang/:namespace/:name/explanation"]
         found.append(explain({"namespace": "default", "name": "low"}).preemption)
 
-    simulate(story, lambda: nodes(1, 1), remembered)
+    simulate(story, lambda: nodes(2, 1), remembered)
     assert found == [said]
+
+
+def test_members_of_a_gang_whose_minimum_is_one_are_as_other_pods() -> None:
+    there = [running(member("low", number, 1, cpu=cpu), 0) for number, cpu in enumerate(("2", "1", "1"))]
+    left, _ = result(there, [make_pod("p", cpu="3")], 4, by_job=BY_POD)
+    assert (len(left), "low-0" in left) == (2, True)
+
+
+@WHO
+def test_the_member_that_has_to_leave_is_the_spare_one(by_job: bool) -> None:
+    """One of three must not leave, and the pod fits only on the node of one of the others."""
+    low = [running(member("low", number, 2), number, priority=20 * (number == 2)) for number in range(3)]
+    there = [*low, running(make_pod("a", cpu="1"), 0)]
+    assert result(there, [make_pod("p", cpu="2")], 2, 1, 1, by_job=by_job) == ({"low-0", "a"}, {"p"})
+
+
+def test_a_job_takes_no_more_members_than_can_be_spared() -> None:
+    """Of the first two nodes, only one can be had; the third has a pod that costs no more."""
+    there = [*gang("low", 2, 0, 1), running(member("low", 2, 2), 3, priority=20), running(make_pod("a", cpu="1"), 2)]
+    left, bound = result(there, [member("job", n, 2) for n in range(2)], 1, 1, 1, 1, by_job=BY_JOB)
+    assert ("a" in left, len(left), bound) == (True, 2, {"job-0", "job-1"})
+
+
+def test_members_elsewhere_stay_with_their_gang() -> None:
+    """The pod must not be in the zone of low-1, which stays when low-0 does: what runs beside low-0, and is less
+    important, would leave in vain."""
+    low = [running(member("low", number, 2), number, 5, {"role": role}) for number, role in enumerate(("l", "w"))]
+    there = [*low, running(make_pod("a", cpu="1"), 0)]
+    rule = {"labelSelector": {"matchLabels": {"role": "w"}}, "topologyKey": "zone"}
+    document = to_document(important(make_pod("p")))
+    document["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+
+    def in_one_zone() -> SchedulerApi:
+        api = SchedulerApi()
+        for number, cpu in enumerate(("2", "1")):
+            api.store(make_node(f"n{number}", cpu=cpu, labels={"zone": "z"}))
+        return api
+
+    def with_affinity(view: ClusterView) -> Profile:
+        base = profile(view, by_job=BY_POD)
+        plugins = {**base.plugins, "InterPodAffinity": InterPodAffinity(None, view)}
+        return Profile(base.scheduler_name, plugins, listed(base.order, InterPodAffinity))
+
+    async def story(fixture: RunningScheduler) -> None:
+        for each in there:
+            fixture.api.store(each)
+        await fixture.until_idle()
+        fixture.api.store(convert(document, Pod))
+        await fixture.until_idle()
+
+    fixture = simulate(story, in_one_zone, with_affinity)
+    assert evicted(fixture, there) == {"low-0", "low-1"}
+
+
+def test_nobody_leaves_any_node_when_the_binding_is_refused_once() -> None:
+    """If it were tried for each node of the victims, half of the gang could leave in vain."""
+    there = gang("low", 2, 0, 1)
+
+    async def story(fixture: RunningScheduler) -> None:
+        for each in there:
+            fixture.api.store(each)
+        await fixture.until_idle()
+        fixture.api.faults.rules.append(bindings(FAULTS["a webhook refuses"], "p", times=1))
+        fixture.api.store(important(make_pod("p")))
+        await fixture.until_idle()
+
+    fixture = simulate(story, lambda: nodes(1, 1), partial(profile, by_job=BY_POD))
+    assert evicted(fixture, there) == set()
 
 
 gangs = st.lists(

@@ -228,6 +228,17 @@ class TestRevoke:
         (record,) = records
         assert (record.action, record.actor, record.node) == (EVICTED, "ElasticQuota/a", "n0")
 
+    def test_a_gang_with_members_of_other_quotas_stays(self) -> None:
+        cluster = QuotaCluster(gang_policy="Whole", monitor_all_quotas=True, delay_evict_time=timedelta(seconds=2))
+        for name, most in (("a", 2), ("b", 9)):
+            cluster.quota(wire_quota(name, max={"cpu": most}))
+            pod = of_quota(f"g-{name}", quota=name, node="n0")
+            cluster.bound(with_annotations(pod, gang_annotations("g", 2)), "n0")
+        cluster.quota(wire_quota("a", max={"cpu": 0}))
+        writer = NotingWriter(rounds=5)
+        run(cluster, writer, RevokeController.name)
+        assert writer.evicted == []
+
     @pytest.mark.parametrize(("policy", "leaving"), [("Members", ["g-1"]), ("Whole", ["g-0", "g-1"])])
     def test_a_gang_that_can_spare_nobody_leaves_whole(self, policy: str, leaving: list[str]) -> None:
         cluster = QuotaCluster(gang_policy=policy, monitor_all_quotas=True, delay_evict_time=timedelta(seconds=2))

@@ -27,7 +27,10 @@ class GangDisruption(GangPart, DisruptionUnits):
         return member.gang.id if member is not None and member.state in _ON_NODES else ""
 
     def unit(self, gang: str) -> DisruptionUnit:
+        """Without members if none of them needs the others: then each leaves alone."""
         found = self.cache.gangs[gang]
+        if found.declaration is not None and not found.declaration.needs_others:
+            return DisruptionUnit(gang, (gang,), {}, 0)
         ids = found.declaration.group if found.declaration is not None else (gang,)
         of_group = [self.cache.gangs[id_] for id_ in ids if id_ in self.cache.gangs]
         members = {pod.uid: pod for each in of_group for pod in self._staying(each)}

@@ -8,7 +8,7 @@ plan is simulated once more without the remaining victims. A plan that cannot pl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, NodeStatus, VictimUnit, is_preempted
 from koordinator.scheduler.engine.simulation import Simulation, reasons_of
 from koordinator.scheduler.plugins.preemption import SUCCESS, Found, Placements, Preempting, Preemption
-from koordinator.scheduler.plugins.victims import SPARED, potential_victims, together, with_gangs
+from koordinator.scheduler.plugins.victims import SPARED, importance, potential_victims, together, with_gangs
 
 _NO_VICTIMS: Final = "no potential victims"
 
@@ -87,7 +87,21 @@ class JobPreemption(Preemption):
         return f"preempting to accommodate higher priority pods, {preemptor}"
 
     def search(self, attempt: FailedAttempt, rows: Sequence[int]) -> Found | Mapping[str, int] | str:
-        potential, spared = self._all_potential(rows)
+        everywhere = {row: victims for row in rows if (victims := self._potential(row))}
+        found: Found | Mapping[str, int] | str = {_NO_VICTIMS: len(rows)} if rows else {}
+        if not everywhere:
+            return found
+        for potential in self._alternatives(everywhere):
+            found = self._search(attempt, rows, potential, spared=len(everywhere) - len(potential))
+            if isinstance(found, Found):
+                break
+        return found
+
+    def _search(
+        self, attempt: FailedAttempt, rows: Sequence[int], potential: PotentialByRow, *, spared: int
+    ) -> Found | Mapping[str, int] | str:
+        """``spared``: the number of nodes where there are no potential victims since all are members of gangs that stay
+        whatever happens."""
         if not potential:
             return Counter({_NO_VICTIMS: len(rows) - spared}) + Counter({SPARED: spared})
         costs = _by_cost(self.view.columns.names, rows, potential, self._companions(potential))
@@ -118,17 +132,19 @@ class JobPreemption(Preemption):
         spared = labels.get(DISABLE_PREEMPTIBLE) == "true" or labels.get(QUOTA_PREEMPTIBLE) == "false"
         return not spared and pod.uid not in self.waiting
 
-    def _all_potential(self, rows: Sequence[int]) -> tuple[PotentialByRow, int]:
-        """The potential victims; and the number of nodes where there are none since all are members of gangs that stay
-        whatever happens."""
-        found = {row: victims for row in rows if (victims := self._potential(row))}
-        gangs = self._gangs_of_victims
-        if not gangs.include(pod for victims in found.values() for pod in victims):
-            return found, 0
-        _, staying = gangs.units([pod for victims in found.values() for pod in victims])
-        spared = {pod.uid for pod in staying}
-        left = {row: [pod for pod in victims if pod.uid not in spared] for row, victims in found.items()}
-        return {row: victims for row, victims in left.items() if victims}, sum(not each for each in left.values())
+    def _alternatives(self, everywhere: PotentialByRow) -> Iterator[PotentialByRow]:
+        """The potential victims without the members of gangs that stay whatever happens. First all that could be spared
+        if no others left than those on their own nodes; and where that helps not, since they are too many together, the
+        least important ones, as many as can be spared at once."""
+        pods, gangs = [pod for victims in everywhere.values() for pod in victims], self._gangs_of_victims
+        if not gangs.include(pods):
+            yield everywhere
+            return
+        alone = _without([pod for victims in everywhere.values() for pod in gangs.units(victims)[1]], everywhere)
+        yield alone
+        at_once = _without(gangs.units(sorted(pods, key=importance))[1], everywhere)
+        if at_once != alone:
+            yield at_once
 
     def _potential(self, row: int) -> list[PodInfo]:
         """The potential victims on a node row, in the order in which they are considered for reprieve."""
@@ -215,6 +231,12 @@ def _by_cost(
 
     costs = {row: cost(row) for row in rows}
     return dict(sorted(costs.items(), key=lambda item: (item[1], len(companions.get(item[0], ())), names[item[0]])))
+
+
+def _without(staying: Iterable[PodInfo], potential: PotentialByRow) -> PotentialByRow:
+    uids = {pod.uid for pod in staying}
+    left = {row: [pod for pod in victims if pod.uid not in uids] for row, victims in potential.items()}
+    return {row: victims for row, victims in left.items() if victims}
 
 
 def _job_of(pod: PodInfo) -> str:

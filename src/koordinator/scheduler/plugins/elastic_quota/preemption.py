@@ -147,7 +147,8 @@ class RevokeController:
             pod.uid: (pod, masked(request_of(pod, self.view), counted)) for pod in placed if self._may_leave(pod)
         }
         in_order = sorted([pod for pod, _ in requests.values()], key=importance)
-        units, _ = Gangs(self.units, self._may_leave).units(in_order)
+        # A gang with members that other quotas admitted does not leave: what those use is not reclaimed here.
+        units, _ = Gangs(self.units, lambda pod: pod.uid in requests).units(in_order)
         return [(unit, _total([requests[pod.uid][1] for pod in unit.pods])) for unit in units]
 
     def _may_leave(self, pod: PodInfo) -> bool:
