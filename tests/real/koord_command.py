@@ -16,7 +16,9 @@ _SECONDS: Final = 120.0
 def run_koord(*arguments: str, kubeconfig: Path | None = None) -> subprocess.CompletedProcess[str]:
     """What the command printed, and its status, whatever that is. ``kubeconfig`` is that of the environment."""
     command = (sys.executable, "-m", "koordinator.cli.main", *arguments)
-    environment = {**os.environ, **({"KUBECONFIG": str(kubeconfig)} if kubeconfig is not None else {})}
+    # On a terminal on which no cell of a table is broken.
+    environment = {**os.environ, "COLUMNS": "1000"}
+    environment |= {"KUBECONFIG": str(kubeconfig)} if kubeconfig is not None else {}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
 
 
