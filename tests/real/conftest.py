@@ -24,8 +24,8 @@ _ON_THE_REAL_NODE = (
     "cgroups", "cpu_suppress", "critest", "image", "interference", "koordlet", "koordlet_extensions", "koordlet_roles",
     "kubelet_quotas", "nri", "runtime_hooks", "runtime_proxy_kubelet",
 )  # fmt: skip
-"""A machine has one: these wait for each other, and one worker at most shall. A kubelet ends the processes of pods that it
-does not know, such as that of test_cgroups."""
+"""A machine has one: these wait for each other, and one worker at most shall. A kubelet ends the processes of pods
+that it does not know, such as that of test_cgroups."""
 _VIRTUAL_MACHINE = "virtual machine"
 _IN_A_VIRTUAL_MACHINE = (
     "block_io_weights", "core_scheduling", "cpu_suppress_cgroup1", "cpu_suppress_cgroup2", "kubelet_managers",
