@@ -6,17 +6,12 @@ together in each phase, by the kernel's own count. Where they may not run at the
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from koordinator.node.core_scheduling import CoreScheduling, kernel_prctl
-from tests.real.guest_pods import CGROUPS, GuestPods
+from tests.real.guest_pods import CGROUPS, GuestPods, tell
 
 PODS = ("left", "right")
 APART, TOGETHER, FREE = "each in a group of its own", "in one group", "without an agent"
@@ -66,15 +61,5 @@ async def _story(guest: GuestPods) -> dict[str, float]:
     return found
 
 
-def main() -> int:
-    (CGROUPS / "cgroup.subtree_control").write_text(_CONTROLLERS)
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ending:
-        guest = GuestPods(Path(folder), _CPUS, _CONTROLLERS)
-        ending.callback(guest.end)
-        found = asyncio.run(_story(guest))
-    print(json.dumps(found))  # noqa: T201
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell(_story, _CPUS, _CONTROLLERS))

@@ -7,15 +7,12 @@ hundredth of its model: from then on the weights alone decide who is served.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.real.guest_pods import CGROUPS, GuestPods
+from tests.real.guest_pods import CGROUPS, GuestPods, tell
 
 DISK = "/dev/vda"
 HEAVY, LIGHT = "heavy", "light"
@@ -93,15 +90,5 @@ async def _story(guest: GuestPods) -> Served:
     return found
 
 
-def main() -> int:
-    (CGROUPS / "cgroup.subtree_control").write_text(_CONTROLLERS)
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ending:
-        guest = GuestPods(Path(folder), _CPUS, _CONTROLLERS)
-        ending.callback(guest.end)
-        found = asyncio.run(_story(guest))
-    print(json.dumps(found))  # noqa: T201
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tell(_story, _CPUS, _CONTROLLERS))

@@ -7,10 +7,14 @@ the machine's, its kubelet and its API server are in memory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from koordinator.api.kinds import NODES
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, ContainerID
@@ -109,3 +113,18 @@ def _make_cgroup(folder: str, controllers: str = "") -> None:
     (CGROUPS / folder).mkdir(exist_ok=True)
     if controllers:
         (CGROUPS / folder / "cgroup.subtree_control").write_text(controllers)
+
+
+def tell(story: Callable[[GuestPods], Awaitable[Any]], cpus: int, controllers: str) -> int:
+    """The main function of a program in a virtual machine: it prints as JSON what the story has found."""
+    (CGROUPS / "cgroup.subtree_control").write_text(controllers)
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ending:
+        guest = GuestPods(Path(folder), cpus, controllers)
+        ending.callback(guest.end)
+
+        async def told() -> Any:
+            return await story(guest)
+
+        found = asyncio.run(told())
+    print(json.dumps(found))  # noqa: T201
+    return 0

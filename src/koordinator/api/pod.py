@@ -316,6 +316,15 @@ class Binding(Object):
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
+def lasting_containers(pod: Pod) -> Sequence[Container]:
+    """The containers that run as long as the pod does, the sidecars last: all but the init containers that end before
+    the others start."""
+    spec = pod.spec
+    if not spec.init_containers:
+        return spec.containers
+    return [*spec.containers, *[each for each in spec.init_containers if each.restart_policy == "Always"]]
+
+
 def is_finished(pod: Pod) -> bool:
     """Whether the pod will never run again, so that it occupies nothing."""
     return pod.status.phase in FINISHED_PHASES

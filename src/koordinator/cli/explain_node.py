@@ -22,6 +22,7 @@ from koordinator.api.node_explanation import (
 )
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import EXTENDED_MEMORIES, FREE_CPU, FREE_MEMORY
+from koordinator.cli.explain_object import ObjectReader
 from koordinator.cli.explain_terminal import escape, print_table, print_text
 
 # What a node offers of batch and mid resources, as sums on a terminal.
@@ -249,6 +250,21 @@ def _print_rejected(document: NodeExplanation, console: Console) -> None:
 
 
 # The best-effort pods of the node that are held down, as koordlet has written it into the NodeMetric.
+
+
+async def _reported(reader: ObjectReader, node: str) -> dict[str, Any]:
+    return {"suppression": suppression_of(await reader.node_metric(node))}
+
+
+async def _configured(reader: ObjectReader, node: str) -> dict[str, Any]:
+    return {"koordlet_configuration": configuration_of(await reader.node_topology(node))}
+
+
+REPORTS: Final = {
+    "what koordlet has reported of the node": _reported,
+    "which configuration koordlet goes by": _configured,
+}
+"""What koordlet writes of its node: the fields of its explanation."""
 
 
 def suppression_of(metric: Mapping[str, Any] | None) -> Suppression | None:

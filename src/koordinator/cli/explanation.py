@@ -37,7 +37,7 @@ from koordinator.cli.explain_failure import (
 )
 from koordinator.cli.explain_interference import interference_document
 from koordinator.cli.explain_migration import migration_document
-from koordinator.cli.explain_node import configuration_of, suppression_of
+from koordinator.cli.explain_node import REPORTS
 from koordinator.cli.explain_object import ObjectReader, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import (
@@ -260,7 +260,7 @@ class _Explainer:
     async def _with_reports(self, document: NodeExplanation, cluster: Cluster) -> NodeExplanation:
         """Whether best-effort pods are held down there, which koordlet has written into the NodeMetric, and by which
         configuration, which it has written into the NodeResourceTopology."""
-        for what, part in _REPORTS.items():
+        for what, part in REPORTS.items():
             try:
                 async with read_from(self._session, cluster) as reader:
                     document = replace(document, **await part(reader, document.node))
@@ -334,20 +334,6 @@ class _Explainer:
         state = replace(workload_state(facts), events=event_records(facts.events))
         document = WorkloadExplanation(workload=f"{namespace}/{name}", kind=kind.name, api=state)
         return _with_left_out(document, reader.left_out)
-
-
-async def _reported(reader: ObjectReader, node: str) -> dict[str, Any]:
-    return {"suppression": suppression_of(await reader.node_metric(node))}
-
-
-async def _configured(reader: ObjectReader, node: str) -> dict[str, Any]:
-    return {"koordlet_configuration": configuration_of(await reader.node_topology(node))}
-
-
-_REPORTS: Final = {
-    "what koordlet has reported of the node": _reported,
-    "which configuration koordlet goes by": _configured,
-}
 
 
 def _no_explanation(endpoint: ProgramEndpoint, kind: str) -> ExplainError:

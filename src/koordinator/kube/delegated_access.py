@@ -163,9 +163,15 @@ class _Answers(Generic[K, V]):
                 raise PageError(429, f"429: {HTTPStatus(429).phrase}\n", _AGAIN)
             task = asyncio.create_task(self._put(key, ask, ttl, is_good), name="ask the API server")
             self._asking[key] = task
-            task.add_done_callback(lambda _: self._asking.pop(key, None))
+            task.add_done_callback(lambda done: self._answered(key, done))
         # A client that goes does not take the answer from the others.
         return await asyncio.shield(task)
+
+    def _answered(self, key: K, task: asyncio.Task[V]) -> None:
+        self._asking.pop(key, None)
+        if not task.cancelled():
+            # Where all clients have gone meanwhile, nobody else takes note of an error, which was logged already.
+            task.exception()
 
     async def _put(
         self, key: K, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float], is_good: Callable[[V], bool]

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple
 
 from koordinator.api.labels import POD_TEMPLATE_HASH, ROLLOUT_TEMPLATE_HASH
 from koordinator.api.meta import ObjectMeta, controller_of
+from koordinator.api.pod import Container, Pod, lasting_containers
+from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.recommendation import (
     CONFIG_UNSUPPORTED,
     LOW_CONFIDENCE,
@@ -27,8 +29,10 @@ from koordinator.api.recommendation import (
     Recommendation,
     RecommendationTarget,
 )
-from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.api.resource_names import CPU, MEMORY, extended_name
+from koordinator.api.usable_amounts import MOST
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
+from koordinator.model.pod_requests import canonical
 
 _APPS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
 DEFAULT_API_VERSIONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -236,3 +240,29 @@ def _label_of(selector: CompiledSelector) -> tuple[str, str] | None:
 def _group(api_version: str) -> str:
     group, slash, _ = api_version.partition("/")
     return group if slash else ""
+
+
+RESOURCES: Final = (CPU, MEMORY)
+"""Those of which something is recommended."""
+
+
+def expected_usage(pod: Pod, found: Recommended) -> Mapping[str, Amounts]:
+    """Resource -> container -> what it is expected to use, in milli-CPU and bytes whatever the class of the pod: of the
+    containers and sidecars that something is recommended for. No container uses more than its limit, which the pods of
+    mid, batch and free have under the names of their class."""
+    priority = priority_class_with_default(pod)
+    expected: dict[str, dict[str, int]] = {}
+    for container in lasting_containers(pod):
+        for resource, amount in found.containers.get(container.name, _NOTHING).items():
+            expected.setdefault(resource, {})[container.name] = min(amount, _limit(container, resource, priority))
+    return expected
+
+
+_NOTHING: Final[Amounts] = {}
+
+
+def _limit(container: Container, resource: str, priority: PriorityClass) -> int:
+    name = extended_name(resource, priority)
+    limit = container.resources.limits.get(name) if name else None
+    amount = canonical(name, limit.nanos) if limit is not None else 0
+    return amount if amount > 0 else MOST

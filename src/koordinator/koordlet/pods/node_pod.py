@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
-from koordinator.api.pod import ContainerStatus, Pod, is_finished, is_static
+from koordinator.api.pod import ContainerStatus, Pod, is_finished, is_static, lasting_containers
 from koordinator.api.priority import PriorityClass, priority_class_with_default, priority_value_with_default
 from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw, qos_class_with_default
 from koordinator.api.resource_names import CPU
@@ -157,9 +157,8 @@ class NodePod(Picture):
     def containers_request(self) -> Mapping[str, int]:
         """What containers and sidecars request by resource: milli-CPU, else whole units. A negative amount counts as
         none."""
-        sidecars = (container for container in self.pod.spec.init_containers if container.restart_policy == "Always")
         found: dict[str, int] = {}
-        for container in (*self.pod.spec.containers, *sidecars):
+        for container in lasting_containers(self.pod):
             for name, amount in container.resources.requests.items():
                 unit = 10**6 if name == CPU else 10**9
                 found[name] = found.get(name, 0) + max(-(-amount.nanos // unit), 0)

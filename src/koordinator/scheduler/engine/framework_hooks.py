@@ -389,8 +389,7 @@ class ForgetHandler(Plugin):
 
 
 class FailureHandler(Plugin):
-    """Hooks before and after the usual handling of a failed attempt: the pod is requeued, and the failure reported on
-    it."""
+    """Hooks around the usual handling of a failed attempt: the pod is requeued, and the failure reported on it."""
 
     def before_failure(self, pod: PodInfo, message: str) -> bool:
         """True if the plugin has handled the failure completely, the pod's place in the queue included."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, lasting_containers
 from koordinator.base.groups import Counts, Groups
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
@@ -26,12 +26,11 @@ def host_ports(pod: Pod) -> tuple[_HostPort, ...]:
     spec = pod.spec
     if not spec.init_containers and not any(container.ports for container in spec.containers):
         return ()
-    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     return tuple(
         sorted(
             {
                 (port.host_ip or _ANY_ADDRESS, port.protocol or "TCP", port.host_port)
-                for container in (*spec.containers, *sidecars)
+                for container in lasting_containers(pod)
                 for port in container.ports
                 if port.host_port > 0
             }

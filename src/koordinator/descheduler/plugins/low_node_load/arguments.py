@@ -16,7 +16,7 @@ from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.configuration.arguments import ResourceThresholds, checked_selector
 from koordinator.descheduler.plugins.selection import SelectiveArguments
-from koordinator.model.recommended_usage import RESOURCES as RECOMMENDED
+from koordinator.model.recommendations import RESOURCES as RECOMMENDED
 
 DEFAULT_POOL: Final = "__default_node_pool__"
 _PERCENTAGE: Final = "percentage must be greater than or equal to 0"

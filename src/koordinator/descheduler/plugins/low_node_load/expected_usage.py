@@ -18,8 +18,7 @@ from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.quantity import Format, Quantity
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.api.usable_amounts import bounded
-from koordinator.model.recommendations import RecommendationIndex
-from koordinator.model.recommended_usage import expected_usage
+from koordinator.model.recommendations import RecommendationIndex, expected_usage
 
 Ints = npt.NDArray[np.int64]
 PodKey = tuple[str, str]

@@ -15,7 +15,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError
 from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedResourceSpec
 from koordinator.api.labels import QOS_CLASS
-from koordinator.api.pod import Pod, ResourceList, ResourceRequirements
+from koordinator.api.pod import Pod, ResourceList, ResourceRequirements, lasting_containers
 from koordinator.api.qos import KubernetesQoS, QoSClass, qos_class_of_name
 from koordinator.api.resource_names import BATCH_CPU, BEST_EFFORT, BEST_EFFORT_CPUS, BEST_EFFORT_MEMORIES
 from koordinator.base.errors import KoordinatorError
@@ -209,10 +209,9 @@ def is_best_effort(pod: PodContext) -> bool:
 
 def _batch_of_spec(pod: Pod) -> dict[str, Grant]:
     """Of the spec, else of the annotation; of init containers, sidecars count alone, since the others run before."""
-    sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
     found = {
         container.name: _amounts(container.resources)
-        for container in (*pod.spec.containers, *sidecars)
+        for container in lasting_containers(pod)
         if _NAMES & (container.resources.requests.keys() | container.resources.limits.keys())
     }
     return found or _annotated_batch(pod.metadata.annotations)

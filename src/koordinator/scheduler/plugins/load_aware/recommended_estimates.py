@@ -12,12 +12,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, lasting_containers
 from koordinator.api.priority import priority_class_with_default
 from koordinator.api.recommendation import Recommendation, RecommendationTarget
 from koordinator.base.groups import Groups
-from koordinator.model.recommendations import STALE_AFTER, Amounts, RecommendationIndex, Recommended, recommended
-from koordinator.model.recommended_usage import expected_usage, lasting_containers
+from koordinator.model.recommendations import (
+    STALE_AFTER,
+    Amounts,
+    RecommendationIndex,
+    Recommended,
+    expected_usage,
+    recommended,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.expirations import Expirations
