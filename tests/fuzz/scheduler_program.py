@@ -1,30 +1,63 @@
-"""koord-scheduler with the profile of the chart, among healthy nodes and broken ones."""
+"""koord-scheduler with all that it can be configured to read, among healthy nodes and broken ones."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
 
-from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from koordinator.api.document import Document
+from koordinator.api.kinds import (
+    DEVICES,
+    GENERIC_WORKLOADS,
+    NODE_METRICS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+)
+from koordinator.kube.informer import Informer
+from koordinator.model.gang_declaration import GENERIC_WORKLOAD
+from koordinator.model.transformers import POD_GATES
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_amounts import CPU
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.features import MULTI_QUOTA_TREE, RESIZE_POD
 from tests.fuzz.campaign import SLOTS, Case, Log, check_log, logged
-from tests.scheduler.broken_input.test_broken_objects import healthy, healthy_pod, running_beside
+from tests.scheduler.broken_input.test_broken_objects import chart_profile, healthy, healthy_pod
+from tests.scheduler.running_scheduler import RunningScheduler
 from tests.scheduler.scheduler_api import SchedulerApi
 
-ABOUT_NODES = (NODES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, DEVICES)
-_GOOD = "good"
+ABOUT_NODES: Final = (NODES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, DEVICES)
+_CHART: Final = Path(__file__).parents[1] / "scheduler/configuration/chart_profile.yaml"
+_CONFIGURATION: Final = _CHART.read_text().replace(
+    "kind: LoadAwareSchedulingArgs",
+    "kind: LoadAwareSchedulingArgs\n          estimator: recommendedUsageEstimator\n          allowCustomizeEstimation: true",
+)
+_GATES: Final = frozenset({GENERIC_WORKLOAD, MULTI_QUOTA_TREE, RESIZE_POD, *POD_GATES})
+_GOOD: Final = "good"
+
+
+def _profile(view: ClusterView) -> Profile:
+    view.network_topology = True
+    return chart_profile(view, _CONFIGURATION)
 
 
 class SchedulerProgram:
-    """One healthy node, and one that broken objects may be about for each of them."""
+    """One healthy node, and one that a broken object may be about for each of a batch."""
 
     def __init__(self) -> None:
-        self.api = SchedulerApi()
+        self.api = SchedulerApi(others=(GENERIC_WORKLOADS,))
         for name in (_GOOD, *SLOTS):
             for kind in ABOUT_NODES:
                 self.api.put(kind, healthy(kind, name))
-        self.fixture = running_beside(self.api)
+        self.fixture = RunningScheduler(self.api, _profile, lambda pod, view: make_pod_info(pod), _GATES)
         self._log: Log
+
+    @property
+    def informers(self) -> Iterable[Informer[Any]]:
+        return self.fixture.scheduler.informers
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -36,8 +69,7 @@ class SchedulerProgram:
         for case in cases:
             self.api.put(case.kind, case.document)
         await self.fixture.until_idle(2)
-        confined, free = healthy_pod("confined", _GOOD), healthy_pod("free")
-        for pod in (confined, free):
+        for pod in (healthy_pod("confined", _GOOD), healthy_pod("free")):
             self.api.put(PODS, pod)
         await self.fixture.until_idle(2)
         placed = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in self._healthy_pods()}
@@ -50,12 +82,12 @@ class SchedulerProgram:
         for case in cases:
             if case.kind in ABOUT_NODES:
                 self.api.put(case.kind, healthy(case.kind, case.name))
-            else:
-                self.api.remove(case.kind, case.name, case.document["metadata"].get("namespace", ""))
+            elif self.api.found(case.kind, case.name, case.namespace) is not None:
+                self.api.remove(case.kind, case.name, case.namespace)
         await self.fixture.until_idle(1)
         check_log(self._log, cases)
 
-    def _healthy_pods(self) -> list[dict]:
+    def _healthy_pods(self) -> list[Document]:
         return [pod for pod in self.api.all(PODS) if pod["metadata"]["namespace"] == "default"]
 
     def _check_columns(self) -> None:

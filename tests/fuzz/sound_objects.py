@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from koordinator.api import annotations as keys
-from koordinator.api import kinds, labels
+from koordinator.api import labels
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import Kind
 from tests.api.sample_objects import CUSTOM_KINDS, load_sample
@@ -244,10 +244,11 @@ _EXTRA: Final[Mapping[str, tuple[Document, ...]]] = {
         },
     ),
     "Workload": ({"spec": {"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 2}}}]}},),
+    "StatefulSet": ({"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}},),
     "CloneSet": ({"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}},),
     "DrainNode": (
         {
-            "spec": {"nodeName": "good", "confirmState": "Confirmed", "ttl": "1h", "drainNodePolicy": {"mode": "Evict"}},
+            "spec": {"nodeName": "bad-1", "confirmState": "Confirmed", "ttl": "1h", "drainNodePolicy": {"mode": "Evict"}},
             "status": {"phase": "Pending"},
         },
     ),
@@ -258,17 +259,7 @@ _EXTRA: Final[Mapping[str, tuple[Document, ...]]] = {
 }
 
 
-def kind_of(name: str) -> Kind[Any]:
-    return NAMED[name]
-
-
-NAMED: Final[Mapping[str, Kind[Any]]] = {
-    constant: value for constant, value in vars(kinds).items() if isinstance(value, Kind)
-}
-"""The kinds by the names of their constants."""
-
-
-def sound(kind: Kind[Any], random: Random, name: str) -> Document:
+def sound(kind: Kind[Any], random: Random, name: str, namespace: str) -> Document:
     """One of the sound objects of a kind, with some of its annotations and labels."""
     document: Document = copied(random.choice(examples_of(kind)))
     given = document.setdefault("metadata", {})
@@ -277,8 +268,8 @@ def sound(kind: Kind[Any], random: Random, name: str) -> Document:
         "name": name,
     }
     metadata.pop("namespace", None)
-    if kind.namespaced:
-        metadata["namespace"] = "broken"
+    if namespace:
+        metadata["namespace"] = namespace
     for field, table in (("annotations", ANNOTATIONS), ("labels", LABELS)):
         offered = table.get(kind.name, {})
         chosen = random.sample(sorted(offered), min(len(offered), random.randrange(_MOST_ANNOTATIONS + 1)))
@@ -291,9 +282,14 @@ def sound(kind: Kind[Any], random: Random, name: str) -> Document:
 def examples_of(kind: Kind[Any]) -> tuple[Document, ...]:
     found = [*_EXTRA.get(kind.name, ())]
     found += [each for each in _written() if (each["apiVersion"], each["kind"]) == (kind.api_version, kind.name)]
-    found += [load_sample(sample) for sample, custom in CUSTOM_KINDS.items() if custom == kind]
+    found += [load_sample(sample) for sample, custom in CUSTOM_KINDS.items() if _same(custom, kind)]
     assert found, f"there is no sound object of {kind.name}"
     return tuple(found)
+
+
+def _same(one: Kind[Any], other: Kind[Any]) -> bool:
+    """Programs read a kind into types of their own."""
+    return (one.group, one.version, one.plural) == (other.group, other.version, other.plural)
 
 
 @cache

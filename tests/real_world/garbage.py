@@ -184,7 +184,7 @@ class Garbage:
         """JSON in a text, changed as a document is, or no JSON any more."""
         try:
             document = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text[: self._random.randrange(len(text))]
         if self._random.random() < 0.8 and isinstance(document, dict) and document:
             return json.dumps(self.document(document))
