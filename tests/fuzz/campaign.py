@@ -59,7 +59,9 @@ def draw(kind: Kind[Any], seed: int, name: str, namespace: str) -> Case:
 
 
 class Program(Protocol):
-    """A program among healthy objects."""
+    """A program among healthy objects. ``in_turn``: how many objects of one name ``meet`` shows one after the other."""
+
+    in_turn: int
 
     @property
     def informers(self) -> Iterable[Informer[Any]]: ...
@@ -74,7 +76,9 @@ class Program(Protocol):
 
 def campaign(make: Callable[[], Program], kind: Kind[Any], seeds: range) -> None:
     """Every broken object of a kind that the seeds make."""
-    names = watched_names(make(), kind)
+    probed = make()
+    names = watched_names(probed, kind)
+    names = names * probed.in_turn if len(names) == 1 else names
     batch = list[Case]()
 
     async def all_of_them() -> None:

@@ -81,6 +81,8 @@ _GOOD: Final = "good"
 class DeschedulerProgram:
     """In each round a healthy job moves a healthy pod."""
 
+    in_turn = 1
+
     def __init__(self) -> None:
         self.clock = ManualClock(start=NOW)
         self.api = InMemoryApi(self.clock, others=(CLONE_SETS, ADVANCED_STATEFUL_SETS, GENERIC_WORKLOADS))

@@ -23,6 +23,8 @@ _OFFERED: Final = {"40": 25_000, "60": 5_000}
 class ManagerProgram:
     """The healthy node reports another usage in each round, and offers what that leaves."""
 
+    in_turn = 1
+
     def __init__(self) -> None:
         features = make_features()
         features.set(dict.fromkeys(_GATES, True))

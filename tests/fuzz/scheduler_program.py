@@ -47,6 +47,8 @@ def _profile(view: ClusterView) -> Profile:
 class SchedulerProgram:
     """One healthy node, and one that a broken object may be about for each of a batch."""
 
+    in_turn = 1
+
     def __init__(self) -> None:
         self.api = SchedulerApi(others=(GENERIC_WORKLOADS,))
         for name in (_GOOD, *SLOTS):
