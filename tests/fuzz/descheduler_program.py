@@ -59,7 +59,7 @@ def _enabled(names: Iterable[str]) -> Document:
     return {"enabled": [{"name": name} for name in names]}
 
 
-_DOCUMENT: Final[Document] = {
+DOCUMENT: Final[Document] = {
     "apiVersion": VERSION,
     "kind": KIND,
     "deschedulingInterval": "20s",
@@ -94,7 +94,7 @@ class DeschedulerProgram:
         self._stop = asyncio.Event()
         process = Process(clock=self.clock, random=Random(1), stop=self._stop)
         events = EventBroadcaster(client, program="koord-descheduler", clock=self.clock, random=Random(1))
-        configuration = resolve(_DOCUMENT, "", Catalogue(BUILT_IN, lambda: ()))
+        configuration = resolve(DOCUMENT, "", Catalogue(BUILT_IN, lambda: ()))
         self.descheduler = Descheduler(client, events, configuration, process, frozenset(GATES))
         self._log: Log
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
+import yaml
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,14 @@ SYNTAX: Final = (
     *("{", "[", "null", "{}", "[]", '"', "[" * 5000, '{"a":' * 3000, "\x00", "\x1b[2J\r\n", "a b", "true", "=", "a=b"),
     *("9" * 5000, "9" * 5000 + "%", "-" * 300, "𒀀", "\u202e\u2028", "../../etc/passwd", "x" * 20000, '{"a":1,"a":[]}'),
     *("(a+)+$", "a" * 64, "A/b/c", "max", "*", "!", "%s%n", "kubernetes.io/batch-cpu", '{"cpu":NaN}', '{"cpu":1e999}'),
+)
+YAML: Final = (
+    *("a: 2026-13-01", "[" * 3000, "&a [*a]", "? [a]\n: b", "<<: 5", "!!timestamp x", "!!int x", "a: !!float x"),
+    *("!!python/object:os.system {}", "!!binary x", "a: 0o9", "a: 1_:_", "a: 190:20:30", "\t", "%YAML 9\n---\n", "--- a\n--- b"),
+    "a: &a [x, x, x, x, x, x, x, x]\n"
+    + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n" for old, new in zip("abcdefghi", "bcdefghij", strict=True)),
+    "a: " + "9" * 5000,
+    "a: !!set {[]}",
 )
 TEXTS: Final = (*QUANTITIES, *TIMES, *CPU_LISTS, *SYNTAX)
 NUMBERS: Final = (
@@ -130,6 +139,21 @@ class Garbage:
                 deep,
             )
         )
+
+    def yaml(self, text: str) -> bytes:
+        """A document of a person's, changed as an object is, or as its text is, or another one."""
+        choice = self._random.random()
+        if choice < 0.2:
+            return self._random.choice(YAML).encode()
+        if choice < 0.6:
+            return json.dumps(self.document(yaml.safe_load(text))).encode()
+        return self.file(text)
+
+    def json(self, text: str) -> bytes:
+        """A document of a program's, likewise."""
+        if self._random.random() < 0.3:
+            return self.body(text.encode())
+        return json.dumps(self.document(json.loads(text))).encode()
 
     def bytes(self, content: bytes) -> bytes:
         """Any bytes: bits flipped, a part lost, moved, doubled or made long; cut off, empty, or others."""
