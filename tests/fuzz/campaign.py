@@ -124,7 +124,7 @@ def _culprit(make: Callable[[], Program], batch: Sequence[Case]) -> str:
 def _failure(work: Any) -> str:
     try:
         asyncio.run(work)
-    except BaseException as error:  # noqa: BLE001  whatever it is, the object is to be named
+    except BaseException as error:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if not isinstance(error, Exception):
@@ -170,4 +170,3 @@ def check_log(log: Log, cases: Sequence[Case]) -> None:
     for case in cases:
         key = "/".join(filter(None, (case.namespace, case.name)))
         assert case.is_decoded or f"{case.kind.name} {key} is not readable" in said, f"{case} is not named"
-

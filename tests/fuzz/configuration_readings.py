@@ -35,7 +35,11 @@ users: [{name: u, user: {token: t, exec: {apiVersion: client.authentication.k8s.
 def configurations(folder: Path) -> Iterator[tuple[str, Reading]]:
     catalogue = Catalogue(BUILT_IN, lambda: ())
     for name, sound, read in (
-        ("configuration of the descheduler", yaml.safe_dump(DOCUMENT), partial(load_configuration, catalogue=catalogue)),
+        (
+            "configuration of the descheduler",
+            yaml.safe_dump(DOCUMENT),
+            partial(load_configuration, catalogue=catalogue),
+        ),
         ("options of the device daemon", "version: v1\nflags: {kdd: {oneshot: false, sleepInterval: 60s}}\n", _options),
         ("kubeconfig", _KUBECONFIG, load_explicit),
     ):

@@ -35,7 +35,12 @@ from tests.fuzz.campaign import SLOTS, Case, Log, check_log, logged
 from tests.in_memory_api import InMemoryApi
 
 _LIMITS: Final = ("maxMigratingPerNode", "maxMigratingPerWorkload", "maxUnavailablePerWorkload")
-_MIGRATION: Final = {**dict.fromkeys(_LIMITS, 12), "evictBurst": 99, "gangPolicy": "Whole", "objectLimiters": {"workload": {"duration": "0s"}}}
+_MIGRATION: Final = {
+    **dict.fromkeys(_LIMITS, 12),
+    "evictBurst": 99,
+    "gangPolicy": "Whole",
+    "objectLimiters": {"workload": {"duration": "0s"}},
+}
 _DESCHEDULE: Final = (
     *("PodLifeTime", "RemoveFailedPods", "RemovePodsHavingTooManyRestarts", "RemovePodsViolatingNodeAffinity"),
     *("RemovePodsViolatingNodeTaints", "RemovePodsViolatingInterPodAntiAffinity"),
@@ -118,7 +123,12 @@ class DeschedulerProgram:
             self.api.put(case.kind, case.document)
         for number in range(9):
             ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-            self.api.put(PODS, to_document(make_pod(f"web-{number}", _GOOD, status=ready, age=5, spec={"schedulerName": "koord-scheduler"})))
+            self.api.put(
+                PODS,
+                to_document(
+                    make_pod(f"web-{number}", _GOOD, status=ready, age=5, spec={"schedulerName": "koord-scheduler"})
+                ),
+            )
         reference = {"namespace": "default", "name": "web-0"}
         spec = {"podRef": reference, "mode": "EvictDirectly", "ttl": "5m0s"}
         self.api.put(POD_MIGRATION_JOBS, {"metadata": {"name": "good"}, "spec": spec})

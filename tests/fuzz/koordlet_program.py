@@ -1,4 +1,4 @@
-"""A whole koordlet with everything switched on, on a made machine; what the API server and the kubelet say is broken."""
+"""A whole koordlet with everything switched on, on a made machine; what the API server says is broken."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ class ManagerProgram:
     def __init__(self) -> None:
         features = make_features()
         features.set(dict.fromkeys(_GATES, True))
-        self.bench = ManagerBench(options=Options(features=features, recommender=RecommenderOptions(source="nodemetric")))
+        self.bench = ManagerBench(
+            options=Options(features=features, recommender=RecommenderOptions(source="nodemetric"))
+        )
         self.bench.configure()
         self.bench.add_node(_GOOD)
         self.bench.report(_GOOD)

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from koordinator.api.codec import decode_any
-from koordinator.api.protobuf import cri_pb2 as cri
 from koordinator.api.protobuf import nri_pb2 as nri
 from koordinator.api.protobuf.runtime_hooks_pb2 import ContainerResourceHookRequest, PodSandboxHookRequest
 from koordinator.api.xpu_device_info import decode_devices
@@ -26,7 +24,7 @@ from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.koordlet.report.node_topology.kubelet_cpus import kubelet_cpus, parse_cpu_manager_state
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.cpu_topology import read_cpu_topology
-from koordinator.node.kubelet import Kubelet, kubelet_configuration
+from koordinator.node.kubelet import Kubelet
 from koordinator.node.pod_resources import list_pod_resources
 from koordinator.runtime_proxy.checkpoints import CheckpointTable
 from koordinator.runtime_proxy.hook_servers import parse_hook_file
@@ -106,7 +104,10 @@ def messages(folder: Path) -> Iterator[tuple[str, Reading]]:
         yield f"NRI {method}", Reading(_message(make), lambda content, method=method: _nri(plugin, method, content))
     for path, method in handlers(node.starting(fails=True)).items():
         make = _hook_pod if "PodSandbox" in path else _hook_container
-        yield f"hook {path.rpartition('/')[2]}", Reading(_message(make), lambda content, at=method: at_once(at(content)))
+        yield (
+            f"hook {path.rpartition('/')[2]}",
+            Reading(_message(make), lambda content, at=method: at_once(at(content))),
+        )
     layout = node.machine.layout(CgroupVersion.V2, CgroupDriver.CGROUPFS)
 
     def pods(content: bytes) -> object:
@@ -122,8 +123,12 @@ def messages(folder: Path) -> Iterator[tuple[str, Reading]]:
     yield "kubelet's /pods", Reading(_kubelet_pods, pods)
     shown = json.dumps({"kubeletconfig": _KUBELET_CONFIGURATION})
     yield "kubelet's /configz", Reading(_json(shown), configuration)
-    yield "kubelet's pod resources", Reading(
-        lambda random, garbage: garbage.bytes(_POD_RESOURCES), lambda content: at_once(list_pod_resources(_Calls(content)))
+    yield (
+        "kubelet's pod resources",
+        Reading(
+            lambda random, garbage: garbage.bytes(_POD_RESOURCES),
+            lambda content: at_once(list_pod_resources(_Calls(content))),
+        ),
     )
 
 
@@ -193,7 +198,9 @@ def _nri_update(random: Random, annotations: Mapping[str, str]) -> Message:
 
 def _nri_configure(random: Random, annotations: Mapping[str, str]) -> Message:
     garbage = Garbage(random)
-    return nri.ConfigureRequest(config=garbage.yaml("events: [RunPodSandbox, CreateContainer]").decode("utf-8", "replace"))
+    return nri.ConfigureRequest(
+        config=garbage.yaml("events: [RunPodSandbox, CreateContainer]").decode("utf-8", "replace")
+    )
 
 
 _NRI: Final[Mapping[str, Callable[[Random, Mapping[str, str]], Message]]] = {
@@ -241,5 +248,4 @@ def _proxy_checkpoint(folder: Path) -> bytes:
     return (folder / "id").read_bytes()
 
 
-_POD_RESOURCES: Final = bytes.fromhex("0a1e0a0377656212076465666175" "6c741a0e0a046d61696e12040a026763" "1a0102")
-
+_POD_RESOURCES: Final = bytes.fromhex("0a1e0a03776562120764656661756c741a0e0a046d61696e12040a0267631a0102")

@@ -21,9 +21,7 @@ _KUBERNETES: Final = Path(__file__).parents[1] / "cluster/strategy/objects.yaml"
 _MOST_ANNOTATIONS: Final = 5
 _CPUS: Final = 8
 _GPU: Final = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
-_DETAIL: Final = ",".join(
-    f'{{"id":{cpu},"core":{cpu // 2},"socket":0,"node":{cpu // 4}}}' for cpu in range(_CPUS)
-)
+_DETAIL: Final = ",".join(f'{{"id":{cpu},"core":{cpu // 2},"socket":0,"node":{cpu // 4}}}' for cpu in range(_CPUS))
 _OWNERS: Final = '[{"labelSelector":{"matchLabels":{"app":"web"}}}]'
 
 POD_ANNOTATIONS: Final[Mapping[str, str]] = {
@@ -248,7 +246,12 @@ _EXTRA: Final[Mapping[str, tuple[Document, ...]]] = {
     "CloneSet": ({"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}},),
     "DrainNode": (
         {
-            "spec": {"nodeName": "bad-1", "confirmState": "Confirmed", "ttl": "1h", "drainNodePolicy": {"mode": "Evict"}},
+            "spec": {
+                "nodeName": "bad-1",
+                "confirmState": "Confirmed",
+                "ttl": "1h",
+                "drainNodePolicy": {"mode": "Evict"},
+            },
             "status": {"phase": "Pending"},
         },
     ),

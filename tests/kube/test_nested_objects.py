@@ -59,7 +59,11 @@ def test_the_watch_goes_on(kind: Kind[Any], inside: str) -> None:
     assert after.resource_version == "5"
 
 
-@given(st.recursive(st.text(st.sampled_from('[]{}"\\a')), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@given(
+    st.recursive(
+        st.text(st.sampled_from('[]{}"\\a')), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
 def test_what_is_not_nested_stays_as_it_is(value: Any) -> None:
     text = json.dumps([value]).encode()
     assert without_nesting(text, 100) == text

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
@@ -39,9 +41,10 @@ SYNTAX: Final = (
 )
 YAML: Final = (
     *("a: 2026-13-01", "[" * 3000, "&a [*a]", "? [a]\n: b", "<<: 5", "!!timestamp x", "!!int x", "a: !!float x"),
-    *("!!python/object:os.system {}", "!!binary x", "a: 0o9", "a: 1_:_", "a: 190:20:30", "\t", "%YAML 9\n---\n", "--- a\n--- b"),
+    *("!!python/object:os.system {}", "!!binary x", "a: 0o9", "a: 1_:_", "a: 190:20:30", "\t", "%YAML 9\n---\n"),
+    "--- a\n--- b",
     "a: &a [x, x, x, x, x, x, x, x]\n"
-    + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n" for old, new in zip("abcdefghi", "bcdefghij", strict=True)),
+    + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n" for old, new in pairwise("abcdefghij")),
     "a: " + "9" * 5000,
     "a: !!set {[]}",
 )
@@ -146,7 +149,7 @@ class Garbage:
         if choice < 0.2:
             return self._random.choice(YAML).encode()
         if choice < 0.6:
-            return json.dumps(self.document(yaml.safe_load(text))).encode()
+            return json.dumps(self.document(_loaded(text))).encode()
         return self.file(text)
 
     def json(self, text: str) -> bytes:
@@ -242,6 +245,12 @@ class Garbage:
                 [value],
             )
         )
+
+
+@cache
+def _loaded(text: str) -> Document:
+    document: Document = yaml.safe_load(text)
+    return document
 
 
 def garbage_of(document: Document) -> st.SearchStrategy[Document]:

@@ -11,7 +11,6 @@ import yaml
 
 from koordinator.base.errors import ConfigurationError
 
-
 CONSTRUCTOR_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What PyYAML raises for a scalar that is no date, number or set of its tag, and for what is nested too deep."""
 _LARGEST: Final = 1_000_000

@@ -121,8 +121,8 @@ def _raw_list(body: bytes, what: str) -> _RawList:
 
 
 def decode_around(body: bytes, expected: type[D]) -> D:
-    """Decode what is around objects. One of them may be nested deeper than any decoder goes: it is cut, so that it alone
-    is malformed. Raises DecodeError."""
+    """Decode what is around objects. One of them may be nested deeper than any decoder goes: it is cut, so that it
+    alone is malformed. Raises DecodeError."""
     try:
         return codec.decode(body, expected)
     except codec.NestingError:
@@ -142,7 +142,7 @@ def decode_item(kind: Kind[T], raw: msgspec.Raw | bytes) -> T | Malformed:
     """One object of a list or a watch."""
     try:
         if codec.NESTED in bytes(raw):
-            raise codec.NestingError(codec.TOO_DEEP)  # noqa: TRY301  as the decoder does
+            raise codec.NestingError(codec.TOO_DEEP)
         return codec.decode(raw, kind.type)
     except codec.DecodeError as error:
         return _malformed(kind, raw, error)

@@ -72,8 +72,8 @@ class Kubelet:
     async def pods(self) -> Sequence[Pod]:
         """The pods on the node, static ones with the UIDs that their cgroups have.
 
-        The same sequence as before while the kubelet returns the same bytes. A pod that cannot be read is named and left
-        out; KubeletResponseError for what is no list.
+        The same sequence as before while the kubelet returns the same bytes. A pod that cannot be read is named and
+        left out; KubeletResponseError for what is no list.
         """
         body = await self._get("/pods/")
         digest = hashlib.blake2b(body, digest_size=16).digest()
@@ -86,9 +86,10 @@ class Kubelet:
     def _listed(self, body: bytes) -> Iterator[Pod]:
         try:
             yield from codec.decode(body, _PodList).items
-            return
         except codec.DecodeError:
-            pass
+            yield from self._listed_one_by_one(body)
+
+    def _listed_one_by_one(self, body: bytes) -> Iterator[Pod]:
         try:
             items = codec.decode(body, _RawPodList).items
         except codec.DecodeError as error:

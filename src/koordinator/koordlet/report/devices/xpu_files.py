@@ -7,8 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from koordinator.api.codec import DecodeError
 from koordinator.api.xpu_device_info import XPUDeviceInfo, decode_devices
 from koordinator.base.said_once import SaidOnce

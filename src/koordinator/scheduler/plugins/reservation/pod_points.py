@@ -28,7 +28,6 @@ from koordinator.scheduler.engine.columns import Aspect, NodeReference, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
-    PluginError,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
