@@ -47,7 +47,9 @@ def survive(name: str, reading: Reading, seeds: range) -> int:
             try:
                 reading.read(content)
             except _REFUSALS as error:
-                refused += bool(str(error))
+                if not str(error):
+                    raise AssertionError(f"{name}, seed {seed}: an error without a text: {error!r}") from error
+                refused += 1
             except Exception as error:
                 shown = content[:_SHOWN]
                 raise AssertionError(f"{name}, seed {seed}: {type(error).__name__}: {error}: {shown!r}") from error
