@@ -89,7 +89,7 @@ def node_files(folder: Path) -> Iterator[tuple[str, Reading]]:
     state = '{"policyName":"static","defaultCpuSet":"0-1","entries":{"u":{"c":"2-3"}},"checksum":1}'
     hook_file = '{"remote-endpoint":"/run/a.sock","failure-policy":"Ignore","runtime-hooks":["PreRunPodSandbox"]}'
     yield "checkpoint of a prediction", Reading(_json(BY_THE_ORIGINAL), prediction)
-    yield "checkpoint of the runtime proxy", Reading(lambda _, garbage: garbage.bytes(sound), checkpoint)
+    yield "checkpoint of the runtime proxy", Reading(lambda _, garbage: garbage.damaged(sound), checkpoint)
     yield "cpu_manager_state", Reading(_json(state), parse_cpu_manager_state)
     yield "file of a hook server", Reading(_json(hook_file), partial(parse_hook_file, "a.json"))
     yield "file of devices", Reading(_json(_XPU), decode_devices)
@@ -126,7 +126,7 @@ def messages(folder: Path) -> Iterator[tuple[str, Reading]]:
     yield (
         "kubelet's pod resources",
         Reading(
-            lambda random, garbage: garbage.bytes(_POD_RESOURCES),
+            lambda random, garbage: garbage.damaged(_POD_RESOURCES),
             lambda content: at_once(list_pod_resources(_Calls(content))),
         ),
     )
@@ -165,7 +165,7 @@ def _message(make: Callable[[Random, Mapping[str, str]], Message]) -> Callable[[
     def draw(random: Random, garbage: Garbage) -> bytes:
         chosen = random.sample(sorted(POD_ANNOTATIONS), 4)
         content = make(random, {key: garbage.text(POD_ANNOTATIONS[key]) for key in chosen}).SerializeToString()
-        return garbage.bytes(content) if random.random() < 0.5 else content
+        return garbage.damaged(content) if random.random() < 0.5 else content
 
     return draw
 

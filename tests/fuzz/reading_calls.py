@@ -25,7 +25,7 @@ _FILES: Final = frozenset({"read_file", "read_text", "read_integer", "read_optio
 
 def modules_that_decode() -> set[str]:
     """By their paths below the package: those of the programs and of what they share."""
-    return {name for name, tree in _trees() if any(_is_reading(call, _codec_names(tree)) for call in _calls(tree))}
+    return {name for name, tree in _trees() if _decodes(tree)}
 
 
 def kinds_of_informers(program: str) -> set[str]:
@@ -37,6 +37,11 @@ def kinds_of_informers(program: str) -> set[str]:
                 if isinstance(call.func, ast.Attribute) and call.func.attr == "informer" and call.args:
                     found |= {each.id for each in ast.walk(call.args[0]) if isinstance(each, ast.Name)}
     return {each for each in found if each.isupper()}
+
+
+def _decodes(tree: ast.Module) -> bool:
+    of_codec = _codec_names(tree)
+    return any(_is_reading(call, of_codec) for call in _calls(tree))
 
 
 @cache

@@ -158,7 +158,7 @@ class Garbage:
             return self.body(text.encode())
         return json.dumps(self.document(json.loads(text))).encode()
 
-    def bytes(self, content: bytes) -> bytes:
+    def damaged(self, content: bytes) -> bytes:
         """Any bytes: bits flipped, a part lost, moved, doubled or made long; cut off, empty, or others."""
         if not content or self._random.random() < 0.1:
             return self._random.randbytes(self._random.choice((0, 1, 7, 300)))
@@ -187,7 +187,7 @@ class Garbage:
         if choice == 0:
             return self._random.choice((b"", b"\n", b"max\n", b"-1\n", b"\xff\xfe\n", b"\x00" * 4096, b"9" * 100_000))
         if choice == 1:
-            return self.bytes(content.encode())
+            return self.damaged(content.encode())
         if choice == 2:
             del lines[at]
         elif choice == 3:
