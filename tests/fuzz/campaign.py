@@ -78,7 +78,7 @@ def campaign(make: Callable[[], Program], kind: Kind[Any], seeds: range) -> None
     """Every broken object of a kind that the seeds make."""
     probed = make()
     names = watched_names(probed, kind)
-    names = names * probed.in_turn if len(names) == 1 else names
+    names = [*names] * probed.in_turn if len(names) == 1 else names
     batch = list[Case]()
 
     async def all_of_them() -> None:
