@@ -1,0 +1,134 @@
+"""``koord page``: what the other commands say, in a browser, for as long as the command runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import webbrowser
+from typing import Final, NoReturn
+
+from koordinator.base.clock import Clock, SystemClock
+from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.metrics import Metrics
+from koordinator.cli import interruption
+from koordinator.cli.arguments import whole_number
+from koordinator.cli.explain import add_sources, needed_cluster, sources_of
+from koordinator.cli.explain_failure import NOT_REACHED, ExplainError, UsageError
+from koordinator.cli.explain_terminal import ended, output, say
+from koordinator.cli.page.board import Board
+from koordinator.cli.page.broadcast import Broadcast
+from koordinator.cli.page.feed import Feed
+from koordinator.cli.page.history import SAMPLE_SECONDS, History, sample_of
+from koordinator.cli.page.local_access import LocalAccess
+from koordinator.cli.page.pod_list import PodList
+from koordinator.cli.page.questions import questions_of
+from koordinator.cli.page.site import Site
+from koordinator.cli.session import open_session
+from koordinator.kube.serving import HealthServer
+
+_HOST: Final = "127.0.0.1"
+_DESCRIPTION = """\
+Show a cluster in the browser, kept current: whether co-location is safe, what it earns, nodes and their classes, why
+pods are pending, quotas, gangs, interference, migrations and devices. It reads what your kubeconfig may read, and
+writes nothing.
+
+The page is for you alone: it is served on this machine, and the link that is printed is good once. Ctrl-C ends it.
+"""
+_EPILOG = """\
+examples:
+  koord page                            of the cluster of kubectl, or of koord up
+  koord page --no-browser               print the link, and open nothing
+  koord page --page-port 6480 --kubeconfig prod.yaml
+
+exit status: 0 after Ctrl-C; 1 when the cluster cannot be reached or the port is taken; 2 for what cannot be used
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command and its options."""
+    parser = commands.add_parser(
+        "page",
+        help="show the cluster in a browser, kept current",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--page-port",
+        type=whole_number(0, 65535),
+        default=0,
+        metavar="N",
+        help="of 127.0.0.1 (default: one that is free)",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the link alone")
+    add_sources(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    stream, _ = output()
+    try:
+        return interruption.run(_until_interrupted(options))
+    except interruption.Interrupted:
+        return 0
+    except ExplainError as error:
+        return say(str(error), error.status)
+    except ConfigurationError as error:
+        return say(str(error), UsageError.status)
+    except (KoordinatorError, OSError) as error:
+        return say(str(error), NOT_REACHED)
+    except (KeyboardInterrupt, Exception) as error:
+        return ended(error, stream)
+
+
+async def _until_interrupted(options: argparse.Namespace) -> int:
+    return await interruption.until_interrupted(
+        serve(options, SystemClock()), kill=lambda: None, on_interrupt=lambda: None
+    )
+
+
+async def serve(options: argparse.Namespace, clock: Clock) -> int:
+    """Read the cluster and serve the page until cancelled. Raises ExplainError, KubeError and OSError."""
+    cluster, reached_by = needed_cluster(options)
+    sources = sources_of(options)
+    async with open_session() as session:
+        client = await session.client(reached_by)
+        await client.raw("GET", "/version")
+        feed = Feed(client, clock)
+        questions = questions_of(cluster, client, sources, session, clock)
+        board = Board([*feed.tables.values(), *(question.table for question in questions)])
+        broadcast = Broadcast(board, feed.turn, clock)
+        server = HealthServer(Metrics(), host=_HOST, port=options.page_port, field="--page-port")
+        access = LocalAccess(clock)
+        history = History()
+        Site(access, broadcast, PodList(feed), history, sources, session, clock).add_to(server)
+        await server.start()
+        access.serve_as(_HOST, server.bound_port)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(feed.informers.run(), name="informers")
+                tasks.create_task(broadcast.run(), name="turns")
+                tasks.create_task(_record(feed, history, clock), name="history")
+                for question in questions:
+                    tasks.create_task(question.repeat(clock), name=f"question {question.table.name}")
+                _announce(f"http://{_HOST}:{server.bound_port}/open?ticket={access.ticket()}", options)
+        finally:
+            await server.stop()
+            history.close()
+    return 0
+
+
+async def _record(feed: Feed, history: History, clock: Clock) -> NoReturn:
+    """A sample every ten seconds, once the cluster has been read."""
+    await feed.informers.wait_synced()
+    while True:
+        await clock.sleep(SAMPLE_SECONDS)
+        history.add(clock.now().timestamp(), sample_of(feed.classes()))
+
+
+def _announce(link: str, options: argparse.Namespace) -> None:
+    print(f"The page, for one browser (Ctrl-C ends it): {link}", flush=True)
+    if not options.no_browser and not webbrowser.open(link):
+        print("No browser could be started here: open the link yourself.", file=sys.stderr, flush=True)

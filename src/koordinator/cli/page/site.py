@@ -1,0 +1,106 @@
+"""The addresses of the page: its files, the stream of what changes, and what is asked about one object."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.cli.explain import answer
+from koordinator.cli.explain_failure import ExplainError, ForbiddenError, NotFoundError, UsageError
+from koordinator.cli.explain_target import parse_target
+from koordinator.cli.explain_terminal import Terminal
+from koordinator.cli.explanation import Sources
+from koordinator.cli.page.board import sees_all
+from koordinator.cli.page.broadcast import Broadcast
+from koordinator.cli.page.history import SPANS, History
+from koordinator.cli.page.local_access import LocalAccess
+from koordinator.cli.page.pod_list import PodList
+from koordinator.cli.page.static_files import HEADERS, StaticFiles
+from koordinator.cli.session import Session
+from koordinator.kube.pages import Handler, PageError, Request, Response, json_response
+from koordinator.kube.serving import HealthServer
+
+_TERMINAL: Final = Terminal(width=100, ascii_only=False)
+"""What the text of an explanation is drawn for."""
+_STATUSES: Final = {NotFoundError: 404, ForbiddenError: 403, UsageError: 400}
+_FRESH: Final = {**HEADERS, "Cache-Control": "no-store"}
+
+
+class Site:
+    """What one server of the page serves."""
+
+    def __init__(
+        self,
+        access: LocalAccess,
+        broadcast: Broadcast,
+        pods: PodList,
+        history: History,
+        sources: Sources,
+        session: Session,
+        clock: Clock,
+    ) -> None:
+        self._access = access
+        self._broadcast = broadcast
+        self._pods = pods
+        self._history = history
+        self._clock = clock
+        self._sources = sources
+        self._session = session
+        self._files = StaticFiles()
+
+    def add_to(self, server: HealthServer) -> None:
+        """Before it starts."""
+        server.add_route("/", partial(self._file, "index.html"))
+        server.add_route("/static/{path:.+}", self._static)
+        server.add_route("/open", self._open)
+        for path, handler in {
+            "/api/stream": self._stream,
+            "/api/pods": self._list_pods,
+            "/api/history": self._read_history,
+            "/api/explain/{what:.+}": self._explain,
+        }.items():
+            server.add_route(path, self._for_viewers(handler))
+
+    def _for_viewers(self, handler: Handler) -> Handler:
+        async def handle(request: Request) -> Response:
+            self._access.admit(request)
+            response = await handler(request)
+            response.headers |= _FRESH
+            return response
+
+        return handle
+
+    async def _file(self, path: str, request: Request) -> Response:
+        self._access.check_host(request)
+        return self._files.respond(path, request)
+
+    async def _static(self, request: Request) -> Response:
+        return await self._file(request.parameters["path"], request)
+
+    async def _open(self, request: Request) -> Response:
+        return self._access.enter(request)
+
+    async def _stream(self, request: Request) -> Response:
+        events = self._broadcast.events(lambda: sees_all)
+        return Response(parts=events, content_type="text/event-stream; charset=utf-8")
+
+    async def _list_pods(self, request: Request) -> Response:
+        return json_response(self._pods.page(request.query))
+
+    async def _read_history(self, request: Request) -> Response:
+        span = SPANS.get(request.query.get("span", "1h"))
+        if span is None:
+            raise PageError(400, f"400: span: one of {', '.join(SPANS)} is needed\n")
+        return json_response(self._history.read(span, self._clock.now().timestamp()))
+
+    async def _explain(self, request: Request) -> Response:
+        """The document and the text of ``koord explain``, for the words that the command takes: ``pod/shop/web``."""
+        kind, _, name = request.parameters["what"].partition("/")
+        words = [kind, name] if name else [kind]
+        try:
+            found = await answer(parse_target(words, None), self._sources, _TERMINAL, self._session)
+        except ExplainError as error:
+            status = next((code for known, code in _STATUSES.items() if isinstance(error, known)), 502)
+            return json_response({"problem": str(error)}, status)
+        return json_response({"document": found.document, "text": found.text(), "note": found.note})
