@@ -24,6 +24,7 @@ from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.questions import questions_of
 from koordinator.cli.page.site import Site
+from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import open_session
 from koordinator.kube.serving import HealthServer
 
@@ -103,7 +104,8 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
         server = HealthServer(Metrics(), host=_HOST, port=options.page_port, field="--page-port")
         access = LocalAccess(clock)
         history = History()
-        Site(access, broadcast, PodList(feed), history, sources, session, clock).add_to(server)
+        what_if = WhatIfRuns(_cluster_options(options))
+        Site(access, broadcast, PodList(feed), history, what_if, sources, session, clock).add_to(server)
         await server.start()
         access.serve_as(_HOST, server.bound_port)
         try:
@@ -118,6 +120,12 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
             await server.stop()
             history.close()
     return 0
+
+
+def _cluster_options(options: argparse.Namespace) -> list[str]:
+    """Those by which another command finds the same cluster."""
+    named = {"--kubeconfig": options.kubeconfig, "--data": options.data, "--context": options.context}
+    return [word for flag, value in named.items() if value for word in (flag, str(value))]
 
 
 async def _record(feed: Feed, history: History, clock: Clock) -> NoReturn:

@@ -9,7 +9,7 @@ from koordinator.base.clock import Clock
 from koordinator.cli.explain import answer
 from koordinator.cli.explain_failure import ExplainError, ForbiddenError, NotFoundError, UsageError
 from koordinator.cli.explain_target import parse_target
-from koordinator.cli.explain_terminal import Terminal
+from koordinator.cli.explain_terminal import PAGE_TERMINAL
 from koordinator.cli.explanation import Sources
 from koordinator.cli.page.board import sees_all
 from koordinator.cli.page.broadcast import Broadcast
@@ -17,12 +17,11 @@ from koordinator.cli.page.history import SPANS, History
 from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.static_files import HEADERS, StaticFiles
+from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import Session
 from koordinator.kube.pages import Handler, PageError, Request, Response, json_response
 from koordinator.kube.serving import HealthServer
 
-_TERMINAL: Final = Terminal(width=100, ascii_only=False)
-"""What the text of an explanation is drawn for."""
 _STATUSES: Final = {NotFoundError: 404, ForbiddenError: 403, UsageError: 400}
 _FRESH: Final = {**HEADERS, "Cache-Control": "no-store"}
 
@@ -36,6 +35,7 @@ class Site:
         broadcast: Broadcast,
         pods: PodList,
         history: History,
+        what_if: WhatIfRuns,
         sources: Sources,
         session: Session,
         clock: Clock,
@@ -44,6 +44,7 @@ class Site:
         self._broadcast = broadcast
         self._pods = pods
         self._history = history
+        self._what_if = what_if
         self._clock = clock
         self._sources = sources
         self._session = session
@@ -61,6 +62,7 @@ class Site:
             "/api/explain/{what:.+}": self._explain,
         }.items():
             server.add_route(path, self._for_viewers(handler))
+        server.add_route("/api/what-if", self._for_viewers(self._what_if.respond), "POST")
 
     def _for_viewers(self, handler: Handler) -> Handler:
         async def handle(request: Request) -> Response:
@@ -99,7 +101,7 @@ class Site:
         kind, _, name = request.parameters["what"].partition("/")
         words = [kind, name] if name else [kind]
         try:
-            found = await answer(parse_target(words, None), self._sources, _TERMINAL, self._session)
+            found = await answer(parse_target(words, None), self._sources, PAGE_TERMINAL, self._session)
         except ExplainError as error:
             status = next((code for known, code in _STATUSES.items() if isinstance(error, known)), 502)
             return json_response({"problem": str(error)}, status)

@@ -10,6 +10,7 @@ import { Pending } from "./pending.js";
 import { Pods } from "./pods.js";
 import { connection, follow, useConnection, useTables } from "./store.js";
 import { Tenants } from "./tenants.js";
+import { WhatIf } from "./what_if.js";
 import { moment } from "./words.js";
 
 /** @type {Record<string, { title: string, view: any }>} */
@@ -22,6 +23,7 @@ const PLACES = {
   moves: { title: "Moves", view: Moves },
   devices: { title: "Devices", view: Devices },
   pods: { title: "Pods", view: Pods },
+  "what-if": { title: "What if?", view: WhatIf },
 };
 
 /** Where one is: a place, and what is explained beside it. @param {string} hash */

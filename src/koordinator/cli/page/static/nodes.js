@@ -52,7 +52,7 @@ export function Nodes() {
   );
   const hot = rows.filter((row) => (MEASURES[measure].value(row) ?? 0) > 0.8).length;
   const conclusion = rows.length
-    ? `${counted(rows.length, "node")}; on ${hot.toLocaleString("en")} of them, ${MEASURES[measure].title.toLowerCase()} is above 80 %.`
+    ? `${counted(rows.length, "node")}; on ${hot.toLocaleString("en")} of them, “${MEASURES[measure].title}” is above 80 %.`
     : "There are no nodes here.";
   return html`<${Panel} title="Nodes" conclusion=${conclusion} sources=${[nodes]} command="koord top nodes">
     <div class="controls">

@@ -103,7 +103,7 @@ function resourceCells(row, resource, words) {
     { name: "requested", value: allocated, kind: "allocated" },
     { name: "used", value: measured, kind: "measured" },
   ];
-  return html`<td><${Bar} whole=${Math.max(allocated, reclaimable)} parts=${parts} text=${text} /></td>
+  return html`<td><${Bar} whole=${Math.max(allocated, reclaimable, measured)} parts=${parts} text=${text} /></td>
     <td class="number">${words(allocated)}</td><td class="number">${words(measured)}</td>
     <td class="number">${reclaimable ? words(reclaimable) : ""}</td>`;
 }

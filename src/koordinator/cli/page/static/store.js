@@ -148,7 +148,22 @@ async function readStream(onNews) {
  * @returns {Promise<any>} the document; an Error says why there is none
  */
 export async function ask(path, signal) {
-  const response = await fetch(path, { cache: "no-store", signal });
+  return documentOf(await fetch(path, { cache: "no-store", signal }));
+}
+
+/**
+ * Ask it to do something. A form of another site could not send this header.
+ * @param {string} path
+ * @param {any} body
+ * @returns {Promise<any>} the document; an Error says why there is none
+ */
+export async function askTo(path, body) {
+  const headers = { "Content-Type": "application/json", "X-Koordinator-Page": "1" };
+  return documentOf(await fetch(path, { method: "POST", cache: "no-store", headers, body: JSON.stringify(body) }));
+}
+
+/** @param {Response} response */
+async function documentOf(response) {
   const isJson = (response.headers.get("content-type") ?? "").startsWith("application/json");
   const found = isJson ? await response.json() : { problem: await response.text() };
   if (!response.ok) throw new Error(found.problem || `the server answers ${response.status}`);
