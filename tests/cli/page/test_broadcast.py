@@ -1,0 +1,100 @@
+"""Turns of the board, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from koordinator.base.clock import ManualClock
+from koordinator.cli.page.board import ALL, Board, Sight, Table, sees_all
+from koordinator.cli.page.broadcast import Broadcast
+
+
+def broadcast() -> tuple[Table, Broadcast]:
+    table = Table("t")
+    return table, Broadcast(Board([table]), lambda: None, ManualClock())
+
+
+async def news(events: Any) -> dict[str, Any]:
+    found = json.loads((await anext(events)).removeprefix(b"data: "))
+    return {"whole": found["whole"], **found["tables"]["t"]["rows"]}
+
+
+def test_a_viewer_gets_the_whole_and_then_each_turn() -> None:
+    async def story() -> None:
+        table, told = broadcast()
+        table.put("a", {"n": 1})
+        told.turn()
+        events = told.events(lambda: sees_all)
+        assert await news(events) == {"whole": True, "a": {"n": 1}}
+        waiting = asyncio.ensure_future(news(events))
+        await asyncio.sleep(0)
+        table.put("b", {"n": 2})
+        told.turn()
+        assert await waiting == {"whole": False, "b": {"n": 2}}
+
+    asyncio.run(story())
+
+
+def test_a_viewer_who_has_fallen_behind_gets_the_whole_again() -> None:
+    async def story() -> None:
+        table, told = broadcast()
+        events = told.events(lambda: sees_all)
+        await anext(events)
+        for number in range(100):
+            table.put("a", {"n": number})
+            told.turn()
+        waiting = asyncio.ensure_future(news(events))
+        await asyncio.sleep(0)
+        told.turn()
+        assert await waiting == {"whole": True, "a": {"n": 99}}
+
+    asyncio.run(story())
+
+
+def test_a_viewer_whose_rights_change_gets_the_whole_of_what_is_left() -> None:
+    def nothing(table: str) -> Sight:
+        return Sight(everywhere=False, lacks="list t")
+
+    async def story() -> None:
+        table, told = broadcast()
+        table.put("a", {})
+        told.turn()
+        sees = [sees_all]
+        events = told.events(lambda: sees[0])
+        assert await news(events) == {"whole": True, "a": {}}
+        sees[0] = nothing
+        waiting = asyncio.ensure_future(news(events))
+        await asyncio.sleep(0)
+        told.turn()
+        assert await waiting == {"whole": True}
+
+    asyncio.run(story())
+    assert ALL.everywhere
+
+
+def test_a_viewer_hears_that_the_server_is_there_when_nothing_changes() -> None:
+    async def story() -> None:
+        _, told = broadcast()
+        events = told.events(lambda: sees_all)
+        await anext(events)
+        waiting = asyncio.ensure_future(anext(events))
+        for _ in range(5):
+            await asyncio.sleep(0)
+            told.turn()
+        assert (await waiting).startswith(b":")
+
+    asyncio.run(story())
+
+
+def test_whoever_goes_is_no_viewer_any_more() -> None:
+    async def story() -> None:
+        _, told = broadcast()
+        events = told.events(lambda: sees_all)
+        await anext(events)
+        assert told.viewers == 1
+        await events.aclose()
+        assert told.viewers == 0
+
+    asyncio.run(story())
