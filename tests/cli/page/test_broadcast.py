@@ -9,11 +9,17 @@ from typing import Any
 from koordinator.base.clock import ManualClock
 from koordinator.cli.page.board import ALL, Board, Sight, Table, sees_all
 from koordinator.cli.page.broadcast import Broadcast
+from koordinator.cli.page.viewers import Viewer
 
 
 def broadcast() -> tuple[Table, Broadcast]:
     table = Table("t")
     return table, Broadcast(Board([table]), lambda: None, ManualClock())
+
+
+def viewer() -> Viewer:
+    nobody: Any = None
+    return Viewer(sees_all, nobody, nobody, lambda folder: ())
 
 
 async def news(events: Any) -> dict[str, Any]:
@@ -26,7 +32,7 @@ def test_a_viewer_gets_the_whole_and_then_each_turn() -> None:
         table, told = broadcast()
         table.put("a", {"n": 1})
         told.turn()
-        events = told.events(lambda: sees_all)
+        events = told.events(viewer())
         assert await news(events) == {"whole": True, "a": {"n": 1}}
         waiting = asyncio.ensure_future(news(events))
         await asyncio.sleep(0)
@@ -40,7 +46,7 @@ def test_a_viewer_gets_the_whole_and_then_each_turn() -> None:
 def test_a_viewer_who_has_fallen_behind_gets_the_whole_again() -> None:
     async def story() -> None:
         table, told = broadcast()
-        events = told.events(lambda: sees_all)
+        events = told.events(viewer())
         await anext(events)
         for number in range(100):
             table.put("a", {"n": number})
@@ -61,10 +67,10 @@ def test_a_viewer_whose_rights_change_gets_the_whole_of_what_is_left() -> None:
         table, told = broadcast()
         table.put("a", {})
         told.turn()
-        sees = [sees_all]
-        events = told.events(lambda: sees[0])
+        person = viewer()
+        events = told.events(person)
         assert await news(events) == {"whole": True, "a": {}}
-        sees[0] = nothing
+        person.sight_of = nothing
         waiting = asyncio.ensure_future(news(events))
         await asyncio.sleep(0)
         told.turn()
@@ -77,7 +83,7 @@ def test_a_viewer_whose_rights_change_gets_the_whole_of_what_is_left() -> None:
 def test_a_viewer_hears_that_the_server_is_there_when_nothing_changes() -> None:
     async def story() -> None:
         _, told = broadcast()
-        events = told.events(lambda: sees_all)
+        events = told.events(viewer())
         await anext(events)
         waiting = asyncio.ensure_future(anext(events))
         for _ in range(5):
@@ -91,10 +97,11 @@ def test_a_viewer_hears_that_the_server_is_there_when_nothing_changes() -> None:
 def test_whoever_goes_is_no_viewer_any_more() -> None:
     async def story() -> None:
         _, told = broadcast()
-        events = told.events(lambda: sees_all)
+        person = viewer()
+        events = told.events(person)
         await anext(events)
-        assert told.viewers == 1
+        assert person.watches == 1
         await events.aclose()
-        assert told.viewers == 0
+        assert person.watches == 0
 
     asyncio.run(story())

@@ -13,7 +13,8 @@ from koordinator.cli.main import make_parser
 from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.kube.pages import PageError, Request
 
-RUNS = WhatIfRuns(["--context", "prod"])
+RUNS = WhatIfRuns()
+NOBODY: Any = None
 
 
 @pytest.mark.parametrize(
@@ -60,5 +61,5 @@ def test_what_is_not_usable_is_named(given: dict[str, Any], said: str) -> None:
 
 def test_a_body_that_is_no_json_is_refused() -> None:
     with pytest.raises(PageError) as refusal:
-        asyncio.run(RUNS.respond(Request.to("POST", "/api/what-if", CIMultiDict(), encode([1]))))
+        asyncio.run(RUNS.respond(Request.to("POST", "/api/what-if", CIMultiDict(), encode([1])), NOBODY))
     assert refusal.value.response.status == 400

@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 from koordinator.base.clock import Clock
 from koordinator.cli.page.board import Board, SightOf, Turn
+from koordinator.cli.page.viewers import Viewer
 
 TURN_SECONDS: Final = 1.0
 _KEPT_TURNS: Final = 30
@@ -30,7 +31,6 @@ class Broadcast:
         self._turns: deque[Turn] = deque(maxlen=_KEPT_TURNS)
         self._beats = 0
         self._beat = asyncio.Event()
-        self.viewers = 0
 
     async def run(self) -> NoReturn:
         """Turn until cancelled."""
@@ -48,15 +48,15 @@ class Broadcast:
         beat, self._beat = self._beat, asyncio.Event()
         beat.set()
 
-    async def events(self, sight_of: Callable[[], SightOf]) -> AsyncGenerator[bytes, None]:
-        """Server-sent events for one viewer, without end. ``sight_of`` is asked before each: rights change."""
-        self.viewers += 1
+    async def events(self, viewer: Viewer) -> AsyncGenerator[bytes, None]:
+        """Server-sent events for one viewer, for as long as it is admitted. Its rights may change meanwhile."""
+        viewer.watches += 1
         try:
             before: SightOf | None = None
             number, quiet = 0, 0
-            while True:
-                sees = sight_of()
-                turns = self._since(number) if sees is before else None
+            while viewer.is_admitted():
+                sees = viewer.sight_of
+                turns = self._since(number) if sees == before else None
                 before = sees
                 for turn in [self.board.whole()] if turns is None else turns:
                     number, quiet = turn.number, 0
@@ -67,7 +67,7 @@ class Broadcast:
                     quiet = 0
                     yield b": still here\n\n"
         finally:
-            self.viewers -= 1
+            viewer.watches -= 1
 
     def _since(self, number: int) -> list[Turn] | None:
         """The turns after that one; None if they are not kept any more."""

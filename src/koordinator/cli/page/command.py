@@ -6,7 +6,10 @@ import argparse
 import asyncio
 import sys
 import webbrowser
-from typing import Final, NoReturn
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
@@ -16,7 +19,7 @@ from koordinator.cli.arguments import whole_number
 from koordinator.cli.explain import add_sources, needed_cluster, sources_of
 from koordinator.cli.explain_failure import NOT_REACHED, ExplainError, UsageError
 from koordinator.cli.explain_terminal import ended, output, say
-from koordinator.cli.page.board import Board
+from koordinator.cli.page.board import Board, sees_all
 from koordinator.cli.page.broadcast import Broadcast
 from koordinator.cli.page.feed import Feed
 from koordinator.cli.page.history import SAMPLE_SECONDS, History, sample_of
@@ -24,11 +27,13 @@ from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.questions import questions_of
 from koordinator.cli.page.site import Site
+from koordinator.cli.page.token_access import TokenAccess
+from koordinator.cli.page.viewers import Viewer
 from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import open_session
 from koordinator.kube.serving import HealthServer
+from koordinator.kube.serving_certificate import ServingCertificate
 
-_HOST: Final = "127.0.0.1"
 _DESCRIPTION = """\
 Show a cluster in the browser, kept current: whether co-location is safe, what it earns, nodes and their classes, why
 pods are pending, quotas, gangs, interference, migrations and devices. It reads what your kubeconfig may read, and
@@ -62,6 +67,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="N",
         help="of 127.0.0.1 (default: one that is free)",
     )
+    parser.add_argument(
+        "--bind-address", default="127.0.0.1", metavar="ADDRESS", help="of this machine (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--sign-in",
+        action="store_true",
+        help="serve everybody over HTTPS: each shows a token of the cluster, and sees what its roles let it see",
+    )
+    parser.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="of --sign-in (default: one is made)")
+    parser.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="the key of --tls-cert-file")
     parser.add_argument("--no-browser", action="store_true", help="print the link alone")
     add_sources(parser)
     parser.set_defaults(run=run)
@@ -71,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     stream, _ = output()
     try:
+        _check(options)
         return interruption.run(_until_interrupted(options))
     except interruption.Interrupted:
         return 0
@@ -94,32 +110,79 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
     """Read the cluster and serve the page until cancelled. Raises ExplainError, KubeError and OSError."""
     cluster, reached_by = needed_cluster(options)
     sources = sources_of(options)
-    async with open_session() as session:
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(open_session())
         client = await session.client(reached_by)
         await client.raw("GET", "/version")
-        feed = Feed(client, clock)
+        feed, history = Feed(client, clock), History()
+        stack.callback(history.close)
         questions = questions_of(cluster, client, sources, session, clock)
-        board = Board([*feed.tables.values(), *(question.table for question in questions)])
-        broadcast = Broadcast(board, feed.turn, clock)
-        server = HealthServer(Metrics(), host=_HOST, port=options.page_port, field="--page-port")
-        access = LocalAccess(clock)
-        history = History()
-        what_if = WhatIfRuns(_cluster_options(options))
-        Site(access, broadcast, PodList(feed), history, what_if, sources, session, clock).add_to(server)
+        broadcast = Broadcast(Board([*feed.tables.values(), *(each.table for each in questions)]), feed.turn, clock)
+        person = Viewer(sees_all, sources, session, lambda folder: _cluster_options(options))
+        access = (
+            TokenAccess(reached_by, sources, feed.namespaces(), clock)
+            if options.sign_in
+            else LocalAccess(person, clock)
+        )
+        tls = stack.enter_context(_certificate(options, clock)) if options.sign_in else None
+        server = HealthServer(
+            Metrics(),
+            host=options.bind_address,
+            port=options.page_port,
+            field="--page-port",
+            tls=tls.context if tls is not None else None,
+        )
+        Site(access, broadcast, PodList(feed), history, WhatIfRuns(), clock).add_to(server)
         await server.start()
-        access.serve_as(_HOST, server.bound_port)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(feed.informers.run(), name="informers")
-                tasks.create_task(broadcast.run(), name="turns")
-                tasks.create_task(_record(feed, history, clock), name="history")
-                for question in questions:
-                    tasks.create_task(question.repeat(clock), name=f"question {question.table.name}")
-                _announce(f"http://{_HOST}:{server.bound_port}/open?ticket={access.ticket()}", options)
-        finally:
-            await server.stop()
-            history.close()
+        stack.push_async_callback(server.stop)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(feed.informers.run(), name="informers")
+            tasks.create_task(broadcast.run(), name="turns")
+            tasks.create_task(_record(feed, history, clock), name="history")
+            for question in questions:
+                tasks.create_task(question.repeat(clock), name=f"question {question.table.name}")
+            if isinstance(access, LocalAccess):
+                access.serve_as(options.bind_address, server.bound_port)
+                _announce(f"http://{options.bind_address}:{server.bound_port}/open?ticket={access.ticket()}", options)
+            else:
+                tasks.create_task(access.run(), name="rights")
+                print(
+                    f"The page, for whoever shows a token: https://{options.bind_address}:{server.bound_port}/",
+                    flush=True,
+                )
     return 0
+
+
+@contextmanager
+def _certificate(options: argparse.Namespace, clock: Clock) -> Iterator[ServingCertificate]:
+    """That of the flags, else one that is made for this run. Raises ServingCertificateError."""
+    with ExitStack() as stack:
+        if options.tls_cert_file:
+            files = options.tls_cert_file, options.tls_private_key_file
+        else:
+            from koordinator.kube.self_signed import self_signed_files
+
+            files = stack.enter_context(self_signed_files(clock.now()))
+        certificate = ServingCertificate(*files)
+        certificate.reload()
+        yield certificate
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises UsageError for what does not go together."""
+    if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file come together")
+    named = [flag for flag in ("scheduler", "manager", "descheduler") if getattr(options, flag)]
+    if options.sign_in and named:
+        raise UsageError(
+            f"--{named[0]}: a program that is asked at its address does not know who asks; with --sign-in, programs "
+            "are found by their Leases"
+        )
+    if not options.sign_in and options.bind_address not in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(
+            f"--bind-address: {options.bind_address!r} lets others reach this page, which shows what you may see; with "
+            "--sign-in everybody shows a token of their own"
+        )
 
 
 def _cluster_options(options: argparse.Namespace) -> list[str]:

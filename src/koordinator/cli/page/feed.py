@@ -10,10 +10,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
+from koordinator.api.core import Namespace
 from koordinator.api.kinds import (
     DEVICES,
     DRAIN_NODES,
     ELASTIC_QUOTAS,
+    NAMESPACES,
     NODE_METRICS,
     NODES,
     POD_MIGRATION_JOBS,
@@ -32,6 +34,7 @@ from koordinator.cli.page.rows import (
     device_rows,
     drain_row,
     keep_metric,
+    keep_name,
     keep_node,
     keep_pod,
     listed,
@@ -53,8 +56,10 @@ from koordinator.kube.interface import Client
 
 T = TypeVar("T", bound=Object)
 
+CLASSES: Final = "classes"
+PENDING: Final = "pending"
 _OF_ONE_OBJECT: Final[Mapping[str, tuple[Kind[Any], Callable[[Any], Row | None]]]] = {
-    "pending": (PODS, lambda pod: cast("KeptPod", pod).waits),
+    PENDING: (PODS, lambda pod: cast("KeptPod", pod).waits),
     "quotas": (ELASTIC_QUOTAS, quota_row),
     "reservations": (RESERVATIONS, partial(listed, "reservations")),
     "migrations": (POD_MIGRATION_JOBS, partial(listed, "migrations")),
@@ -63,7 +68,7 @@ _OF_ONE_OBJECT: Final[Mapping[str, tuple[Kind[Any], Callable[[Any], Row | None]]
 """The tables with a row for each object of a kind; no row where the function returns None."""
 READS: Final[Mapping[str, Sequence[Kind[Any]]]] = {
     "nodes": (NODES, PODS, NODE_METRICS),
-    "classes": (NODES, PODS, NODE_METRICS),
+    CLASSES: (NODES, PODS, NODE_METRICS),
     "interference": (NODE_METRICS,),
     "devices": (DEVICES, PODS),
     **{name: (kind,) for name, (kind, _) in _OF_ONE_OBJECT.items()},
@@ -95,6 +100,10 @@ class Feed:
             _on_change(informer, self._note_node)
         _on_change(self._pods, lambda pod: self._changed_nodes.update(_node_of(pod)))
 
+    def namespaces(self) -> Informer[Namespace]:
+        """Those that there are, for whoever needs them; before the informers run."""
+        return self.informers.informer(NAMESPACES, transform=keep_name)
+
     def turn(self) -> None:
         """Make the rows of what has changed."""
         for name, (kind, row_of) in _OF_ONE_OBJECT.items():
@@ -103,7 +112,7 @@ class Feed:
             for node in self._changed_nodes:
                 self._turn_node(node)
             self._changed_nodes.clear()
-            self.tables["classes"].replace({each.name: asdict(each) for each in self.classes()})
+            self.tables[CLASSES].replace({each.name: asdict(each) for each in self.classes()})
         for name, kinds in READS.items():
             self.tables[name].problem = "; ".join(filter(None, map(self._problem, kinds)))
 

@@ -14,6 +14,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from koordinator.base.clock import Clock
+from koordinator.cli.page.viewers import Viewer
 from koordinator.kube.pages import PageError, Request, Response
 
 TICKET_SECONDS: Final = 300.0
@@ -31,7 +32,9 @@ OWN_HEADER: Final = "X-Koordinator-Page"
 class LocalAccess:
     """Tickets for links, and the sessions that they have become."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, viewer: Viewer, clock: Clock) -> None:
+        """``viewer`` is the person."""
+        self._viewer = viewer
         self._hosts: frozenset[str] = frozenset()
         self._cookie = ""
         self._tickets = _Keys(clock, TICKET_SECONDS)
@@ -46,7 +49,7 @@ class LocalAccess:
         """Another one, for one link."""
         return self._tickets.issue()
 
-    def enter(self, request: Request) -> Response:
+    async def enter(self, request: Request) -> Response:
         """Respond to a link: a session for its ticket. Raises PageError."""
         self.check_host(request)
         if not self._tickets.redeem(request.query.get("ticket", "")):
@@ -56,8 +59,8 @@ class LocalAccess:
         )
         return Response(status=303, headers={"Location": "/", "Set-Cookie": cookie, "Cache-Control": "no-store"})
 
-    def admit(self, request: Request) -> None:
-        """Raises PageError for whoever has no session, or is another site."""
+    async def viewer(self, request: Request) -> Viewer:
+        """The person; raises PageError for whoever has no session, or is another site."""
         self.check_host(request)
         try:
             cookies = SimpleCookie(request.headers.get("Cookie", ""))
@@ -67,6 +70,7 @@ class LocalAccess:
             raise PageError(401, _NO_LINK)
         if request.method not in ("GET", "HEAD") and OWN_HEADER not in request.headers:
             raise PageError(403, f"403: a change needs the header {OWN_HEADER}\n")
+        return self._viewer
 
     def check_host(self, request: Request) -> None:
         """Raises PageError for a request to another host."""

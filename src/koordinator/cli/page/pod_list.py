@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from koordinator.cli.page.board import ALL, Sight
 from koordinator.cli.page.feed import Feed
 from koordinator.cli.page.rows import KeptPod
 from koordinator.kube.pages import PageError
@@ -21,14 +22,16 @@ class PodList:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
-    def page(self, query: Mapping[str, str]) -> dict[str, Any]:
+    def page(self, query: Mapping[str, str], sight: Sight = ALL) -> dict[str, Any]:
         """Pods by name: ``node``, ``class``, ``phase`` and ``text`` (a part of ``namespace/name``) select them,
         ``after`` is the last name of the part before, ``limit`` how many at most."""
         limit = _number(query, "limit", _USUAL)
         after = query.get("after", "")
-        found = heapq.nsmallest(limit + 1, (key for key in self._selected(query) if key > after))
+        seen = (key for key in self._selected(query) if key > after and sight.shows(key))
+        found = heapq.nsmallest(limit + 1, seen)
         pods = [self._feed.pod(key) for key in found[:limit]]
-        return {"pods": [self._row(pod) for pod in pods if pod is not None], "more": len(found) > limit}
+        rows = [self._row(pod) for pod in pods if pod is not None]
+        return {"pods": rows, "more": len(found) > limit, "lacks": sight.lacks}
 
     def _selected(self, query: Mapping[str, str]) -> Iterator[str]:
         node, text = query.get("node", ""), query.get("text", "")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from koordinator.api.annotations import DEVICE_ALLOCATED, QUOTA_RUNTIME
 from koordinator.api.codec import decode_or, to_document
+from koordinator.api.core import Namespace
 from koordinator.api.device import Device, DeviceInfo
 from koordinator.api.device_share import AllocatedDevices
 from koordinator.api.drain_node import DrainNode
@@ -112,6 +113,10 @@ def keep_metric(metric: NodeMetric) -> KeptMetric:
         reported=_time(status.update_time),
         suffering=tuple(_suffering(metric)) if may_suffer else (),
     )
+
+
+def keep_name(namespace: Namespace) -> Namespace:
+    return Namespace(metadata=_kept(namespace.metadata))
 
 
 def node_row(usage: NodeUsage, node: KeptNode, metric: KeptMetric | None) -> Row:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from koordinator.api.codec import DecodeError, decode
 from koordinator.cli.explain_terminal import PAGE_TERMINAL, text_of
+from koordinator.cli.page.viewers import Viewer
 from koordinator.cli.what_if_report import conclusion_of, print_outcome
 from koordinator.kube.pages import PageError, Request, Response, json_response
 
@@ -74,14 +75,13 @@ _WITH_FILE: Final = ("apply", "fit", "config", "colocation")
 
 
 class WhatIfRuns:
-    """``cluster`` are the options that name the cluster."""
+    """Those of all viewers."""
 
-    def __init__(self, cluster: Sequence[str]) -> None:
-        self._cluster = cluster
+    def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: Request, viewer: Viewer) -> Response:
         """Simulate the change that a request asks for; its document is that of ``koord what-if -o json``."""
         try:
             given = decode(request.body, dict[str, Any])
@@ -93,7 +93,7 @@ class WhatIfRuns:
         self._waiting += 1
         try:
             async with self._turn:
-                return await self._run(words, given)
+                return await self._run(words, given, viewer)
         finally:
             self._waiting -= 1
 
@@ -106,15 +106,15 @@ class WhatIfRuns:
             raise _refusal("file: the text of one is needed")
         return ["what-if", change, *_CHANGES[change](given)]
 
-    async def _run(self, words: Sequence[str], given: Given) -> Response:
-        with tempfile.TemporaryDirectory(prefix="koord-page-") as folder:
-            files: list[str] = []
+    async def _run(self, words: Sequence[str], given: Given, viewer: Viewer) -> Response:
+        with tempfile.TemporaryDirectory(prefix="koord-page-") as name:
+            folder, files = Path(name), list[str]()
             if words[1] in _WITH_FILE:
-                path = Path(folder) / "given.yaml"
-                path.write_text(given["file"])
-                files = ["-f", str(path)]
+                (folder / "given.yaml").write_text(given["file"])
+                files = ["-f", str(folder / "given.yaml")]
+            cluster = viewer.cluster_options(folder)
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "koordinator.cli.main", *words, *files, *self._cluster, "-o", "json"),
+                *(sys.executable, "-m", "koordinator.cli.main", *words, *files, *cluster, "-o", "json"),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

@@ -8,7 +8,7 @@ import { Nodes } from "./nodes.js";
 import { Overview } from "./overview.js";
 import { Pending } from "./pending.js";
 import { Pods } from "./pods.js";
-import { connection, follow, useConnection, useTables } from "./store.js";
+import { connection, follow, signIn, useConnection, useTables } from "./store.js";
 import { Tenants } from "./tenants.js";
 import { WhatIf } from "./what_if.js";
 import { moment } from "./words.js";
@@ -47,15 +47,33 @@ function Page() {
   }, []);
   const { kind, name } = routeOf(hash);
   const { title, view: View } = PLACES[last];
+  const { needs } = useConnection();
   useEffect(() => {
     document.title = `${kind ? `${kind} ${name}` : title} – Koordinator`;
   }, [title, kind, name]);
   return html`<a class="skip" href="#content">Skip to the content</a>
     <${Header} place=${last} />
     <div class="body">
-      <main id="content" tabindex="-1"><h1 class="hidden">${title}</h1><${View} /></main>
+      <main id="content" tabindex="-1"><h1 class="hidden">${title}</h1>${needs === "token" ? html`<${SignIn} />` : html`<${View} />`}</main>
       ${kind && html`<${Drawer} kind=${kind} name=${name} onClose=${() => (location.hash = `#/${last}`)} />`}
     </div>`;
+}
+
+function SignIn() {
+  const [token, setToken] = useState("");
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    signIn(token);
+  };
+  return html`<section class="panel" aria-labelledby="sign-in">
+    <h2 id="sign-in">Sign in</h2>
+    <p class="conclusion">Show a token of the cluster, and you see what its roles let you see. The token stays in this tab.
+      For an account, this makes one: <code>kubectl create token NAME -n NAMESPACE</code></p>
+    <form class="what-if" onSubmit=${submit}>
+      <label class="file">Token <input type="password" autocomplete="off" required value=${token} onInput=${(/** @type {any} */ event) => setToken(event.target.value)} /></label>
+      <button type="submit">Sign in</button>
+    </form>
+  </section>`;
 }
 
 /** @param {{ place: string }} properties */
@@ -77,8 +95,9 @@ function Header({ place }) {
 
 /** Whether what is shown is current. @param {{ problem: string }} properties */
 function Contact({ problem }) {
-  const { link, since, isExpired } = useConnection();
-  if (isExpired) return html`<p class="contact bad" role="alert">This page needs a new link: run <code>koord page</code> again.</p>`;
+  const { link, since, needs } = useConnection();
+  if (needs === "link") return html`<p class="contact bad" role="alert">This page needs a new link: run <code>koord page</code> again.</p>`;
+  if (needs === "token") return html`<p class="contact unknown" role="status">not signed in</p>`;
   if (link === "lost") return html`<p class="contact bad" role="alert">The server of this page is lost since ${moment(new Date(since).toISOString())}: what you see is from before.</p>`;
   if (problem) return html`<p class="contact bad" role="alert">The API server does not answer: what you see is from before. ${problem}</p>`;
   return html`<p class="contact ${link === "live" ? "good" : "unknown"}" role="status">${link === "live" ? "live" : "connecting…"}</p>`;

@@ -19,8 +19,11 @@ const SILENCE_MS = 12000;
 const tables = new Map();
 /** @type {Set<() => void>} */
 const listeners = new Set();
-/** @type {{ link: Link, since: number, isExpired: boolean }} */
-export const connection = { link: "connecting", since: Date.now(), isExpired: false };
+/** What a viewer has to do to see anything: open another link, or show a token. @typedef {"" | "link" | "token"} Needs */
+
+/** @type {{ link: Link, since: number, needs: Needs }} */
+export const connection = { link: "connecting", since: Date.now(), needs: "" };
+const TOKEN = "koordinator-token";
 let version = 0;
 
 /**
@@ -58,7 +61,7 @@ export function useTables(...names) {
 export function useConnection() {
   const [, draw] = useState("");
   useEffect(() => {
-    const look = () => draw(`${connection.link} ${connection.isExpired}`);
+    const look = () => draw(`${connection.link} ${connection.needs}`);
     listeners.add(look);
     look();
     return () => {
@@ -97,6 +100,34 @@ function take(turn) {
   tell();
 }
 
+let wake = () => {};
+
+/**
+ * Show a token of the cluster from now on. It is kept for this tab alone, until it is closed.
+ * @param {string} token
+ */
+export function signIn(token) {
+  sessionStorage.setItem(TOKEN, token.trim());
+  wake();
+}
+
+/** @returns {Record<string, string>} the headers that say who asks; nothing where a cookie does */
+function credentials() {
+  const token = sessionStorage.getItem(TOKEN);
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+/** Whether a response asks who this is. @param {Response} response */
+function note(response) {
+  const wanted = response.headers.get("www-authenticate") ? "token" : "link";
+  const needs = /** @type {Needs} */ (response.status === 401 ? wanted : "");
+  if (needs !== connection.needs) {
+    connection.needs = needs;
+    if (needs) for (const known of tables.values()) known.rows.clear();
+    tell();
+  }
+}
+
 /** Read the stream for as long as the page is open. A lost server is asked again, less and less often. */
 export async function follow() {
   for (let pause = 500; ; pause = Math.min(pause * 2, 10000)) {
@@ -108,7 +139,10 @@ export async function follow() {
       console.info("the stream has ended:", error);
     }
     setLink("lost");
-    await new Promise((resolve) => setTimeout(resolve, pause));
+    await new Promise((resolve) => {
+      wake = () => resolve(undefined);
+      setTimeout(resolve, pause);
+    });
   }
 }
 
@@ -117,8 +151,8 @@ async function readStream(onNews) {
   const abort = new AbortController();
   let timer = setTimeout(() => abort.abort(), SILENCE_MS);
   try {
-    const response = await fetch("api/stream", { signal: abort.signal, cache: "no-store" });
-    connection.isExpired = response.status === 401;
+    const response = await fetch("api/stream", { signal: abort.signal, cache: "no-store", headers: credentials() });
+    note(response);
     if (!response.ok || !response.body) throw new Error(await response.text());
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -148,7 +182,7 @@ async function readStream(onNews) {
  * @returns {Promise<any>} the document; an Error says why there is none
  */
 export async function ask(path, signal) {
-  return documentOf(await fetch(path, { cache: "no-store", signal }));
+  return documentOf(await fetch(path, { cache: "no-store", signal, headers: credentials() }));
 }
 
 /**
@@ -158,7 +192,7 @@ export async function ask(path, signal) {
  * @returns {Promise<any>} the document; an Error says why there is none
  */
 export async function askTo(path, body) {
-  const headers = { "Content-Type": "application/json", "X-Koordinator-Page": "1" };
+  const headers = { "Content-Type": "application/json", "X-Koordinator-Page": "1", ...credentials() };
   return documentOf(await fetch(path, { method: "POST", cache: "no-store", headers, body: JSON.stringify(body) }));
 }
 
