@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -20,9 +18,9 @@ from koordinator.cli.page.command import serve
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connected
+from tests.cli.page.reading import printed_link, read_until
 
 SPEC = {"schedulerName": "koord-scheduler", "containers": [{"name": "a", "image": "x"}]}
-HOSTILE = "<img src=x onerror=alert(1)>"
 Captured = pytest.CaptureFixture[str]
 Browser = aiohttp.ClientSession
 
@@ -42,7 +40,7 @@ async def page(folder: Path, capsys: Captured) -> AsyncIterator[tuple[KubeClient
             )
             serving = asyncio.ensure_future(serve(options, SystemClock()))
             try:
-                link = await _printed(serving, capsys)
+                link = await printed_link(serving, capsys)
                 jar = aiohttp.CookieJar(unsafe=True)
                 async with aiohttp.ClientSession(cookie_jar=jar, base_url=link.partition("/open")[0]) as browser:
                     yield client, browser, link
@@ -51,41 +49,12 @@ async def page(folder: Path, capsys: Captured) -> AsyncIterator[tuple[KubeClient
                 await asyncio.wait([serving])
 
 
-async def _printed(serving: asyncio.Future[int], capsys: Captured) -> str:
-    async with asyncio.timeout(60):
-        while True:
-            said = capsys.readouterr().out
-            if "http://" in said:
-                return said[said.index("http://") :].split()[0]
-            if serving.done():
-                serving.result()
-            await asyncio.sleep(0.01)
-
-
 def story(folder: Path, capsys: Captured, told: Callable[[KubeClient, Browser, str], Awaitable[None]]) -> None:
     async def tell() -> None:
         async with page(folder, capsys) as (client, browser, link):
             await told(client, browser, link)
 
     asyncio.run(tell())
-
-
-async def read_until(browser: Browser, holds: Callable[[dict[str, dict[str, Any]]], bool]) -> dict[str, dict[str, Any]]:
-    """The rows by table, as a viewer has them as soon as it ``holds``."""
-    rows: dict[str, dict[str, Any]] = {}
-    async with asyncio.timeout(60), browser.get("/api/stream") as response:
-        assert response.content_type == "text/event-stream"
-        async for line in response.content:
-            if not line.startswith(b"data: "):
-                continue
-            turn = json.loads(line[6:])
-            for name, table in turn["tables"].items():
-                known = rows.setdefault(name, {})
-                for key, row in table["rows"].items():
-                    known[key] = row
-            if holds(rows):
-                return rows
-    raise AssertionError(f"the stream ended at {rows}")
 
 
 def test_from_the_link_to_what_changes(tmp_path: Path, capsys: Captured) -> None:
