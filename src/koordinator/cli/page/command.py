@@ -27,6 +27,7 @@ from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.questions import questions_of
 from koordinator.cli.page.site import Site
+from koordinator.cli.page.state_folder import StateFolder
 from koordinator.cli.page.token_access import TokenAccess
 from koordinator.cli.page.viewers import Viewer
 from koordinator.cli.page.what_if_runs import WhatIfRuns
@@ -77,6 +78,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="of --sign-in (default: one is made)")
     parser.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="the key of --tls-cert-file")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="keep the history of the last week there, and let koord page of the same cluster open this page",
+    )
     parser.add_argument("--no-browser", action="store_true", help="print the link alone")
     add_sources(parser)
     parser.set_defaults(run=run)
@@ -101,6 +108,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _until_interrupted(options: argparse.Namespace) -> int:
+    """The page that runs already, where one does; else one of this command's own."""
+    cluster, _ = needed_cluster(options)
+    if cluster.data is not None and not (options.state or options.sign_in or options.page_port):
+        link = await StateFolder(cluster.data).link()
+        if link is not None:
+            _announce(link, options, "The page of koord up, for one browser")
+            return 0
     return await interruption.until_interrupted(
         serve(options, SystemClock()), kill=lambda: None, on_interrupt=lambda: None
     )
@@ -114,7 +128,8 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
         session = await stack.enter_async_context(open_session())
         client = await session.client(reached_by)
         await client.raw("GET", "/version")
-        feed, history = Feed(client, clock), History()
+        state = StateFolder(options.state) if options.state else None
+        feed, history = Feed(client, clock), History(state.history if state is not None else None)
         stack.callback(history.close)
         questions = questions_of(cluster, client, sources, session, clock)
         broadcast = Broadcast(Board([*feed.tables.values(), *(each.table for each in questions)]), feed.turn, clock)
@@ -143,7 +158,11 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
                 tasks.create_task(question.repeat(clock), name=f"question {question.table.name}")
             if isinstance(access, LocalAccess):
                 access.serve_as(options.bind_address, server.bound_port)
-                _announce(f"http://{options.bind_address}:{server.bound_port}/open?ticket={access.ticket()}", options)
+                if state is not None:
+                    state.publish(server.bound_port, access.key)
+                    stack.callback(state.withdraw)
+                link = f"http://{options.bind_address}:{server.bound_port}/open?ticket={access.ticket()}"
+                _announce(link, options, "The page, for one browser (Ctrl-C ends it)")
             else:
                 tasks.create_task(access.run(), name="rights")
                 print(
@@ -178,6 +197,8 @@ def _check(options: argparse.Namespace) -> None:
             f"--{named[0]}: a program that is asked at its address does not know who asks; with --sign-in, programs "
             "are found by their Leases"
         )
+    if options.sign_in and options.state:
+        raise UsageError("--state: a page with --sign-in gives no links")
     if not options.sign_in and options.bind_address not in ("127.0.0.1", "::1", "localhost"):
         raise UsageError(
             f"--bind-address: {options.bind_address!r} lets others reach this page, which shows what you may see; with "
@@ -199,7 +220,7 @@ async def _record(feed: Feed, history: History, clock: Clock) -> NoReturn:
         history.add(clock.now().timestamp(), sample_of(feed.classes()))
 
 
-def _announce(link: str, options: argparse.Namespace) -> None:
-    print(f"The page, for one browser (Ctrl-C ends it): {link}", flush=True)
+def _announce(link: str, options: argparse.Namespace, what: str) -> None:
+    print(f"{what}: {link}", flush=True)
     if not options.no_browser and not webbrowser.open(link):
         print("No browser could be started here: open the link yourself.", file=sys.stderr, flush=True)

@@ -35,6 +35,8 @@ class LocalAccess:
     def __init__(self, viewer: Viewer, clock: Clock) -> None:
         """``viewer`` is the person."""
         self._viewer = viewer
+        self.key = secrets.token_urlsafe(32)
+        """Whoever has it may ask for links: other commands of the same person, by a file that is the person's alone."""
         self._hosts: frozenset[str] = frozenset()
         self._cookie = ""
         self._tickets = _Keys(clock, TICKET_SECONDS)
@@ -48,6 +50,14 @@ class LocalAccess:
     def ticket(self) -> str:
         """Another one, for one link."""
         return self._tickets.issue()
+
+    async def give_ticket(self, request: Request) -> Response:
+        """For whoever shows the key. Raises PageError."""
+        self.check_host(request)
+        kind, _, shown = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not secrets.compare_digest(shown.strip().encode(), self.key.encode()):
+            raise PageError(401)
+        return Response(text=self.ticket(), headers={"Cache-Control": "no-store"})
 
     async def enter(self, request: Request) -> Response:
         """Respond to a link: a session for its ticket. Raises PageError."""

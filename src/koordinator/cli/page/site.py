@@ -62,6 +62,7 @@ class Site:
             server.add_route(path, self._for_viewers(handler))
         if isinstance(self._access, LocalAccess):
             server.add_route("/open", self._access.enter)
+            server.add_route("/tickets", self._access.give_ticket, "POST")
         server.add_route("/api/what-if", self._for_viewers(self._what_if.respond), "POST")
 
     def _for_viewers(self, handler: _OfViewer) -> Handler:
