@@ -46,12 +46,13 @@ class ClientOptions:
 
     ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the cluster's server;
     if empty, ``connection.resolve`` decides. With ``insecure`` the server's certificate is not verified: a kubelet's is
-    often self-signed. ``token`` is that of another user than the configuration's. ``qps`` (requests per second; zero or less: no limit) and ``burst`` are those of
-    ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call including its retries. With
-    ``lists_in_slices``, decoding a long list yields to the event loop in between. ``metrics`` is the registry of the
-    client's metrics. A request that never left this machine is retried up to ``max_connection_retries`` times: programs
-    wait for their server, an interactive command reports at once that the server is unreachable. With ``read_only``,
-    the client refuses every write. ``headers`` are further ones of each request.
+    often self-signed. ``token`` is that of another user than the configuration's. ``qps`` (requests per second; zero or
+    less: no limit) and ``burst`` are those of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds
+    each call including its retries. With ``lists_in_slices``, decoding a long list yields to the event loop in between.
+    ``metrics`` is the registry of the client's metrics. A request that never left this machine is retried up to
+    ``max_connection_retries`` times: programs wait for their server, an interactive command reports at once that the
+    server is unreachable. With ``read_only``, the client refuses every write. ``headers`` are further ones of each
+    request.
     """
 
     kubeconfig: str = ""
