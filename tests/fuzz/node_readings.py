@@ -24,6 +24,7 @@ from koordinator.koordlet.pods.node_pod import node_pods
 from koordinator.koordlet.report.node_topology.kubelet_cpus import kubelet_cpus, parse_cpu_manager_state
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.cpu_topology import read_cpu_topology
+from koordinator.node.grpc_server import Handler
 from koordinator.node.kubelet import Kubelet
 from koordinator.node.pod_resources import list_pod_resources
 from koordinator.runtime_proxy.checkpoints import CheckpointTable
@@ -101,13 +102,10 @@ def messages(folder: Path) -> Iterator[tuple[str, Reading]]:
     node.machine.write_cpus([(0, cpu, 0) for cpu in range(4)])
     plugin = NRIPlugin(NRIOptions("unused"), node.starting(fails=True), ManualClock())
     for method, make in _NRI.items():
-        yield f"NRI {method}", Reading(_message(make), lambda content, method=method: _nri(plugin, method, content))
-    for path, method in handlers(node.starting(fails=True)).items():
-        make = _hook_pod if "PodSandbox" in path else _hook_container
-        yield (
-            f"hook {path.rpartition('/')[2]}",
-            Reading(_message(make), lambda content, at=method: at_once(at(content))),
-        )
+        yield f"NRI {method}", Reading(_message(make), partial(_nri, plugin, method))
+    for path, handler in handlers(node.starting(fails=True)).items():
+        drawn = _hook_pod if "PodSandbox" in path else _hook_container
+        yield f"hook {path.rpartition('/')[2]}", Reading(_message(drawn), partial(_hook, handler))
     layout = node.machine.layout(CgroupVersion.V2, CgroupDriver.CGROUPFS)
 
     def pods(content: bytes) -> object:
@@ -149,6 +147,13 @@ def _responding(content: bytes) -> Callable[[str], Any]:
 
 def _nri(plugin: NRIPlugin, method: str, content: bytes) -> object:
     return at_once(plugin.handle(_PLUGIN + method, content))
+
+
+def _hook(handler: Handler, content: bytes) -> object:
+    async def respond() -> bytes:
+        return await handler(content)
+
+    return at_once(respond())
 
 
 def _file(sound: str) -> Callable[[Random, Garbage], bytes]:
@@ -210,7 +215,7 @@ _NRI: Final[Mapping[str, Callable[[Random, Mapping[str, str]], Message]]] = {
     "CreateContainer": _nri_create,
     "UpdateContainer": _nri_update,
     "StateChange": lambda random, annotations: nri.StateChangeEvent(
-        event=random.choice((1, nri.RUN_POD_SANDBOX)), pod=_sandbox(annotations)
+        event=random.choice((nri.RUN_POD_SANDBOX, nri.STOP_POD_SANDBOX)), pod=_sandbox(annotations)
     ),
 }
 
