@@ -39,6 +39,7 @@ _REQUESTED: Final[dict[str, Document]] = {
     "elasticquotas": DOCUMENTS["ElasticQuota"][1],
     "reservations": _RESERVATION,
 }
+_OF_KNOWN_TYPES: Final = ("pods", "nodes", "configmaps")
 _CHECKED_BY: Final = ("ClusterColocationProfile", "ElasticQuota", "ElasticQuotaProfile", "Node")
 _NAMES: Final = (BAD, "good", "default", "koordinator-root-quota")
 
@@ -69,7 +70,8 @@ def test_garbage_in_what_is_created(resource: str, seeds: range) -> None:
         admission = Admission(_bench())
         async with admission.informers.started(5):
             for seed in seeds:
-                broken = Garbage(Random(seed), _NAMES).document(sound)
+                garbage = Garbage(Random(seed), _NAMES)
+                broken = garbage.texts(sound) if resource in _OF_KNOWN_TYPES else garbage.document(sound)
                 try:
                     await _answered(admission, resource, broken, sound)
                 except AssertionError as error:

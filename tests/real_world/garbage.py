@@ -80,6 +80,13 @@ class Garbage:
             document = removed(document, place) if value is _REMOVED else replaced(document, place, value)
         return document
 
+    def texts(self, document: Document) -> Document:
+        """With other texts for texts and nothing else: what an API server lets through of kinds whose types it knows."""
+        among = [place for place in places(document) if isinstance(found(document, place), str)]
+        for place in self._random.sample(among, min(len(among), self._random.choice((1, 1, 2, 3)))):
+            document = replaced(document, place, self.text(found(document, place)))
+        return document
+
     def text(self, text: str) -> str:
         """Another text instead of ``text``, which holds a number, a name or JSON perhaps."""
         choice = self._random.random()
