@@ -81,7 +81,7 @@ class Garbage:
         return document
 
     def texts(self, document: Document) -> Document:
-        """With other texts for texts and nothing else: what an API server lets through of kinds whose types it knows."""
+        """With other texts for texts alone: what an API server lets through of kinds whose types it knows."""
         among = [place for place in places(document) if isinstance(found(document, place), str)]
         for place in self._random.sample(among, min(len(among), self._random.choice((1, 1, 2, 3)))):
             document = replaced(document, place, self.text(found(document, place)))
