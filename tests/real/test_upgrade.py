@@ -35,7 +35,7 @@ def upgrade(
 
 
 def test_no_pod_moves(upgrade: Upgrade) -> None:
-    assert history.moved(upgrade.pods, {*upgrade.load.names, *upgrade.released}) == []
+    assert history.moved(upgrade.pods, upgrade.cluster.released) == []
 
 
 def test_all_that_stays_is_there_at_the_end(upgrade: Upgrade) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from koordinator.api.annotations import DEVICE_ALLOCATED, RESERVATION_ALLOCATED, RESOURCE_STATUS
 from koordinator.api.document import Document
+from tests.docs.pages import pages
 from tests.real.upgrade import history
 from tests.real.upgrade.recorder import Event
+from tests.real.upgrade.releases import LAST_RELEASE
 
 _OFFERED: Final = {"n": history.amounts({"cpu": "4", "pods": "10"}), "m": history.amounts({"cpu": "4", "pods": "10"})}
 _LATER: Final = 1.0
@@ -166,6 +168,11 @@ def binding(user: str, pod: str, second: int, code: int = 201, message: str = ""
 def test_pods_that_are_bound_twice(bindings: list[Document], fault: str) -> None:
     found = history.bound_twice(bindings)
     assert [fault in each for each in found] == [True] * bool(fault)
+
+
+def test_the_page_names_the_last_release() -> None:
+    page = next(each for each in pages() if each.name == "docs/upgrade.md")
+    assert f"release {LAST_RELEASE[0]} to this version" in " ".join(page.text.split())
 
 
 def test_pods_that_wait() -> None:

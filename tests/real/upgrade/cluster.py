@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +66,8 @@ class Cluster:
     recorder: Recorder
     programs: Deployments
     audit: Path
+    released: set[str] = field(default_factory=set)
+    """Pods that the test deletes, or that a job of its deletes."""
 
     def audited(self) -> list[Document]:
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
@@ -77,6 +79,7 @@ class Cluster:
         return str(self.pod(name).get("spec", {}).get("nodeName", ""))
 
     def delete_pod(self, name: str) -> None:
+        self.released.add(name)
         self.plane.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
 
     def holder(self, lease: str) -> str:

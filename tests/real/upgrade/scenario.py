@@ -39,8 +39,6 @@ class Upgrade:
     standing: list[str] = field(default_factory=list)
     began: float = 0.0
     """When the first program was replaced, by time.time."""
-    released: set[str] = field(default_factory=set)
-    """Pods that the test, or a job that it made, has deleted."""
     whole: dict[str, float] = field(default_factory=dict)
     """Gang -> seconds until it was whole."""
     jobs: dict[str, str] = field(default_factory=dict)
@@ -63,21 +61,22 @@ class Upgrade:
             most[event.name] = most.get(event.name, found) | found
         return most
 
-    def stage(self, number: int, release: Release, how: Mapping[str, signal.Signals]) -> None:
+    def stage(self, number: int, old: Release, release: Release, how: Mapping[str, signal.Signals]) -> None:
         """Leave work half done, replace the programs, and let the others finish it."""
         found = self.cluster
-        waiting = work.wait_in_permit(found, f"waiting-{number}")
+        wait = work.wait_for_room if old.original is None else work.wait_for_a_gate
+        finish = wait(found, f"waiting-{number}")
         half = work.half_bound(found, f"half-{number}")
-        self.released.add(work.open_migration(found, f"moving-{number}"))
+        work.open_migration(found, f"moving-{number}")
         self.began = self.began or time.time()
         for program in PROGRAMS:
             self._roll(program, release, how[program])
-        work.ungate(found, f"waiting-{number}")
+        finish()
         work.admit(found, f"half-{number}")
         if release.original is not None:
-            self.released.add(half[-1])
-            work.recreate_member(found, f"half-{number}", 1, "roomy")
+            work.recreate_pending_member(found, f"half-{number}", 1, "roomy")
         found.plane.request("DELETE", f"{work.BUDGETS}/moving-{number}")
+        waiting = [f"waiting-{number}-{member}" for member in range(2)]
         for name, members in ((f"waiting-{number}", waiting), (f"half-{number}", half)):
             started = time.monotonic()
             work.wait_bound(found, members, _FINISHED)
@@ -89,7 +88,6 @@ class Upgrade:
         self._wait_for_job(f"moving-{number}")
         self._count_used(number)
         for name in waiting:
-            self.released.add(name)
             found.delete_pod(name)
 
     def _roll(self, program: str, release: Release, how: signal.Signals) -> None:
@@ -141,6 +139,6 @@ def upgraded(programs: RealPrograms, folder: Path, old: Release, new: Release) -
         upgrade = Upgrade(found, work.Load(found))
         upgrade.standing = work.standing(found)
         with upgrade.load.running():
-            upgrade.stage(1, new, FORWARD)
-            upgrade.stage(2, old, BACK)
+            upgrade.stage(1, old, new, FORWARD)
+            upgrade.stage(2, new, old, BACK)
         yield upgrade

@@ -6,9 +6,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from tests.docs.pages import pages
 from tests.real.installation import shell
 from tests.real.migration_programs import budget, created, deployment, is_ready, items
 from tests.real.polling import until
@@ -26,10 +28,6 @@ RESERVED_CPUS: Final = 3
 BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 _REPLICAS: Final = 3
 _DECIDED: Final = 60.0
-TOUCH_PINNED: Final = (
-    "kubectl annotate pods --all-namespaces --selector='koordinator.sh/qosClass in (LSR, LSE)' "
-    '--overwrite example.com/seen-by="$(date)"'
-)
 _POLICY: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _POLICY_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _SHARE: Final = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"}
@@ -170,21 +168,49 @@ def _is_available(reservation: Document) -> bool:
     return bool(reservation.get("status", {}).get("phase") == "Available")
 
 
-def wait_in_permit(cluster: Cluster, gang: str) -> list[str]:
-    """A gang of which one member has a node in hand and waits for the other one, which is gated; its pods."""
+def wait_for_a_gate(cluster: Cluster, gang: str) -> Callable[[], None]:
+    """A gang of which, with the original, the last member has a node in hand and waits for the first one, which is
+    gated; call what is returned to remove the gate. In the other order the original may not try either: it is the
+    member by which a gang is complete that it comes back to."""
     names = _gang(cluster, gang, "gang", {"schedulingGates": [{"name": "example.com/held"}]})
-    status = f"{GROUPS}/{gang}"
-    until(
-        lambda: cluster.plane.request("GET", status)[1].get("status", {}).get("phase") == "Scheduling",
-        _DECIDED,
-        f"{gang} to have a node in hand",
-    )
-    return names
+    _wait_for_probe(cluster, gang, "2")
+
+    def finish() -> None:
+        status, response = cluster.plane.request("PATCH", f"{PODS}/{names[0]}", {"spec": {"schedulingGates": None}})
+        assert status == 200, response
+
+    return finish
 
 
-def ungate(cluster: Cluster, gang: str) -> None:
-    status, response = cluster.plane.request("PATCH", f"{PODS}/{gang}-1", {"spec": {"schedulingGates": None}})
-    assert status == 200, response
+def wait_for_room(cluster: Cluster, gang: str) -> Callable[[], None]:
+    """A gang of which, with ours, one member has a node in hand and waits for the other, for which there is no room;
+    call what is returned to make room. Ours places no member while one is gated, and the original none without room."""
+    blocker = f"{gang}-blocker"
+    created(cluster.plane, PODS, pod(blocker, "gang"))
+    wait_bound(cluster, [blocker])
+    _gang(cluster, gang, "gang", mode="NonStrict")
+    _wait_for_probe(cluster, gang, "1")
+    return lambda: cluster.delete_pod(blocker)
+
+
+def _wait_for_probe(cluster: Cluster, gang: str, cpu: str) -> None:
+    """Until a pod that takes all that the member leaves, and more, has no room."""
+    probes = count()
+    until(lambda: not _fits(cluster, f"{gang}-probe-{next(probes)}", cpu), _DECIDED, f"{gang} to have a node in hand")
+
+
+def _fits(cluster: Cluster, name: str, cpu: str) -> bool:
+    """Whether a pod gets the node of gangs; it is gone then."""
+    created(cluster.plane, PODS, pod(name, "gang", cpu))
+    until(lambda: _is_decided(cluster.pod(name)), _DECIDED, f"a decision about {name}")
+    fits = bool(cluster.node_of(name))
+    cluster.delete_pod(name)
+    return fits
+
+
+def _is_decided(found: Document) -> bool:
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(each["type"] == "PodScheduled" for each in conditions)
 
 
 def half_bound(cluster: Cluster, gang: str) -> list[str]:
@@ -210,26 +236,37 @@ def admit(cluster: Cluster, gang: str) -> None:
 
 
 def touch_pinned(cluster: Cluster) -> None:
-    """The command of docs/upgrade.md. When the original's scheduler starts, it may hear of a pod before it has heard of
-    its node's CPUs. It then does not count those that the pod has, until the pod changes."""
-    shell(TOUCH_PINNED, cluster.plane.kubeconfig)
+    """When the original's scheduler starts, it may hear of a pod before it has heard of its node's CPUs. It then does
+    not count those that the pod has, until the pod changes."""
+    shell(_on_the_page("kubectl annotate pods"), cluster.plane.kubeconfig)
 
 
-def recreate_member(cluster: Cluster, gang: str, number: int, pool: str) -> None:
-    """As a controller does with a pod that is deleted. When the original's scheduler starts, it may hear of a pod
-    before it has heard of a member with a node; it does not try that pod again, however the pod changes."""
-    name = f"{gang}-{number}"
-    cluster.delete_pod(name)
+def recreate_pending_member(cluster: Cluster, gang: str, number: int, pool: str) -> None:
+    """When the original's scheduler starts, it may hear of a pod before it has heard of a member with a node. It does
+    not try that pod again, however the pod changes; its controller makes another one when it is deleted."""
+    cluster.released.add(f"{gang}-{number}")
+    command = _on_the_page("kubectl delete pods")
+    shell(command.replace("team-a", "default").replace("=training", f"={gang}"), cluster.plane.kubeconfig)
     created(cluster.plane, PODS, _member(gang, number, pool))
 
 
-def _gang(cluster: Cluster, gang: str, pool: str, last: Mapping[str, Any] | None = None) -> list[str]:
-    """Of two pods; ``last`` is what the spec of the last one has beside what that of the other has."""
+def _on_the_page(begins: str) -> str:
+    """The command of docs/upgrade.md that begins so."""
+    page = next(each for each in pages() if each.name == "docs/upgrade.md")
+    (found,) = (each.text for each in page.commands if each.text.startswith(begins))
+    return found
+
+
+def _gang(
+    cluster: Cluster, gang: str, pool: str, first: Mapping[str, Any] | None = None, mode: str = "Strict"
+) -> list[str]:
+    """Of two pods; ``first`` is what the spec of the first one has beside what that of the other has."""
     api = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup"}
     spec = {"minMember": 2, "scheduleTimeoutSeconds": 600}
-    created(cluster.plane, GROUPS, {**api, "metadata": {"name": gang}, "spec": spec})
+    metadata = {"name": gang, "annotations": {"gang.scheduling.koordinator.sh/mode": mode}}
+    created(cluster.plane, GROUPS, {**api, "metadata": metadata, "spec": spec})
     documents = [_member(gang, number, pool) for number in range(2)]
-    documents[-1]["spec"] |= last or {}
+    documents[0]["spec"] |= first or {}
     for document in documents:
         created(cluster.plane, PODS, document)
     return [document["metadata"]["name"] for document in documents]
@@ -239,8 +276,8 @@ def _member(gang: str, number: int, pool: str) -> Document:
     return pod(f"{gang}-{number}", pool, labels={"pod-group.scheduling.sigs.k8s.io": gang})
 
 
-def open_migration(cluster: Cluster, name: str) -> str:
-    """A PodMigrationJob whose eviction a PodDisruptionBudget refuses until that is deleted; the pod that is to move."""
+def open_migration(cluster: Cluster, name: str) -> None:
+    """A PodMigrationJob whose eviction a PodDisruptionBudget refuses until that is deleted."""
     plane = cluster.plane
     document = deployment(_REPLICAS, nodeSelector={"pool": "moves"})
     created(plane, "/apis/apps/v1/namespaces/default/deployments", _named(document, name))
@@ -259,8 +296,8 @@ def open_migration(cluster: Cluster, name: str) -> str:
     spec = {"podRef": {"namespace": "default", "name": moving}, "mode": "ReservationFirst", "ttl": "10m"}
     api = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob"}
     created(plane, JOBS, {**api, "metadata": {"name": name}, "spec": spec})
+    cluster.released.add(moving)
     until(lambda: job_status(cluster, name).get("nodeName"), _DECIDED, f"the Reservation of {name}")
-    return moving
 
 
 def job_status(cluster: Cluster, name: str) -> Document:
@@ -287,10 +324,6 @@ class Load:
         self.created: dict[str, list[str]] = {make.__name__: [] for make, _ in LOAD}
         self.refused: list[str] = []
         self._there: dict[str, list[str]] = {make.__name__: [] for make, _ in LOAD}
-
-    @property
-    def names(self) -> list[str]:
-        return [name for names in self.created.values() for name in names]
 
     @contextmanager
     def running(self) -> Iterator[None]:
