@@ -23,7 +23,9 @@ _CHECKED_ELSEWHERE: Final = ("pods", "nodes", "leases", "podmigrationjobs")
 """Jobs are written by descheduler and user alike; their ends are checked."""
 
 
-@pytest.fixture(scope="module", params=["part 0: original", "part 1: last release"])
+@pytest.fixture(
+    scope="module", params=["part 0: original", pytest.param("part 1: last release", marks=pytest.mark.slow)]
+)
 def upgrade(
     request: pytest.FixtureRequest, real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Upgrade]:
