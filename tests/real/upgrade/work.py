@@ -238,7 +238,9 @@ def admit(cluster: Cluster, gang: str) -> None:
 def touch_pinned(cluster: Cluster) -> None:
     """When the original's scheduler starts, it may hear of a pod before it has heard of its node's CPUs. It then does
     not count those that the pod has, until the pod changes."""
-    shell(_on_the_page("kubectl annotate pods"), cluster.plane.kubeconfig)
+    command = _on_the_page("kubectl annotate pods")
+    # It fails where a pod has gone meanwhile, as those of the load do: the page says to repeat it then.
+    shell(f"for try in 1 2 3 4 5; do {command} && exit; done; exit 1", cluster.plane.kubeconfig)
 
 
 def recreate_pending_member(cluster: Cluster, gang: str, number: int, pool: str) -> None:
