@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"koord: {error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        print(f"koord: {what_is_missing(error, 'koord')}", file=sys.stderr)
+        print(f"koord: {what_is_missing(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
