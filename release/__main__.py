@@ -1,4 +1,4 @@
-"""``python -m release version X | notes X | build | cut --next X``: docs/release.md. Nothing is published, tagged or pushed.
+"""``python -m release version X | notes X | build | cut --next X``: docs/release.md. Nothing is published.
 
 ``version`` writes a version into all places; ``build`` makes the files of a commit in dist/; ``cut`` makes the release
 of the version that the checkout has, as two commits and those files.

@@ -1,8 +1,8 @@
 """The version of the project: written by hand in one place, and spelt in others, which follow it.
 
-``src/koordinator/__init__.py`` has it. pyproject.toml, every ``--version``, ``koordinator_build_info`` and the User-Agent
-read it there; `make manifests` writes it into config/ and the chart. What is left is prose: names of images, of wheels
-and of what a program prints, on pages and in comments. Those are found by how they look.
+``src/koordinator/__init__.py`` has it. pyproject.toml, each ``--version``, ``koordinator_build_info`` and User-Agents
+have it from there; `make manifests` writes it into config/ and the chart. What is left is prose: names of images, of
+wheels and of what a program prints, on pages and in comments. Those are found by how they look.
 """
 
 from __future__ import annotations

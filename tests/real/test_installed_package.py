@@ -19,7 +19,8 @@ def test_what_pip_installs_runs_a_cluster_and_the_demonstration(tmp_path: Path) 
     build(REPOSITORY, tmp_path / "dist", EPOCH)
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    install = [environment / "bin/pip", "install", "--quiet", "--only-binary=:all:", only(tmp_path / "dist", "*.whl")]
+    wheel = str(only(tmp_path / "dist", "*.whl"))
+    install = [str(environment / "bin/pip"), "install", "--quiet", "--only-binary=:all:", wheel]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode and not os.environ.get("KOORDINATOR_REAL_REQUIRED"):
         pytest.skip(f"no index of packages is reachable: {done.stderr[-300:]}")

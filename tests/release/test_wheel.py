@@ -1,4 +1,4 @@
-"""What a release consists of: the sdist makes the wheel, and the wheel runs in an environment of its own, which sees its
+"""What a release consists of: the sdist makes the wheel, and the wheel runs in an environment of its own, which has its
 declared dependencies and neither tools nor sources.
 
 Nothing is downloaded: the wheel is built by the hatchling that is installed, and the dependencies are links to those
@@ -135,7 +135,7 @@ def test_the_sdist_makes_the_same_wheel(built: Path, wheel: Path, tmp_path: Path
 
 
 def test_what_was_built_has_its_sums_and_the_time_that_it_was_given(built: Path, wheel: Path) -> None:
-    lines = dict(reversed(line.split("  ")) for line in (built / SUMS).read_text().splitlines())
+    lines = {name: digest for digest, name in map(str.split, (built / SUMS).read_text().splitlines())}
     assert lines == {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in built.iterdir() if path.name != SUMS
     }
