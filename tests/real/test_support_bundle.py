@@ -1,4 +1,4 @@
-"""``koord support-bundle`` on a real API server, by an administrator and by somebody who may view one namespace alone."""
+"""``koord support-bundle`` on a real API server, by an administrator and by somebody who may view one namespace."""
 
 from __future__ import annotations
 
