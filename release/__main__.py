@@ -28,13 +28,13 @@ def render(root: Path) -> None:
     subprocess.run(command, cwd=root, env=os.environ | {"PYTHONPATH": str(root / "src")}, check=True)
 
 
-def write_version(root: Path, wanted: str, rendered: Callable[[Path], None] = render) -> None:
+def write_version(root: Path, wanted: str, rendered: Callable[[Path], None]) -> None:
     """Into all places that spell it."""
     version.write(root, wanted)
     rendered(root)
 
 
-def cut(root: Path, following: str, today: str, rendered: Callable[[Path], None] = render) -> str:
+def cut(root: Path, following: str, today: str, rendered: Callable[[Path], None]) -> str:
     """Commit the release of the version that the checkout has, and after it the start of ``following``.
 
     Returns the commit of the release. ReleaseError, and nothing has changed, where something is not ready."""
@@ -71,24 +71,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         each.add_argument("--directory", type=Path, default=ROOT / "dist")
     options = parser.parse_args(arguments)
     try:
-        if options.command == "version":
-            write_version(ROOT, options.version)
-            return 0
-        if options.command == "notes":
-            sys.stdout.write(changelog.of_release((ROOT / "CHANGELOG.md").read_text(), options.version))
-            return 0
-        commit = options.commit
-        if options.command == "cut":
-            wanted = version.current(ROOT)
-            commit = cut(ROOT, options.next, f"{datetime.now(UTC):%Y-%m-%d}")
-        paths = build_commit(ROOT, commit, options.directory)
+        match options.command:
+            case "version":
+                write_version(ROOT, options.version, render)
+            case "notes":
+                sys.stdout.write(changelog.of_release((ROOT / "CHANGELOG.md").read_text(), options.version))
+            case "build":
+                _write_files(options.commit, options.directory)
+            case "cut":
+                wanted = version.current(ROOT)
+                commit = cut(ROOT, options.next, f"{datetime.now(UTC):%Y-%m-%d}", render)
+                _write_files(commit, options.directory)
+                sys.stdout.write(
+                    f"Nothing is published yet; docs/release.md says how. git tag --sign v{wanted} {commit}\n"
+                )
     except ReleaseError as error:
         sys.stderr.write(f"no release: {error}\n")
         return 1
-    sys.stdout.write("".join(f"{path}\n" for path in paths))
-    if options.command == "cut":
-        sys.stdout.write(f"Nothing is published yet; docs/release.md says how. git tag --sign v{wanted} {commit}\n")
     return 0
+
+
+def _write_files(commit: str, directory: Path) -> None:
+    sys.stdout.write("".join(f"{path}\n" for path in build_commit(ROOT, commit, directory)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from release import __main__ as command
 from release.__main__ import cut
 from release.changelog import of_release, released, releases, sections
 from release.errors import ReleaseError
@@ -97,6 +98,27 @@ def test_a_release_is_one_commit_and_the_next_version_begins_in_another(checkout
     assert git(checkout, "show", "HEAD:README.md") == "koordinator:0.3.0"
     assert rendered == ["0.2.0", "0.3.0"]
     assert git(checkout, "tag") == ""
+
+
+def test_the_command_line_cuts_a_release_and_prints_what_it_has_made(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ROOT", checkout)
+    monkeypatch.setattr(command, "render", lambda root: None)
+    monkeypatch.setattr(command, "build_commit", lambda root, commit, folder: [folder / f"{commit[:4]}.whl"])
+    (checkout / "README.md").write_text("koordinator:0.1.0\n")
+    assert command.main(["version", "0.2.0"]) == 0
+    assert git(checkout, "status", "--porcelain") == ""
+    assert command.main(["cut", "--next=0.3.0", f"--directory={checkout}"]) == 0
+    released_as = git(checkout, "rev-parse", "HEAD~1")
+    assert capsys.readouterr().out == (
+        f"{checkout / released_as[:4]}.whl\n"
+        f"Nothing is published yet; docs/release.md says how. git tag --sign v0.2.0 {released_as}\n"
+    )
+    assert command.main(["notes", "0.2.0"]) == command.main(["build", f"--directory={checkout}"]) == 0
+    assert "- A thing." in capsys.readouterr().out
+    assert command.main(["cut", "--next=0.3.0"]) == 1
+    assert capsys.readouterr().err == "no release: 0.3.0 does not follow 0.3.0\n"
 
 
 @pytest.mark.parametrize(
