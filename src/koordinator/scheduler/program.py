@@ -40,7 +40,7 @@ from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
-from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.event_listeners import OnError
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
 from koordinator.scheduler.engine.handle import Events

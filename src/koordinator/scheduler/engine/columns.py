@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.row_amounts import (
+    UNOFFERED,
+    WITH_DEFAULTS,
     AmountColumns,
     Item,
     RowIntegers,
@@ -297,7 +299,19 @@ class NodeColumns(AmountColumns):
 
     def add_request(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], times: int = 1) -> None:
         """Count so many pods more on ``row`` (negative: fewer). ``request`` includes the pod itself."""
-        self.numbers[row].add(request, non_zero, times)
+        numbers, column_of = self.numbers[row], self.resources.column_of
+        requested, counted, unused = numbers.requested, numbers.counted, numbers.unused
+        for name, amount in request.items():
+            column, more = column_of[name], times * amount
+            if column == UNOFFERED:
+                numbers.add_unoffered(name, more)
+                continue
+            requested[column] += more
+            unused[column] -= more
+            if column >= WITH_DEFAULTS:
+                counted[column] += more
+        counted[0] += times * non_zero[0]
+        counted[1] += times * non_zero[1]
         self._late.add(row)
         self.touch(row, Aspect.PODS)
 

@@ -15,7 +15,7 @@ from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation, RandomSource
-from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.event_listeners import OnError
 from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import ForgetHandler
