@@ -20,11 +20,11 @@ from koordinator.scheduler.engine.decision import (
 )
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.failed_attempt import Attempt
+from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult
-from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
+from koordinator.scheduler.engine.profile import PointTimes, Profile
 
 _EXAMPLES: Final = 3
 
@@ -43,15 +43,58 @@ def refused_on_node(profile: Profile, plugin: str, reason: Reason, node_name: st
     return Rejection(fit_error(1, {reason.text: 1}), 1, rejected, frozenset({plugin}), events_to_register)
 
 
-def reject(
-    profile: Profile,
-    state: ClusterState,
-    evaluation: Evaluation,
-    pod: PodInfo,
-    attempt: Attempt,
-    times: PointTimes = UNTIMED,
+class Rejections:
+    """Explains why pods of one class have no node; cached for pods that are tried before anything has changed."""
+
+    def __init__(self, number: int) -> None:
+        """``number`` is that of the class."""
+        self._number = number
+        self._row_cache: RowCache | None = None
+        self._by_variant: dict[Hashable, Rejection] = {}
+        """By the result keys of the PostFilter plugins; valid for ``_version``."""
+        self._version = -1
+
+    @property
+    def row_cache(self) -> RowCache:
+        """Results of PostFilter plugins by row, for all pods of the class."""
+        if self._row_cache is None:
+            self._row_cache = RowCache()
+        return self._row_cache
+
+    def reject(
+        self,
+        profile: Profile,
+        state: ClusterState,
+        evaluation: Evaluation,
+        pod: PodInfo,
+        attempt: Attempt,
+        times: PointTimes,
+    ) -> Rejection:
+        """Run PostFilter for ``pod`` and explain the evaluation of its class, which has no row for it."""
+        view = state.view
+        if self._version != view.columns.version:
+            self._version = view.columns.version
+            self._by_variant.clear()
+        variant = tuple([plugin.result_key(pod) for plugin in profile.post_filter])
+        alike = None not in variant and not len(view.nominations) and attempt.only is None and attempt.refusal is None
+        rejection = self._by_variant.get(variant) if alike else None
+        if rejection is None:
+            rejection = _reject(profile, state, evaluation, pod, attempt, times)
+            if attempt.refusal is None:
+                rejection = replace(rejection, pod_class=self._number)
+            if alike and not rejection.after.found:
+                # A simulation leaves the columns as they were, at a later version.
+                evaluation.refresh()
+                self._version = view.columns.version
+                self._by_variant[variant] = rejection
+        for transformer in profile.post_filter_transformers:
+            transformer.after_post_filter(pod, rejection.why)
+        return rejection
+
+
+def _reject(
+    profile: Profile, state: ClusterState, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, times: PointTimes
 ) -> Rejection:
-    """Run PostFilter for ``pod`` and explain an evaluation without a feasible row."""
     total = len(state.view.columns.row_of)
     begun = times.begin()
     try:
