@@ -32,12 +32,11 @@ from koordinator.scheduler.cycle.condition_refresh import ConditionRefresh
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
-from koordinator.scheduler.cycle.loop import NextPod, SchedulingLoop
+from koordinator.scheduler.cycle.loop import DecisionLog, NextPod, SchedulingLoop
 from koordinator.scheduler.cycle.measurement import MonitorOptions, PluginTimes, SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import PluginServices, make_controllers, run_controller
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine, gate_of
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.engine.event_listeners import OnError
@@ -194,7 +193,7 @@ class Scheduler:
             self.engines,
             self.queue,
             view,
-            self.decisions,
+            self.decisions.add,
             self._evictions,
             self._reporter,
             self.monitor,
