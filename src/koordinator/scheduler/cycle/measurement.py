@@ -139,7 +139,7 @@ class PluginTimes:
             evaluation.refresh()
         finally:
             for entry, stopwatch in (*filters, *scores):
-                entry.plugin = stopwatch.plugin
+                entry.use(stopwatch.plugin)
                 if stopwatch.in_batch is not None:
                     stopwatch.put_back()
             self._observe("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
@@ -166,7 +166,7 @@ class PluginTimes:
         timed = [(entry, stopwatches[entry.plugin]) for entry in entries]
         for entry, stopwatch in timed:
             replacement: Any = stopwatch
-            entry.plugin = replacement
+            entry.use(replacement)
             if entry.in_batch is not None:
                 stopwatch.measure_batch(entry.in_batch)
         return timed

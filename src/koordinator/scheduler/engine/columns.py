@@ -129,6 +129,8 @@ class NodeColumns(AmountColumns):
         """The latest of ``_versions`` of each row."""
         self._latest = [0] * len(Aspect)
         """The latest of ``_versions`` of each aspect."""
+        self.rejecting = 0
+        """How many cached filter results have ever rejected a row, see ``CachedFilterResults.has_rejected``."""
         self._alive_rows: Rows | None = None
         self._touched: dict[int, Touched] = {}
         self._touched_at = -1
