@@ -340,19 +340,6 @@ class ClassState(ABC):
             total += part
         return total
 
-    def _first_rejecting(self, row: int) -> int:
-        """The index of the first filter that rejects the row, which may be seen adjusted."""
-        seen = self.overlaid.get(row)
-        filters = self._filters
-        codes = [entry.has_rejected and entry.of_row[row] for entry in filters] if seen is None else seen.codes
-        return next((index for index, code in enumerate(codes) if code), self._passed)
-
-    def _read_scores(self, row: int) -> list[int]:
-        if row in self.overlaid:
-            own = zip(self.overlaid[row].scores, self._weighted, strict=True)
-            return [each.of_row[row] if isinstance(each, ScaledScores) else value for value, each in own]
-        return [each.of_row[row] for each in self._weighted]
-
     def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
         """Store ``first`` for the rows ``where``, and update the counts."""
         self.has_news = True

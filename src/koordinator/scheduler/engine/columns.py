@@ -7,7 +7,6 @@ version up to which it is current and recomputes only the rows that have changed
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -188,13 +187,15 @@ class NodeColumns(AmountColumns):
         first = bisect_right(self._changed_at, version)
         if version < self._changes_after or len(self._changed_at) - first > at_most:
             return None
-        changed: defaultdict[int, int] = defaultdict(int)
-        for row, aspect in self._changes[first:]:
-            changed[row] |= aspect
+        found = self._changes[first:]
+        changed = dict(found)
+        if len(changed) < len(found):
+            for row, aspects in found:
+                changed[row] |= aspects
         for simulation in self.simulations:
             for row, number in simulation:
                 if self._versions[number, row] > version:
-                    changed[row] |= 1 << number
+                    changed[row] = changed.get(row, 0) | 1 << number
         return changed
 
     def count_since(self, version: int) -> int:

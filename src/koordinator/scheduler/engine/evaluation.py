@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import itemgetter
+from functools import reduce
+from operator import attrgetter, itemgetter, or_
 from typing import Final, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from koordinator.scheduler.engine.cached_results import (
     ONE_BY_ONE,
     CachedFilterResults,
     Failure,
+    ScaledScores,
     Scores,
     SharedResults,
     failures,
@@ -33,6 +35,7 @@ from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.view import ClusterView
 
 _SPARE_ROWS: Final = 64
+_of_row = attrgetter("of_row")
 
 
 class RandomSource(Protocol):
@@ -199,25 +202,26 @@ class Evaluation(ClassState):
         if best_nodes.size >= enough:
             return [row for row in best_nodes.first(enough) if row not in excluded][:count]
         found: list[int] = []
-        hidden = [(row, self.hide(row)) for row in excluded]
-        while len(found) < count:
-            row = int(self.totals[: self._columns.size].argmax())
-            if self.totals[row] == INFEASIBLE:
-                break
+        totals, hidden = self.totals[: self._columns.size], [(row, self.totals.item(row)) for row in excluded]
+        for row in excluded:
+            totals[row] = INFEASIBLE
+        while len(found) < count and (total := totals.item(row := int(totals.argmax()))) != INFEASIBLE:
             found.append(row)
-            hidden.append((row, self.hide(row)))
-        self.show(hidden)
+            hidden.append((row, total))
+            totals[row] = INFEASIBLE
+        for row, total in hidden:
+            totals[row] = total
         return found
 
     def scores_of(self, rows: Sequence[int]) -> tuple[list[int], ...]:
         """Of each row, the weighted scores in the order of ``score_names``; to be read only."""
-        known = self._scores_of
-        if not known.keys() >= {*rows}:
-            columns = [each.of_row for each in self._weighted]
-            for row in rows:
-                if row not in known:
-                    known[row] = self._read_scores(row) if self.overlaid else list(map(itemgetter(row), columns))
-        return tuple(map(known.__getitem__, rows))
+        known, found = self._scores_of, []
+        for row in rows:
+            scores = known.get(row)
+            if scores is None:
+                scores = known[row] = self._read_scores(row)
+            found.append(scores)
+        return tuple(found)
 
     def hide(self, row: int) -> int:
         """Exclude ``row`` from the choice until ``show``; returns its total."""
@@ -248,12 +252,12 @@ class Evaluation(ClassState):
             self.has_news |= bool(touched.aspects & columns.static_aspects)
             self._apply_rows(touched.aspects, touched.rows, touched.alive)
             return
-        reads, aspects = self._reads, 0
-        changed = {row: found for row, found in changed.items() if found & reads}
+        aspects = reduce(or_, changed.values(), 0)
+        if aspects & ~self._reads:
+            changed = {row: found for row, found in changed.items() if found & self._reads}
+            aspects = reduce(or_, changed.values(), 0)
         if not changed:
             return
-        for found in changed.values():
-            aspects |= found
         if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & columns.static_aspects:
             self._apply_few(aspects, changed)
             return
@@ -289,27 +293,24 @@ class Evaluation(ClassState):
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
             stale |= self._conclude(row)
-        if (
-            self._scaling
-            and (stale or [each for each in self._scaling if each.changed_at > self.version])
-            and self._rescale()
-        ):
+        if not stale and self._scaling:
+            stale = bool([each for each in self._scaling if each.changed_at > self.version])
+        if stale and self._scaling and self._rescale():
             self._add_up()
 
     def _conclude(self, row: int) -> bool:
         """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
+        if self._rejecting_at != self._columns.rejecting:
+            self._note_rejecting()
         if self.overlaid:
-            first, scores = self._first_rejecting(row), self._read_scores(row)
+            first = self._first_rejecting(row)
         else:
-            if self._rejecting_at != self._columns.rejecting:
-                self._note_rejecting()
             first = self._passed
             for index, entry in self._rejecting:
                 if entry.of_row[row]:
                     first = index
                     break
-            scores = [each.of_row[row] for each in self._weighted]
-        self._scores_of[row] = scores
+        scores = self._scores_of[row] = self._read_scores(row)
         feasible, before = first == self._passed, self.feasible.item(row)
         if not (feasible and before):
             known = self._first.item(row)
@@ -324,6 +325,19 @@ class Evaluation(ClassState):
         self.totals[row] = total = sum(scores) if feasible else INFEASIBLE
         self._best_nodes.apply_delta(row, total)
         return bool(feasible != before)
+
+    def _first_rejecting(self, row: int) -> int:
+        """The index of the first filter that rejects the row, which may be seen adjusted."""
+        seen = self.overlaid.get(row)
+        filters = self._filters
+        codes = [entry.has_rejected and entry.of_row[row] for entry in filters] if seen is None else seen.codes
+        return next((index for index, code in enumerate(codes) if code), self._passed)
+
+    def _read_scores(self, row: int) -> list[int]:
+        if row in self.overlaid:
+            own = zip(self.overlaid[row].scores, self._weighted, strict=True)
+            return [each.of_row[row] if isinstance(each, ScaledScores) else value for value, each in own]
+        return list(map(itemgetter(row), map(_of_row, self._weighted)))
 
     def _note_rejecting(self) -> None:
         """A filter has rejected a row for the first time."""
