@@ -50,8 +50,18 @@ def _aspects_of(reads: int) -> tuple[int, ...]:
     return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
 
 
-class CachedResults(ABC):
-    """``values`` has one number for each row. Those of freed rows are meaningless."""
+class RowValues:
+    """One number for each row. Those of freed rows are meaningless."""
+
+    def keep(self, values: Scores) -> None:
+        """Have the values in this array from now on."""
+        self.values = values
+        self.of_row = values.data
+        """The same numbers, to read and write one by one in half the time."""
+
+
+class CachedResults(RowValues, ABC):
+    """The results of one plugin, which ``refresh`` or ``evaluate`` keeps current."""
 
     def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool) -> None:
         self._columns = columns
@@ -83,12 +93,6 @@ class CachedResults(ABC):
     one: Callable[[PodInfo, Any, int], int]
     """The plugin's method for a single row; its result times ``factor`` is the value. Plain integers cost a fraction
     of numpy's calls."""
-
-    def keep(self, values: Scores) -> None:
-        """Have the values in this array from now on."""
-        self.values = values
-        self.of_row = values.data
-        """The same numbers, to read and write one by one in half the time."""
 
     def refresh(self) -> None:
         """Refresh all rows to the present version of the columns."""
@@ -329,18 +333,11 @@ def _instead_of(plugin: ScorePlugin, columns: NodeColumns, score: int, row: int)
     return MIN_NODE_SCORE
 
 
-class ScaledScores:
+class ScaledScores(RowValues):
     """The weighted scores of a plugin after scaling, which differ by class, since the feasible rows do."""
-
-    __slots__ = ("of_row", "values")
 
     def __init__(self, values: Scores) -> None:
         self.keep(values)
-
-    def keep(self, values: Scores) -> None:
-        """As CachedResults.keep."""
-        self.values = values
-        self.of_row = values.data
 
 
 R = TypeVar("R", bound=CachedResults | None)

@@ -22,13 +22,12 @@ from koordinator.scheduler.engine.cached_results import (
     CachedScores,
     ScaledScores,
     Scores,
-    SharedResults,
 )
-from koordinator.scheduler.engine.class_plan import plan_class
+from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_amounts import grown
 from koordinator.scheduler.engine.row_overlays import OverlaidNode, RowOverlays
 from koordinator.scheduler.engine.view import ClusterView
@@ -45,15 +44,8 @@ _PART: Final = 8
 class ClassState(ABC):
     """Arrays of shape (rows,); Evaluation keeps them current."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        view: ClusterView,
-        pod: PodInfo,
-        times: PointTimes = UNTIMED,
-        shared: SharedResults | None = None,
-    ) -> None:
-        self.plan = plan = plan_class(profile, view, pod, times, shared)
+    def __init__(self, plan: ClassPlan, profile: Profile, view: ClusterView, pod: PodInfo) -> None:
+        self.plan = plan
         self.pod = plan.pod or pod
         """Represents the class."""
         self._columns, score_type = view.columns, profile.score_type

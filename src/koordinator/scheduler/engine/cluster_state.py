@@ -6,8 +6,7 @@ are on it and come back, and the API may bind a pod elsewhere than assumed. In e
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -44,7 +43,6 @@ class ClusterState:
         self._node_objects = Groups[str, str, Object]()
         self._kinds: dict[str, Kind[Any]] = {}
         """Those of ``view.objects``, by name."""
-        self._priorities: Counter[int] = Counter()
         self._shown: dict[str, tuple[PodInfo, str]] = {}
         """Pods that the API has, with the names of their nodes; kept only if ``shows_pods``."""
         self.shows_pods = False
@@ -57,7 +55,7 @@ class ClusterState:
             if isinstance(handler, AllocatorPlugin):
                 self.view.allocations.register(handler.name, partial(self.event_handlers.notify_one, handler))
                 self._allocators.setdefault(handler.event_handler, []).append(handler)
-        self.shows_pods = self.event_handlers.has("on_pod") or self.event_handlers.has("on_pod_gone")
+        self.shows_pods = bool(self.event_handlers.of_all["on_pod"] or self.event_handlers.of_all["on_pod_gone"])
 
     @property
     def pod_count(self) -> int:
@@ -68,11 +66,6 @@ class ClusterState:
     def assumed_count(self) -> int:
         """The number of pods whose binding the API has not confirmed yet."""
         return sum(1 for placed in self._placed.values() if placed.assumed)
-
-    @property
-    def lowest_priority(self) -> int | None:
-        """The lowest priority of any pod on a node."""
-        return min(self._priorities, default=None)
 
     def has_node(self, name: str) -> bool:
         return name in self._columns.row_of
@@ -93,15 +86,6 @@ class ClusterState:
         if placed is None:
             return None
         return "" if placed.assumed else placed.node_name
-
-    def is_assumed(self, uid: str) -> bool:
-        placed = self._placed.get(uid)
-        return placed is not None and placed.assumed
-
-    def pod(self, uid: str) -> PodInfo | None:
-        """The pod if it is on a node, else None."""
-        placed = self._placed.get(uid)
-        return placed.pod if placed else None
 
     # Nodes.
 
@@ -161,10 +145,6 @@ class ClusterState:
         if row is not None:
             self._notify("on_node_object", row, kind, obj)
 
-    def node_objects(self, name: str) -> Mapping[str, Object]:
-        """The objects that bear the node's name, by kind."""
-        return self._node_objects.of(name)
-
     # Other objects.
 
     def set_object(self, kind: Kind[Any], key: str, obj: Object | None) -> Object | None:
@@ -192,7 +172,6 @@ class ClusterState:
         if placed is not None:
             self._remove(placed)
         placed = self._placed[pod.uid] = PlacedPod(pod, node_name, _NOWHERE, assumed)
-        self._priorities[pod.priority] += 1
         row = self._columns.row_of.get(node_name)
         if row is None:
             self._without_node.put(node_name, pod.uid, placed)
@@ -275,7 +254,6 @@ class ClusterState:
         """Undo ``take_off``; does nothing if ``take_off`` failed before it began."""
         if placed.pod.uid not in self._placed:
             self._placed[placed.pod.uid] = placed
-            self._priorities[placed.pod.priority] += 1
             self._occupy(placed, placed.row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -307,8 +285,6 @@ class ClusterState:
 
     def _update(self, placed: PlacedPod, pod: PodInfo, assumed: bool) -> None:
         old, row = placed.pod, placed.row
-        if old.priority != pod.priority:
-            self._change_priority(old.priority, pod.priority)
         placed.pod, placed.assumed = pod, assumed
         if row < 0:
             return
@@ -332,7 +308,6 @@ class ClusterState:
     def _remove(self, placed: PlacedPod) -> None:
         if placed.row < 0:
             del self._placed[placed.pod.uid]
-            self._change_priority(placed.pod.priority, None)
             self._without_node.take(placed.node_name, placed.pod.uid)
         else:
             self.take_off(placed)
@@ -342,7 +317,6 @@ class ClusterState:
         """Stop counting the pod on its node, which is known; its allocations stay in the ledger."""
         pod = placed.pod
         del self._placed[pod.uid]
-        self._change_priority(pod.priority, None)
         del self.view.pods_on[placed.row][pod.uid]
         self._count_labels(placed.row, pod, -1)
         self._columns.add_request(placed.row, pod.request.counted, pod.request.non_zero, -1)
@@ -380,13 +354,6 @@ class ClusterState:
                 listener(*arguments)
             except Exception as error:
                 listeners.failed(handler, listener.__name__, error)
-
-    def _change_priority(self, old: int, new: int | None) -> None:
-        self._priorities[old] -= 1
-        if not self._priorities[old]:
-            del self._priorities[old]
-        if new is not None:
-            self._priorities[new] += 1
 
 
 def _is_unchanged(old: PodInfo, new: PodInfo) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState, Wait
+from koordinator.scheduler.engine.binding_points import CycleState, Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
@@ -112,7 +112,12 @@ class Engine:
             if points is None or points.version != view.concerns_version:
                 points = self.profile.points(pod)
             profile = points.profile
-            refusal, finder = _pre_filter(profile.pre_filter_cycle, state), profile.finder
+            refusal, finder = None, profile.finder
+            for plugin in profile.pre_filter_cycle:
+                reason = plugin.pre_filter_cycle(state, pod)
+                if reason is not None:
+                    refusal = plugin.name, reason
+                    break
             if finder is not None and refusal is None:
                 found = finder.find_one_node(pod)
                 if isinstance(found, Reason):
@@ -135,7 +140,7 @@ class Engine:
         """Count the pod on its node and run Reserve. If a plugin rejects the node (the rejection is returned) or fails
         (PluginError), everything is undone."""
         self._state.assume(placement.pod, placement.node.name)
-        if not placement.profile.reserves:
+        if not placement.profile.reserve and not placement.profile.allocators:
             return None
         begun = self.times.begin()
         try:
@@ -257,7 +262,7 @@ class Engine:
             attempt.refusal = refusal
             if finder is not None and refusal[0] == finder.name:
                 attempt.involved = finder.rejected_by(pod)
-            return pod_class.rejections.reject(self.profile, self._state, evaluation, pod, attempt, self.times)
+            return pod_class.rejections.reject(attempt, self.times)
         has_capacity = _always if nominations.is_empty else self._attempt(pod_class, key, state).has_capacity
         if only is not None:
             choice = evaluation.take(only, has_capacity)
@@ -272,7 +277,7 @@ class Engine:
             if only is not None and finder is not None:
                 attempt.only, attempt.chosen_by = only, finder.name
             attempt.nominated_to_others = choice.passed_over
-            return pod_class.rejections.reject(self.profile, self._state, evaluation, pod, attempt, self.times)
+            return pod_class.rejections.reject(attempt, self.times)
         state.node = node = self._state.view.columns.reference(row)
         for plugin in profile.resizing:
             resized = plugin.resize_pod(pod, row)
@@ -281,7 +286,22 @@ class Engine:
             if resized is not None:
                 state.pod = pod = resized
                 profile = self.profile.for_pod(pod)
-        return self._placement(state, profile, evaluation, row, choice.tied)
+        columns = self._state.view.columns
+        rows = [row, *evaluation.next_best(row, _TOP_NODES - 1)]
+        evaluated, feasible = len(columns.row_of), evaluation.feasible_count
+        return Placement(
+            state,
+            pod,
+            profile,
+            node,
+            evaluated=evaluated,
+            feasible=feasible,
+            rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
+            best_nodes=tuple(map(columns.names.__getitem__, rows)),
+            best_scores=evaluation.scores_of(rows),
+            plugins=evaluation.score_names,
+            tied=choice.tied,
+        )
 
     def _attempt(self, pod_class: _PodClass, key: Hashable, state: CycleState) -> Attempt:
         rows = pod_class.rejections.row_cache
@@ -346,35 +366,6 @@ class Engine:
             _, oldest = self._classes.popitem(last=False)
             self._width -= oldest.evaluation.width
         self._width += evaluation.width
-
-    def _placement(self, state: CycleState, profile: Profile, evaluation: Evaluation, row: int, tied: int) -> Placement:
-        columns = self._state.view.columns
-        rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
-        evaluated, feasible = len(columns.row_of), evaluation.feasible_count
-        node = state.node
-        assert node is not None, "a placement has a node"
-        return Placement(
-            state,
-            state.pod,
-            profile,
-            node,
-            evaluated=evaluated,
-            feasible=feasible,
-            rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
-            best_nodes=tuple(map(columns.names.__getitem__, rows)),
-            best_scores=evaluation.scores_of(rows),
-            plugins=evaluation.score_names,
-            tied=tied,
-        )
-
-
-def _pre_filter(plugins: Iterable[CyclePreFilterPlugin], state: CycleState) -> tuple[str, Reason] | None:
-    """The plugin that ends this attempt and its reason; None if none does."""
-    for plugin in plugins:
-        reason = plugin.pre_filter_cycle(state, state.pod)
-        if reason is not None:
-            return plugin.name, reason
-    return None
 
 
 def gate_of(engines: Mapping[str, Engine]) -> Callable[[PodInfo], str | None]:

@@ -28,6 +28,7 @@ from koordinator.scheduler.engine.cached_results import (
     SharedResults,
     failures,
 )
+from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.class_state import EVERYTHING, INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -120,7 +121,7 @@ class Evaluation(ClassState):
         shared: SharedResults | None = None,
         batch: BatchEvaluator | None = None,
     ) -> None:
-        super().__init__(profile, view, pod, times, shared)
+        super().__init__(plan_class(profile, view, pod, times, shared), profile, view, pod)
         self.incoming = pod
         """The pod of the class that was evaluated last."""
         self._batch = batch if self._may_join() else None
@@ -173,11 +174,14 @@ class Evaluation(ClassState):
                     return Choice(row, tied)
                 # The check may have restored the totals of rows that were passed over before.
                 for other in (*passed_over, row):
-                    if self.totals[other] != INFEASIBLE:
-                        passed_over[other] = self.hide(other)
+                    if (total := self.totals.item(other)) != INFEASIBLE:
+                        passed_over[other], self.totals[other] = total, INFEASIBLE
+                self._best_nodes.forget()
         finally:
             if passed_over:
-                self.show(passed_over.items())
+                self._best_nodes.forget()
+            for other, total in passed_over.items():
+                self.totals[other] = total
         return Choice(None, passed_over=tuple(passed_over))
 
     def take(self, name: str, has_capacity: Callable[[int], bool]) -> Choice:
@@ -195,16 +199,14 @@ class Evaluation(ClassState):
             best_nodes.find(self.totals[: self._columns.size])
         return best_nodes
 
-    def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
-        """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
-        best_nodes = self._best_nodes
-        enough = len(excluded) + count
-        if best_nodes.size >= enough:
-            return [row for row in best_nodes.first(enough) if row not in excluded][:count]
+    def next_best(self, best: int, count: int) -> list[int]:
+        """Up to ``count`` feasible rows with the highest totals after ``best``."""
+        if self._best_nodes.size > count:
+            return [row for row in self._best_nodes.first(count + 1) if row != best][:count]
         found: list[int] = []
-        totals, hidden = self.totals[: self._columns.size], [(row, self.totals.item(row)) for row in excluded]
-        for row in excluded:
-            totals[row] = INFEASIBLE
+        totals, row = self.totals[: self._columns.size], best
+        hidden = [(row, totals.item(row))]
+        totals[row] = INFEASIBLE
         while len(found) < count and (total := totals.item(row := int(totals.argmax()))) != INFEASIBLE:
             found.append(row)
             hidden.append((row, total))
@@ -222,19 +224,6 @@ class Evaluation(ClassState):
                 scores = known[row] = self._read_scores(row)
             found.append(scores)
         return tuple(found)
-
-    def hide(self, row: int) -> int:
-        """Exclude ``row`` from the choice until ``show``; returns its total."""
-        total = int(self.totals[row])
-        self.totals[row] = INFEASIBLE
-        self._best_nodes.forget()
-        return total
-
-    def show(self, hidden: Iterable[tuple[int, int]]) -> None:
-        """Restore hidden rows (row, total)."""
-        self._best_nodes.forget()
-        for row, total in hidden:
-            self.totals[row] = total
 
     def first_rejecting_plugins(self) -> tuple[str, ...]:
         """The plugins that are the first to reject some considered node, in the order of the profile."""

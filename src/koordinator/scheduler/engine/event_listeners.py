@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
-from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin, may_read
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 OnError = Callable[[str, str, Exception], None]
@@ -75,13 +75,9 @@ class EventListeners:
             if handler.handles_status_updates and overrides(handler, "on_pod_assigned"):
                 self.of_all[STATUS].append((handler, handler.on_pod_assigned))
 
-    def has(self, point: str) -> bool:
-        """Whether any event handler implements ``point``."""
-        return bool(self.of_all[point])
-
     def choose_audience(self, pod: PodInfo) -> None:
         """Pass over those that do not read the pod, until it changes in more than its status."""
-        idle = frozenset([handler for handler in self._selective if not _reads(handler, pod)])
+        idle = frozenset([handler for handler in self._selective if not may_read(handler.reads_pod, pod)])
         if idle not in self._audiences:
             listeners = self.of_all.items()
             self._audiences[idle] = {point: [each for each in of if each[0] not in idle] for point, of in listeners}
@@ -113,14 +109,6 @@ class EventListeners:
     def _set_stale(self, handler: EventHandler) -> None:
         self.stale[handler] = self._names[handler]
         self.on_stale()
-
-
-def _reads(handler: EventHandler, pod: PodInfo) -> bool:
-    try:
-        return handler.reads_pod(pod)
-    except Exception:
-        # It is notified then, and what fails there makes it stale.
-        return True
 
 
 def overrides(handler: EventHandler, *points: str) -> bool:

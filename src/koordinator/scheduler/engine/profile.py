@@ -33,6 +33,7 @@ from koordinator.scheduler.engine.framework import (
     ScorePlugin,
     ScoreType,
     is_built_in,
+    may_read,
 )
 from koordinator.scheduler.engine.framework_hooks import (
     FailureHandler,
@@ -190,11 +191,6 @@ class Profile:
         return self._at([name for name, _ in self.order.score], ScoreTransformer)
 
     @cached_property
-    def reserves(self) -> bool:
-        """Whether any plugin has something to do at Reserve."""
-        return bool(self.reserve or self.allocators)
-
-    @cached_property
     def allocation_transformers(self) -> tuple[FilterTransformer, ...]:
         """Those that adjust a node as allocators see it."""
         return self.filter_transformers if any(each.allocates_as_filtered for each in self.allocators) else ()
@@ -285,7 +281,7 @@ class Profile:
         version = self._selective[0].view.concerns_version if self._selective else 0
         known: PodPoints | None = pod.memo.get(self.memo)
         if known is None or known.version != version:
-            idle = frozenset([plugin for plugin in self._selective if not _concerns(plugin, pod)])
+            idle = frozenset([plugin for plugin in self._selective if not may_read(plugin.concerns, pod)])
             if idle not in self._for_pods:
                 self._for_pods[idle] = replace(self, idle=idle, whole=self) if self._selective else self
             own = known.own if known is not None else None
@@ -338,11 +334,3 @@ class Profile:
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         plugins = (self.plugins[name] for name in names if name in self.plugins)
         return (part for plugin in plugins for part in (plugin, *plugin.parts) if part not in self.idle)
-
-
-def _concerns(plugin: Plugin, pod: PodInfo) -> bool:
-    try:
-        return plugin.concerns(pod)
-    except Exception:
-        # It is called then, and what fails there ends an attempt.
-        return True

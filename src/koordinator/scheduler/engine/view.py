@@ -59,9 +59,6 @@ class LabelGroups:
         self.memo = f"labels/{next(_numbers)}"
         """The key under which a pod's memo has its group."""
 
-    def __len__(self) -> int:
-        return len(self._by_number)
-
     def group(self, number: int) -> LabelGroup:
         return self._by_number[number]
 
@@ -187,9 +184,6 @@ class Nominations:
         self._on_node = Groups[str, str, PodInfo]()
         self._with_affinity: dict[str, PodInfo] = {}
         self._foreign: set[str] = set()
-
-    def __len__(self) -> int:
-        return len(self._node_of)
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is nominated to; empty for none."""
