@@ -81,12 +81,14 @@ class CachedResults(RowValues, ABC):
         """Set where a batch evaluator refreshes these results."""
         self.few = 1
         """Up to so many rows are evaluated faster one by one than as arrays."""
-        self.keep(np.zeros(0, dtype=np.int64))
+        self.keep(np.zeros(0, dtype=self.number))
         self.version = -1
         """The version of the columns that all values are current for, if the results are shared."""
         self.changed_at = -1
         """The version of the columns at which a value last changed, if that ``is_noted``."""
 
+    number: ScoreType = np.int64
+    """The type of the values."""
     is_noted = True
     """Whether a value is written by ``note``, and only when it changes."""
     factor = 1
@@ -262,14 +264,14 @@ class CachedScores(CachedResults):
         score_type: ScoreType = np.int64,
     ) -> None:
         """``score_type`` holds weighted scores."""
+        if not scales:
+            self.number = score_type
         super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
         self.few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
         self.weight = weight
         self.scales = self.is_noted = scales
         """Whether the plugin brings its scores to 0..100 by ``normalize``."""
         self.factor = 1 if scales else weight
-        if not scales:
-            self.keep(np.zeros(0, dtype=score_type))
         self.is_trusted = is_built_in(plugin)
         """Plugins of this package are: to look at all scores costs a tenth of what it takes them to compute a few."""
         self.use(plugin)
@@ -294,7 +296,7 @@ class CachedScores(CachedResults):
         if self.factor != 1:
             scores = scores * self.factor
         if not self.scales or np.count_nonzero(self.values[where] != scores):
-            self.note(where, scores)
+            self.values[where], self.changed_at = scores, self._columns.version
 
     def score_of(self, pod: PodInfo, row: int) -> int:
         """What the value of ``row`` would be now for a pod of the same class."""

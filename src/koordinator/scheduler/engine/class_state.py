@@ -51,7 +51,7 @@ class ClassState(ABC):
         self._columns, score_type = view.columns, profile.score_type
         self._filters = plan.filters
         self._scores = plan.scores
-        self.score_names = tuple(score.plugin.name for score in self._scores)
+        self.score_names = tuple([score.plugin.name for score in self._scores])
         self.is_local = not any(entry.is_cross_node for entry in plan.filters)
         """Whether the result for each node depends on that node alone."""
         self._weighted: list[CachedScores | ScaledScores] = [
@@ -76,7 +76,7 @@ class ClassState(ABC):
         self.number: int | None = None
         """The member number in the batch evaluator; None for classes that have not joined it."""
         self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
-        self.pod_dependent = tuple(cached for cached in self._cached if cached.is_pod_dependent)
+        self.pod_dependent = tuple([cached for cached in self._cached if cached.is_pod_dependent])
         """Those that change as pods come and go."""
         self.overlaid: dict[int, OverlaidNode] = {}
         """What replaces the values of shared cached results, on rows that this class sees adjusted."""
@@ -87,14 +87,14 @@ class ClassState(ABC):
         self._overlays = RowOverlays(profile, self.pod) if transforms else None
         self._readers: dict[int, tuple[CachedResults, ...]] = {}
         """By bit mask of aspects: the cached results that read any of them."""
-        self._scaling = tuple(score for score in self._scores if score.scales)
+        self._scaling = tuple([score for score in self._scores if score.scales])
         self._flat: dict[int, int] = {}
         """The indices of scores that were all 0 when last scaled, with the number of rows at that time."""
         self._is_cross_node = any(cached.is_cross_node for cached in self._cached)
         self._is_simple = plan.restricted_to is None
         """Whether a single row can be evaluated by itself."""
         # A node that comes or goes concerns every class; only transformers know what they read.
-        self._reads = reduce(or_, (cached.reads for cached in self._cached), OF_NODE)
+        self._reads = reduce(or_, [cached.reads for cached in self._cached], OF_NODE)
         if self._overlays is not None:
             self._reads = EVERYTHING
 
@@ -194,7 +194,7 @@ class ClassState(ABC):
 
     def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
         """The cached results that depend on any of ``aspects``; the others are not affected by these changes."""
-        readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
+        readers = self._readers[aspects] = tuple([each for each in self._cached if each.reads & aspects])
         return readers
 
     def _evaluate(self, cached: Iterable[CachedResults], aspects: int, rows: Rows) -> None:

@@ -6,7 +6,8 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from functools import cached_property
+from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.binding_points import CycleState, Wait
@@ -30,9 +31,15 @@ _MEASURED_ONE_IN: Final = 10
 """So many decisions, since measuring costs as much as the usual decision, which evaluates one row."""
 
 
-class _PodClass(NamedTuple):
-    evaluation: Evaluation
-    rejections: Rejections
+class _PodClass:
+    def __init__(self, evaluation: Evaluation, number: int) -> None:
+        self.evaluation = evaluation
+        self._number = number
+
+    @cached_property
+    def rejections(self) -> Rejections:
+        """Those of its pods, of which most classes have none."""
+        return Rejections(self._number)
 
 
 class Engine:
@@ -342,7 +349,7 @@ class Engine:
         else:
             evaluation = Evaluation(self.profile, view, pod, self.times, self._shared, self._batch)
             self._evict_classes(evaluation)
-            pod_class = self._classes[key] = _PodClass(evaluation, Rejections(next(self._numbers)))
+            pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         self._last = key, pod_class
         return pod_class
 

@@ -48,17 +48,11 @@ class Rejections:
     def __init__(self, number: int) -> None:
         """``number`` is that of the class."""
         self._number = number
-        self._row_cache: RowCache | None = None
+        self.row_cache = RowCache()
+        """Results of PostFilter plugins by row, for all pods of the class."""
         self._by_variant: dict[Hashable, Rejection] = {}
         """By the result keys of the PostFilter plugins; valid for ``_version``."""
         self._version = -1
-
-    @property
-    def row_cache(self) -> RowCache:
-        """Results of PostFilter plugins by row, for all pods of the class."""
-        if self._row_cache is None:
-            self._row_cache = RowCache()
-        return self._row_cache
 
     def reject(self, attempt: Attempt, times: PointTimes) -> Rejection:
         """Run PostFilter for the pod and explain the evaluation of its class, which has no row for it."""
@@ -106,7 +100,7 @@ def _reject(attempt: Attempt, times: PointTimes) -> Rejection:
             return found
         return replace(found, waits_as=_waits_as(profile, plugin, pod), refusal=reason.text)
     rejected = [_rejected_rows(view, status) for status in attempt.statuses]
-    skipped = total - sum(entry.count for entry in rejected)
+    skipped = total - sum([entry.count for entry in rejected])
     plugins = {entry.plugin for entry in rejected}
     restricted_by = [*plan.restricted_by, attempt.chosen_by] if attempt.chosen_by else plan.restricted_by
     if restricted_by and skipped:
@@ -148,8 +142,8 @@ def _rejection(
     names: set[str],
 ) -> Rejection:
     # The events of the plugins that rejected nodes, and those that may change how the pod sees nodes.
-    registering = [*(known[name] for name in names), *profile.filter_transformers]
-    events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in registering))
+    registering = [*[known[name] for name in names], *profile.filter_transformers]
+    events_to_register = frozenset[str]().union(*[plugin.events_to_register() for plugin in registering])
     return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
 
 
@@ -165,8 +159,8 @@ def _rejected_rows(view: ClusterView, status: NodeStatus) -> RejectedNodes:
     names = view.columns.names
     return RejectedNodes(
         status.plugin,
-        tuple(reason.text for reason in status.reasons),
+        tuple([reason.text for reason in status.reasons]),
         status.unresolvable,
         status.rows.size,
-        tuple(names[row] for row in status.rows[:_EXAMPLES].tolist()),
+        tuple([names[row] for row in status.rows[:_EXAMPLES].tolist()]),
     )

@@ -34,7 +34,6 @@ class AttemptLog(Protocol):
     """The last attempts of pods, which the scheduling loop keeps."""
 
     def attempts(self, key: str) -> Sequence[Attempt]: ...
-
     def latest(self) -> Iterator[tuple[str, Attempt]]: ...
 
 
