@@ -74,16 +74,16 @@ class Program(Protocol):
         ...
 
 
-def campaign(make: Callable[[], Program], kind: Kind[Any], seeds: range) -> None:
+def campaign(make: Callable[[], Program], plural: str, seeds: range) -> None:
     """Every broken object of a kind that the seeds make."""
-    probed = make()
-    names = watched_names(probed, kind)
-    names = [*names] * probed.in_turn if len(names) == 1 else names
+    program = make()
+    kind = watched(program)[plural]
+    names = watched_names(program, kind)
+    names = [*names] * program.in_turn if len(names) == 1 else names
     batch = list[Case]()
 
     async def all_of_them() -> None:
         nonlocal batch
-        program = make()
         async with program.running():
             for start in range(0, len(seeds), len(names)):
                 chosen = zip(seeds[start : start + len(names)], names, strict=False)
@@ -95,11 +95,15 @@ def campaign(make: Callable[[], Program], kind: Kind[Any], seeds: range) -> None
         raise AssertionError(_culprit(make, batch) or f"{failure}\nnone of the last batch alone: {batch[0]}")
 
 
+def watched(program: Program) -> dict[str, Kind[Any]]:
+    """What a program watches, by their plurals."""
+    return {informer.kind.plural: informer.kind for informer in program.informers}
+
+
 def watched_names(program: Program, kind: Kind[Any]) -> Sequence[tuple[str, str]]:
     """The names, with their namespaces, that objects of the kind may have to be read: a program that reads one of them
     is shown one at a time."""
     selections = [informer.selection for informer in program.informers if informer.kind == kind]
-    assert selections, f"{type(program).__name__} does not read {kind.plural}"
     for selection in selections:
         selected = selection.field_selector.removeprefix("metadata.name=")
         if selected != selection.field_selector:

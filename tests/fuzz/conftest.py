@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-_FEW = 100
+_FEW = 40
 _MANY = 10_000
 
 
 @pytest.fixture(params=[pytest.param(_FEW, id="few"), pytest.param(_MANY, id="many", marks=pytest.mark.slow)])
 def seeds(request: pytest.FixtureRequest) -> range:
-    """The same hundred in `make test`; ten thousand others in each `make test-long`, whose seed they begin with."""
+    """The same forty in `make test`; ten thousand others in each `make test-long`, whose seed they begin with."""
     count: int = request.param
     if count == _FEW:
         return range(count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,9 +33,8 @@ class KoordletProgram:
 
     in_turn = 20
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        self.node = NodeUnderTest(Path(self._folder.name))
+    def __init__(self, folder: Path) -> None:
+        self.node = NodeUnderTest(folder)
         self.node.gates = _GATES
         self.node.follows_configuration = True
         self.node.configure()
@@ -51,7 +49,7 @@ class KoordletProgram:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        with self._folder, logged() as self._log:
+        with logged() as self._log:
             async with self.node.running() as self.agent:
                 await self.node.pass_seconds(35)
                 yield
