@@ -33,7 +33,7 @@ BROKEN_BY: Final[Mapping[str, Sequence[str]]] = {
         *("manager/webhook/node/status_mutating.py", "manager/webhook/node/validating.py"),
         *("manager/webhook/pod/enhanced_rules.py", "manager/webhook/pod/recommended_requests.py"),
         *("manager/webhook/pod/resource_specs.py", "manager/webhook/pod/rules.py", "manager/webhook/review.py"),
-        *("manager/webhook/admission_queue.py", "model/typing_mistakes.py"),
+        *("manager/webhook/admission_queue.py", "manager/webhook/reservation/mutating.py", "model/typing_mistakes.py"),
     ),
     "fuzz/test_readings.py": (
         *("api/strict_decoding.py", "api/xpu_device_info.py", "base/strict_yaml.py", "device_daemon/options.py"),

@@ -34,5 +34,5 @@ def test_each_kind_that_is_watched_is_broken(program: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("program", "plural"), [(program, each) for program in KINDS for each in sorted(KINDS[program])]
 )
-def test_healthy_objects_are_served(program: str, plural: str, seeds: range, tmp_path: Path) -> None:
-    campaign(_programs(tmp_path)[program], plural, seeds)
+def test_healthy_objects_are_served(program: str, plural: str, seeds_of_objects: range, tmp_path: Path) -> None:
+    campaign(_programs(tmp_path)[program], plural, seeds_of_objects)
