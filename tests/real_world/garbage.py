@@ -55,6 +55,7 @@ NUMBERS: Final = (
 )
 _KEYS: Final = ("cpu", "memory", "a", "", "kubernetes.io/batch-cpu", "koordinator.sh/gpu-core", "x" * 300, "\x00")
 _REMOVED: Final = object()
+_LARGEST: Final = 1e308
 _MOST_COPIES: Final = 300
 _DEPTH: Final = 150
 
@@ -125,7 +126,8 @@ class Garbage:
         if isinstance(value, bool):
             return not value
         if isinstance(value, (int, float)):
-            return self._random.choice((*NUMBERS, -value, value * 1000))
+            # JSON has no infinity.
+            return self._random.choice((*NUMBERS, -value, max(-_LARGEST, min(value * 1000, _LARGEST))))
         if isinstance(value, dict):
             return self._members(value)
         return self._elements(value) if isinstance(value, list) else self.value()
