@@ -47,12 +47,19 @@ def _decode_custom(expected: type, value: Any) -> Any:
     if type(value) is str:
         return _FROM_TEXT[expected](value)
     if expected is GoDuration:
-        raise ValueError(f"expected a duration such as 5m0s, got {value!r}")
+        raise ValueError(f"expected a duration such as 5m0s, got {_kind_of(value)}")
     if value is None:
         return _FROM_TEXT[expected]("0")
     if isinstance(value, int | float):
         return _FROM_TEXT[expected](repr(value))
-    raise ValueError(f"expected a quantity, got {value!r}")
+    raise ValueError(f"expected a quantity, got {_kind_of(value)}")
+
+
+def _kind_of(value: Any) -> str:
+    """For messages, which an object of any size must not make long."""
+    if isinstance(value, dict):
+        return "an object"
+    return "an array" if isinstance(value, list) else repr(value)
 
 
 def _encode_custom(value: Any) -> Any:
