@@ -11,7 +11,7 @@
   const SATURATION = 1.2, LENGTH = 0.6;
   const WITHOUT_MEANING = new Set((
     "a about again all also am an and any anybody are as at be because been being but by can could did do does doing for " +
-    "from get gets had has have having how i if in into is it its just let like make makes may me mine must my need no " +
+    "from get gets getting had has have having how i if in into is it its just let like make makes may me mine must my need no " +
     "not now of on one or our out own please same shall should since so some someone something than that the their them " +
     "then there these they this those to too until us want was way we were what when where which while who whose why " +
     "will with without would you your"
@@ -41,7 +41,8 @@
 
   function words(input) {
     const found = [...input.matchAll(/[^\s\-_,:!=?()[\]{}\\"'`/.]+(?:\.\d+)*/g)];
-    const telling = found.filter(([word]) => !WITHOUT_MEANING.has(word.toLowerCase()));
+    // A letter alone is what is left of "pod's".
+    const telling = found.filter(([word]) => word.length > 1 && !WITHOUT_MEANING.has(word.toLowerCase()));
     return (telling.length ? telling : found).map(({ 0: word, index }, at) => ({
       type: "value",
       data: {
