@@ -18,7 +18,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "how do I test a change on one node first": ("recipes/canary-node.html",),
     "how do I move over from the Go version": ("recipes/migrate-from-the-original.html",),
     "how do I make a backup": ("recipes/back-up-and-restore.html",),
-    "how much memory does the scheduler need for 5000 nodes": ("recipes/size-the-programs.html", "performance.html"),
+    "how much memory does the scheduler need for 5000 nodes": ("recipes/size-the-programs.html",),
     "how do I start all workers of a training job together": ("gangs.html",),
     "how do I share one GPU between several pods": ("devices.html",),
     "how do I give a pod its own cores": ("numa.html",),
