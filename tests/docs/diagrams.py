@@ -1,7 +1,8 @@
-"""The drawings of the pages: what the programs say to each other, the life of a batch pod, and whose the CPUs of a node are.
+"""The drawings of the pages: what the programs say to each other, the life of a batch pod, and whose the CPUs of a
+node are.
 
-``python -m tests.docs.diagrams`` writes them to docs/images. Each paints its own background, light or dark as the reader's
-system is, so that it can be read on any page.
+``python -m tests.docs.diagrams`` writes them to docs/images. Each paints its own background, light or dark as the
+reader's system is, so that it can be read on any page.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from tests.docs.pages import ROOT
 FOLDER: Final = ROOT / "docs/images"
 _LINE: Final = 17
 _STYLE: Final = """\
-svg{color-scheme:light dark;--page:#fff;--text:#1f2328;--line:#6e7781;--ours:#ddf4ff;--ours-line:#0969da;--theirs:#f6f8fa;\
---prod:#ffd8b5;--mid:#fff8c5;--batch:#c6f0d0;--none:#eaeef2}
-@media(prefers-color-scheme:dark){svg{--page:#0d1117;--text:#e6edf3;--line:#8b949e;--ours:#0c2d4b;--ours-line:#58a6ff;\
---theirs:#161b22;--prod:#5a3210;--mid:#4b3f0c;--batch:#12472a;--none:#21262d}}
-text{font:13px system-ui,sans-serif;fill:var(--text)}.small{font-size:12px}.title{font-weight:600}.page{fill:var(--page)}
-.ours{fill:var(--ours);stroke:var(--ours-line)}.theirs{fill:var(--theirs);stroke:var(--line)}.arrow{stroke:var(--line);\
-stroke-width:1.5;fill:none;marker-end:url(#head)}#head path{fill:var(--line)}.prod{fill:var(--prod)}.mid{fill:var(--mid)}\
-.batch{fill:var(--batch)}.none{fill:var(--none)}.share{stroke:var(--page)}"""
+svg{color-scheme:light dark;--page:#fff;--text:#1f2328;--line:#6e7781;--ours:#ddf4ff;--ours-line:#0969da}
+svg{--theirs:#f6f8fa;--prod:#ffd8b5;--mid:#fff8c5;--batch:#c6f0d0;--none:#eaeef2}
+@media(prefers-color-scheme:dark){
+svg{--page:#0d1117;--text:#e6edf3;--line:#8b949e;--ours:#0c2d4b;--ours-line:#58a6ff}
+svg{--theirs:#161b22;--prod:#5a3210;--mid:#4b3f0c;--batch:#12472a;--none:#21262d}}
+text{font:13px system-ui,sans-serif;fill:var(--text)}.small{font-size:12px}.title{font-weight:600}
+.page{fill:var(--page)}.ours{fill:var(--ours);stroke:var(--ours-line)}.theirs{fill:var(--theirs);stroke:var(--line)}
+.arrow{stroke:var(--line);stroke-width:1.5;fill:none;marker-end:url(#head)}#head path{fill:var(--line)}
+.prod{fill:var(--prod)}.mid{fill:var(--mid)}.batch{fill:var(--batch)}.none{fill:var(--none)}.share{stroke:var(--page)}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def _drawing(width: int, height: int, title: str, parts: Iterable[str]) -> str:
         'orient="auto-start-reverse"><path d="M0 0L8 4L0 8z"/></marker></defs>'
     )
     page = f'<rect class="page" width="{width}" height="{height}"/>'
-    return "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{_STYLE}</style>", marker, page, *parts, "</svg>\n"])
+    named = f"<title>{escape(title)}</title>"
+    return "\n".join([head, named, f"<style>\n{_STYLE}</style>", marker, page, *parts, "</svg>\n"])
 
 
 def architecture() -> str:
@@ -152,7 +156,11 @@ def resource_tiers() -> str:
         parts.append(_text(start + width // 2, y + 19, title, "small", "middle"))
     parts += [
         _text(282, 151, "what prod pods are predicted to leave for long"),
-        _text(20, 226, "When prod pods use more, batch capacity falls at the next report, and batch pods are held down at once."),
+        _text(
+            20,
+            226,
+            "When prod pods use more, batch capacity falls at the next report; batch pods are held down at once.",
+        ),
     ]
     return _drawing(750, 246, "Whose the CPUs of a node are: prod, mid, batch, the system and the margin", parts)
 

@@ -37,8 +37,8 @@ _STAGES: Final = {
 _INTRODUCTION: Final = """\
 # Features and feature gates
 
-Which program has which feature, how mature it is there, and by which gate it is switched. The stages are those of Kubernetes, and
-the gates have the stages and defaults of the Go original:
+Which program has which feature, how mature it is there, and by which gate it is switched. The stages are those of
+Kubernetes, and the gates have the stages and defaults of the Go original:
 
 | stage | means |
 |---|---|
@@ -46,10 +46,11 @@ the gates have the stages and defaults of the Go original:
 | beta | well tested; it stays, and details may change with a note in the CHANGELOG |
 | alpha | it works as its page says; flags and fields may change from release to release |
 
-Gates are switched by `--feature-gates=NAME=true,NAME=false` of the program, by `scheduler.featureGates`, `featureGates`,
-`descheduler.featureGates` and `koordlet.features` of the [chart](helm.md#values), and those of koordlet also
-[while it runs](koordlet.md#change-it-while-it-runs). The DaemonSet of `koord manifests` and of the chart switches some of koordlet's on that
-are off by default. What `koordlet` does to nodes needs the [NodeSLO](koordlet-enforcement.md), too.
+Gates are switched by `--feature-gates=NAME=true,NAME=false` of the program, by `scheduler.featureGates`,
+`featureGates`, `descheduler.featureGates` and `koordlet.features` of the [chart](helm.md#values), and those of koordlet
+also [while it runs](koordlet.md#change-it-while-it-runs). The DaemonSet of `koord manifests` and of the chart switches
+some of koordlet's on that are off by default. What koordlet does to nodes needs the
+[NodeSLO](koordlet-enforcement.md), too.
 
 `python -m tests.docs.features_page` writes this page from `features.toml` and the programs' own tables of gates.
 """

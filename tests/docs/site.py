@@ -87,7 +87,12 @@ class Search:
 def build(folder: Path) -> Site:
     """Build the site below ``folder``, as `make docs` does. Raises SiteError with what zensical says of the pages."""
     shutil.copytree(ROOT / "docs", folder / "docs")  # zensical takes no pages from elsewhere, and no links
-    (folder / CONFIGURATION.name).write_text(CONFIGURATION.read_text())
+    shutil.copy(CONFIGURATION, folder)
+    return run(folder)
+
+
+def run(folder: Path) -> Site:
+    """Build the site whose configuration and pages are in ``folder``. Raises SiteError."""
     program = [sys.executable, "-m", "zensical", "build", "--strict"]
     built = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
     if built.returncode:
@@ -95,9 +100,14 @@ def build(folder: Path) -> Site:
     return Site(folder / "build/site")
 
 
+def navigation() -> list[dict[str, Any]]:
+    """The tabs, each with what is in it."""
+    return list(tomllib.loads(CONFIGURATION.read_text())["project"]["nav"])
+
+
 def listed() -> list[str]:
     """The pages in the navigation, in its order, below docs/."""
-    return list(_leaves(tomllib.loads(CONFIGURATION.read_text())["project"]["nav"]))
+    return list(_leaves(navigation()))
 
 
 def _leaves(entry: object) -> Iterator[str]:

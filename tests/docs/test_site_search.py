@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.site import Site, build
+from tests.docs.site import Site
 
 FIRST = 3
 QUESTIONS: dict[str, tuple[str, ...]] = {
@@ -31,11 +31,6 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 }
 """They were written before anybody looked at what the search says. Where it fails, the pages change, not the question.
 An answer is a page, all of its sections included, or one section."""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return build(tmp_path_factory.mktemp("site"))
 
 
 def is_answered_by(location: str, answer: str) -> bool:
