@@ -88,6 +88,18 @@
     return items.sort((one, other) => other.rank - one.rank).slice(0, AT_MOST);
   }
 
+  /* The engine gives its ten best: all are wanted. What it has marked in these ten, it would mark again and spoil. */
+  async function others(first, query) {
+    const { total, next } = first.data.pagination;
+    if (!next) return first;
+    const marked = first.data.items.flatMap((item) => item.matches.map((match) => (
+      [match, match.value.highlight && { ranges: match.value.highlight.ranges.map((range) => ({ ...range })) }]
+    )));
+    const all = await ask(QUERY, { ...query, page: { ...next, from: 0, size: total } });
+    for (const [match, highlight] of marked) match.value.highlight = highlight;
+    return all;
+  }
+
   async function answer(data) {
     // The theme's filters, and what somebody writes with quotation marks, are the engine's.
     if (typeof data.input !== "string" || data.input.includes('"')) return ask(QUERY, data);
@@ -95,9 +107,7 @@
     const query = { ...data, input: { type: "operator", data: { operator: "or", operands } } };
     const first = await ask(QUERY, { ...query, page: undefined });
     if (first.type !== RESULT) return first;
-    const { total, next } = first.data.pagination;
-    // The engine gives its ten best: all of them are wanted.
-    const all = next ? await ask(QUERY, { ...query, page: { ...next, from: 0, size: total } }) : first;
+    const all = await others(first, query);
     const asked = operands.map((operand) => operand.data.value.data);
     const items = ranked({ ...all.data, query: first.data.query }, asked);
     return { ...all, data: { ...all.data, items, pagination: { total: items.length } } };
