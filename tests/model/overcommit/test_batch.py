@@ -10,7 +10,8 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.model.overcommit.facts import NOTHING, pod_facts
+from koordinator.model.overcommit.amounts import NOTHING
+from koordinator.model.overcommit.facts import pod_facts
 from koordinator.model.overcommit.policies import CapacityPolicy
 from tests.model.overcommit.node_objects import (
     BATCH_CPU,
