@@ -16,7 +16,7 @@ from koordinator.descheduler import features as descheduler
 from koordinator.koordlet import features as koordlet
 from koordinator.manager import features as manager
 from koordinator.scheduler import features as scheduler
-from tests.docs.pages import ROOT
+from tests.docs.generated_pages import ROOT, table, write_or_print
 
 DATA: Final = ROOT / "docs/features.toml"
 PAGE: Final = ROOT / "docs/features.md"
@@ -75,12 +75,12 @@ def gates() -> Mapping[str, Mapping[str, tuple[Feature, str]]]:
 
 
 def _described(
-    table: FeatureGates, texts: Mapping[str, str], without_effect: Iterable[str] = ()
+    accepted: FeatureGates, texts: Mapping[str, str], without_effect: Iterable[str] = ()
 ) -> Mapping[str, tuple[Feature, str]]:
     working = {
-        name: table.feature(name)
-        for name in table
-        if not table.feature(name).without_effect and name not in without_effect
+        name: accepted.feature(name)
+        for name in accepted
+        if not accepted.feature(name).without_effect and name not in without_effect
     }
     if different := set(working) ^ set(texts):
         raise UnknownGateError(f"gates without a description, or descriptions without a gate: {sorted(different)}")
@@ -90,11 +90,12 @@ def _described(
 def page() -> str:
     """The whole page, in Markdown."""
     features: Sequence[Mapping[str, str]] = tomllib.loads(DATA.read_text())["feature"]
-    matrix = [_row(feature) for feature in features]
-    sections = [_INTRODUCTION, _table("## Features by program", ["feature", *PROGRAMS.values(), "gate"], matrix)]
-    for program, table in gates().items():
-        rows = [[f"`{name}`", *_maturity(feature), text] for name, (feature, text) in table.items()]
-        sections.append(_table(f"## Feature gates of {program}", ["gate", "stage", "default", "when it is on"], rows))
+    head = ["feature", *PROGRAMS.values(), "gate"]
+    sections = [_INTRODUCTION, f"## Features by program\n\n{table(head, map(_row, features))}"]
+    head = ["gate", "stage", "default", "when it is on"]
+    for program, known in gates().items():
+        rows = [[f"`{name}`", *_maturity(feature), text] for name, (feature, text) in known.items()]
+        sections.append(f"## Feature gates of {program}\n\n{table(head, rows)}")
     return "\n".join(sections)
 
 
@@ -117,17 +118,9 @@ def _maturity(feature: Feature) -> tuple[str, str]:
     return _STAGES[feature.stage], "on" if feature.default else "off"
 
 
-def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [title, "", *(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))]
-    return "\n".join(lines) + "\n"
-
-
 def main(arguments: Sequence[str]) -> None:
     """Write the page, or print it with ``--print``."""
-    if arguments == ["--print"]:
-        sys.stdout.write(page())
-    else:
-        PAGE.write_text(page())
+    write_or_print({PAGE: page()}, arguments)
 
 
 if __name__ == "__main__":
