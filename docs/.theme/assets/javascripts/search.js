@@ -1,14 +1,16 @@
 /* The site's search, for questions. The theme's engine wants every word of a query in one section, and knows no word that
  * carries no meaning: "how do I stop everything at once" finds nothing. This worker stands before the engine, which still
  * matches, corrects and highlights words. It leaves out what carries no meaning, asks for sections with any of the other
- * words, and ranks those by BM25: rare words, words of titles and sections with many of the words count most, a number little, and a page comes before its sections.
+ * words, and ranks those by BM25: rare words, words of titles and sections with many of the words count most, a number
+ * little. A page comes before its sections, and tables that are looked up come last.
  */
 "use strict";
 (() => {
   const SETUP = 0, QUERY = 2, RESULT = 3;
   const AT_MOST = 30;
   const FIELDS = { title: 3, path: 1, text: 1 };
-  const SATURATION = 1.2, LENGTH = 0.6, NUMBER = 0.3, WHOLE_PAGE = 1.25;
+  const SATURATION = 1.2, LENGTH = 0.6, NUMBER = 0.3, WHOLE_PAGE = 1.25, TABLE = 0.5;
+  const TABLES = /^(differences|coverage|performance)\b/;
   const WITHOUT_MEANING = new Set((
     "a about again all also am an and any anybody are as at be because been being but by can could did do does doing for " +
     "from get gets getting had has have having how i if in into is it its just let like make makes may me mine must my need no " +
@@ -83,7 +85,8 @@
         const rarity = Math.log(1 + (sections.length - having[word] + 0.5) / (having[word] + 0.5));
         score += (/^\d+$/.test(asked[word]) ? NUMBER : 1) * rarity * often / (often + SATURATION);
       });
-      item.rank = score * met / query.values.length * (section.level === 1 ? WHOLE_PAGE : 1);
+      const kind = TABLES.test(section.location) ? TABLE : section.level === 1 ? WHOLE_PAGE : 1;
+      item.rank = kind * score * met / query.values.length;
     });
     return items.sort((one, other) => other.rank - one.rank).slice(0, AT_MOST);
   }
