@@ -177,8 +177,8 @@ def wait_for(holds: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def has_kubectl() -> bool:
-    return shutil.which("kubectl") is not None
+def has(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 def _checkout(folder: Path) -> Path:

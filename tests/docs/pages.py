@@ -41,11 +41,14 @@ _SHELLS: Final = frozenset({"sh", "bash", "shell", "console"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=\S*")
 _DRAWING: Final = re.compile("[\u2500-\u257f\u25b2-\u25c4]")
 _PROGRAMS: Final = frozenset(
-    """kubectl koord koord-scheduler koord-manager koord-runtime-proxy koord-descheduler koordlet koord-device-daemon
-    kube-controller-manager for stat jq make pip pipx uv python python3 curl go export cd cp mv mkdir rm cat
+    """kubectl koord for stat jq make pip pipx uv python python3 curl go export cd cp mv mkdir rm cat
     openssl git sudo systemctl helm docker kind minikube k3s kubeadm crictl ctr apt apt-get dnf source""".split()  # noqa: SIM905
 )
-"""What begins a block without a language that is made of commands; other such blocks are output, files or drawings."""
+_FLAGS_ONLY: Final = frozenset(
+    """koord-scheduler koord-manager koord-runtime-proxy koord-descheduler koordlet koord-device-daemon
+    kube-controller-manager""".split()  # noqa: SIM905
+)
+"""With the next ones: what begins a block without a language that is made of commands; other such blocks are output, files or drawings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,10 @@ class Block:
         if _DRAWING.search(self.text):
             return False
         words = next((text.split() for text in self.text.splitlines() if text.strip()), [])
-        first = next((word for word in words if not _ASSIGNMENT.fullmatch(word)), "")
-        return first in _PROGRAMS or first.startswith(".venv/bin/")
+        first, *rest = [word for word in words if not _ASSIGNMENT.fullmatch(word)] or [""]
+        # A sentence may begin with the name of a program.
+        is_alone = first in _FLAGS_ONLY and all(word.startswith(("-", "&", "|")) for word in rest[:1])
+        return is_alone or first in _PROGRAMS or first.startswith(".venv/bin/")
 
 
 @dataclass(frozen=True, slots=True)

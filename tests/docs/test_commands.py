@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -31,15 +32,19 @@ from tests.docs.documented_cluster import (
     Shell,
     documented_cluster,
     fill,
-    has_kubectl,
+    has,
     until,
 )
-from tests.docs.pages import ROOT, Command, Page, pages
+from tests.docs.documents import documents
+from tests.docs.pages import ROOT, Block, Command, Page, pages
 
-MOST_NOT_RUN: Final = 0.67
+MOST_NOT_RUN: Final = 0.5
 """The part of the commands that pages may mark as not run."""
-MOST_WITHOUT_A_TEST: Final = 0.4
+MOST_WITHOUT_A_TEST: Final = 0.25
 """The part of the commands that are not run and whose mark names no test that runs the like."""
+MOST_NOT_COMPARED: Final = 5
+WORDS_BETWEEN: Final = 30
+"""Between a command and what it prints."""
 PLUGINS: Final = "docs/plugins.md"
 COMMANDS: Final = [command for page in pages() for command in page.commands]
 MENTIONED: Final = [command for page in pages() for command in page.mentioned]
@@ -53,9 +58,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedClus
 
 def reason_not_to_run(command: Command) -> str:
     """Why it is not run here; empty when it is."""
-    if not command.not_run and command.words[0] == "kubectl" and not has_kubectl():
-        return "kubectl is not installed here"
-    return command.not_run
+    lacking = [
+        program for program in ("kubectl", "jq") if re.search(rf"\b{program}\b", command.text) and not has(program)
+    ]
+    return command.not_run or (f"{lacking[0]} is not installed here" if lacking else "")
 
 
 def with_commands_to_run() -> list[str]:
@@ -80,7 +86,7 @@ def test_the_commands_of_a_page_succeed_in_their_order(page: str, cluster: Docum
         pass
 
 
-@pytest.mark.skipif(not has_kubectl(), reason="the page's commands need kubectl")
+@pytest.mark.skipif(not has("kubectl"), reason="the page's commands need kubectl")
 def test_the_example_of_a_plugin_runs_beside_koord_up_and_leaves_its_lease_alone(cluster: DocumentedCluster) -> None:
     before = asyncio.run(lease_holders(cluster))
     with typed(PLUGINS, cluster):
@@ -179,6 +185,23 @@ def test_no_more_is_left_out_than_must_be() -> None:
     without_a_test = [command for command in not_run if not named_tests(command.not_run)]
     assert len(not_run) <= MOST_NOT_RUN * len(COMMANDS)
     assert len(without_a_test) <= MOST_WITHOUT_A_TEST * len(COMMANDS)
+
+
+def test_what_is_shown_below_a_command_is_compared_or_says_why_not() -> None:
+    below = [
+        (f"{page.name}:{block.line}", block)
+        for page in pages()
+        for before, block in pairwise(page.blocks)
+        if before.is_shell and not before.not_run and not page.reason and is_printed(block)
+    ]
+    assert [where for where, block in below if not block.is_printed and not block.not_compared] == []
+    assert sum(bool(block.not_compared) for _, block in below) <= MOST_NOT_COMPARED
+
+
+def is_printed(block: Block) -> bool:
+    """Whether readers take it for what the command before it prints: it follows soon, and is nothing else."""
+    is_something_else = block.is_shell or block.language not in ("", "text") or bool(documents(block))
+    return not is_something_else and len(block.between.split()) <= WORDS_BETWEEN
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
