@@ -9,7 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 from koordinator.descheduler import features as descheduler
@@ -20,14 +20,15 @@ from tests.docs.generated_pages import ROOT, table, write_or_print
 
 DATA: Final = ROOT / "docs/features.toml"
 PAGE: Final = ROOT / "docs/features.md"
-PROGRAMS: Final = (
-    "koord-scheduler",
-    "koord-manager",
-    "koordlet",
-    "koord-descheduler",
-    "koord-device-daemon",
-    "koord-runtime-proxy",
-)
+PROGRAMS: Final = {
+    "koord-scheduler": "scheduler",
+    "koord-manager": "manager",
+    "koordlet": "koordlet",
+    "koord-descheduler": "descheduler",
+    "koord-device-daemon": "device daemon",
+    "koord-runtime-proxy": "runtime proxy",
+}
+"""What they are called at the top of a column."""
 _STAGES: Final = {
     Stage.GA: "stable",
     Stage.BETA: "beta",
@@ -74,12 +75,12 @@ def gates() -> Mapping[str, Mapping[str, tuple[Feature, str]]]:
 
 
 def _described(
-    table: FeatureGates, texts: Mapping[str, str], without_effect: Iterable[str] = ()
+    accepted: FeatureGates, texts: Mapping[str, str], without_effect: Iterable[str] = ()
 ) -> Mapping[str, tuple[Feature, str]]:
     working = {
-        name: table.feature(name)
-        for name in table
-        if not table.feature(name).without_effect and name not in without_effect
+        name: accepted.feature(name)
+        for name in accepted
+        if not accepted.feature(name).without_effect and name not in without_effect
     }
     if different := set(working) ^ set(texts):
         raise UnknownGateError(f"gates without a description, or descriptions without a gate: {sorted(different)}")
@@ -88,13 +89,9 @@ def _described(
 
 def page() -> str:
     """The whole page, in Markdown."""
-    features: Sequence[Mapping[str, Any]] = tomllib.loads(DATA.read_text())["feature"]
-    shown = [program for program in PROGRAMS if any(program in feature for feature in features)]
-    matrix = [
-        [f"[{feature['name']}]({feature['page']})", *(_cell(program, feature.get(program)) for program in shown)]
-        for feature in features
-    ]
-    sections = [_INTRODUCTION, f"## Features by program\n\n{table(['feature', *shown], matrix)}"]
+    features: Sequence[Mapping[str, str]] = tomllib.loads(DATA.read_text())["feature"]
+    head = ["feature", *PROGRAMS.values(), "gate"]
+    sections = [_INTRODUCTION, f"## Features by program\n\n{table(head, map(_row, features))}"]
     head = ["gate", "stage", "default", "when it is on"]
     for program, known in gates().items():
         rows = [[f"`{name}`", *_maturity(feature), text] for name, (feature, text) in known.items()]
@@ -102,15 +99,19 @@ def page() -> str:
     return "\n".join(sections)
 
 
-def _cell(program: str, gate: str | None) -> str:
-    if gate is None:
-        return ""
+def _row(feature: Mapping[str, str]) -> Sequence[str]:
+    named = {program: feature[program] for program in PROGRAMS if program in feature}
+    cells = [_cell(program, named[program]) if program in named else "" for program in PROGRAMS]
+    switches = [f"`{gate}`" for gate in dict.fromkeys(named.values()) if gate]
+    return [f"[{feature['name']}]({feature['page']})", *cells, ", ".join(switches)]
+
+
+def _cell(program: str, gate: str) -> str:
     if not gate:
         return _STAGES[Stage.GA]
     if gate not in gates()[program]:
         raise UnknownGateError(f"{program} has no gate {gate}")
-    stage, default = _maturity(gates()[program][gate][0])
-    return f"{stage}, {default}: `{gate}`"
+    return ", ".join(_maturity(gates()[program][gate][0]))
 
 
 def _maturity(feature: Feature) -> tuple[str, str]:

@@ -1,14 +1,16 @@
 /* The site's search, for questions. The theme's engine wants every word of a query in one section, and knows no word that
  * carries no meaning: "how do I stop everything at once" finds nothing. This worker stands before the engine, which still
  * matches, corrects and highlights words. It leaves out what carries no meaning, asks for sections with any of the other
- * words, and ranks those by BM25: rare words, words of titles and sections with many of the words count most, a number little, and a page comes before its sections.
+ * words, and ranks those by BM25: rare words, words of titles and sections with many of the words count most, a number
+ * little. A page comes before its sections, and tables that are looked up come last.
  */
 "use strict";
 (() => {
   const SETUP = 0, QUERY = 2, RESULT = 3;
   const AT_MOST = 30;
   const FIELDS = { title: 3, path: 1, text: 1 };
-  const SATURATION = 1.2, LENGTH = 0.6, NUMBER = 0.3, WHOLE_PAGE = 1.25;
+  const SATURATION = 1.2, LENGTH = 0.6, NUMBER = 0.3, WHOLE_PAGE = 1.25, TABLE = 0.5;
+  const TABLES = /^(differences|coverage|performance)\b/;
   const WITHOUT_MEANING = new Set((
     "a about again all also am an and any anybody are as at be because been being but by can could did do does doing for " +
     "from get gets getting had has have having how i if in into is it its just let like make makes may me mine must my need no " +
@@ -83,9 +85,22 @@
         const rarity = Math.log(1 + (sections.length - having[word] + 0.5) / (having[word] + 0.5));
         score += (/^\d+$/.test(asked[word]) ? NUMBER : 1) * rarity * often / (often + SATURATION);
       });
-      item.rank = score * met / query.values.length * (section.level === 1 ? WHOLE_PAGE : 1);
+      const kind = TABLES.test(section.location) ? TABLE : section.level === 1 ? WHOLE_PAGE : 1;
+      item.rank = kind * score * met / query.values.length;
     });
     return items.sort((one, other) => other.rank - one.rank).slice(0, AT_MOST);
+  }
+
+  /* The engine gives its ten best: all are wanted. What it has marked in these ten, it would mark again and spoil. */
+  async function others(first, query) {
+    const { total, next } = first.data.pagination;
+    if (!next) return first;
+    const marked = first.data.items.flatMap((item) => item.matches.map((match) => (
+      [match, match.value.highlight && { ranges: match.value.highlight.ranges.map((range) => ({ ...range })) }]
+    )));
+    const all = await ask(QUERY, { ...query, page: { ...next, from: 0, size: total } });
+    for (const [match, highlight] of marked) match.value.highlight = highlight;
+    return all;
   }
 
   async function answer(data) {
@@ -95,9 +110,7 @@
     const query = { ...data, input: { type: "operator", data: { operator: "or", operands } } };
     const first = await ask(QUERY, { ...query, page: undefined });
     if (first.type !== RESULT) return first;
-    const { total, next } = first.data.pagination;
-    // The engine gives its ten best: all of them are wanted.
-    const all = next ? await ask(QUERY, { ...query, page: { ...next, from: 0, size: total } }) : first;
+    const all = await others(first, query);
     const asked = operands.map((operand) => operand.data.value.data);
     const items = ranked({ ...all.data, query: first.data.query }, asked);
     return { ...all, data: { ...all.data, items, pagination: { total: items.length } } };
