@@ -189,7 +189,9 @@ def pages() -> Sequence[Page]:
 
 def _blocks(text: str) -> Iterator[Block]:
     lines = text.splitlines()
-    number, said, between = 0, [], []
+    number = 0
+    said: list[str] = []
+    between: list[str] = []
     while number < len(lines):
         line = lines[number]
         if fence := _FENCE.match(line):
