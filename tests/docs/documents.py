@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from koordinator.api import annotations
+from koordinator.api import annotations as annotation_keys
 from koordinator.api.component_configuration import plain_document
 from koordinator.api.device_share import read_allocated_devices
 from koordinator.api.generic_workload import GenericWorkload
@@ -171,7 +171,7 @@ def _annotations(given: Mapping[str, str]) -> Iterator[str]:
 @cache
 def _known_annotations() -> frozenset[str]:
     """Those of the project, and those that only simulated nodes read."""
-    declared = {value for value in vars(annotations).values() if isinstance(value, str)}
+    declared = {value for value in vars(annotation_keys).values() if isinstance(value, str)}
     sources = (path.read_text() for path in (ROOT / "src/koordinator").rglob("*.py"))
     return frozenset(declared.union(*(_ANNOTATION.findall(text) for text in sources)))
 

@@ -48,7 +48,8 @@ _FLAGS_ONLY: Final = frozenset(
     """koord-scheduler koord-manager koord-runtime-proxy koord-descheduler koordlet koord-device-daemon
     kube-controller-manager""".split()  # noqa: SIM905
 )
-"""With the next ones: what begins a block without a language that is made of commands; other such blocks are output, files or drawings."""
+"""With the next ones: what begins a block without a language that is made of commands; other such blocks are output,
+files or drawings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,9 @@ def pages() -> Sequence[Page]:
 
 def _blocks(text: str) -> Iterator[Block]:
     lines = text.splitlines()
-    number, said, between = 0, [], []
+    number = 0
+    said: list[str] = []
+    between: list[str] = []
     while number < len(lines):
         line = lines[number]
         if fence := _FENCE.match(line):

@@ -218,3 +218,9 @@ def test_what_happens_at_the_start_is_logged_unless_flags_say_otherwise() -> Non
 def test_the_namespace_restricts_pods_and_quotas_and_leaves_the_slo_configuration() -> None:
     options = parse_options(["--namespace=shop"], {})
     assert (options.namespace, options.config_namespace) == ("shop", Options().config_namespace)
+
+
+def test_the_recommender_can_run_alone() -> None:
+    options = parse_options(["--controllers=recommender"], {})
+    assert options.runs_controller("recommender")
+    assert not options.runs_controller("nodeslo")
