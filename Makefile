@@ -102,4 +102,4 @@ lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
 	$(COMPILE) $(NODE) --extra network -o requirements/network.txt
 
 clean: ## remove everything that was installed or generated locally
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data
+	rm -rf $(VENV) build .cache .mypy_cache .ruff_cache .hypothesis .pytest_cache .data
