@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_FRAME: Final = re.compile("[\u2500-\u257f]")
+_FRAME: Final = re.compile(r"[\u2500-\u257f|]|[-+]{2,}")
 _ROW: Final = "\u2502"
 _ANYTHING: Final = re.compile(r"\S*(?:\.\.\.|\u2026)\S*")
 _IN_PARENTHESES: Final = re.compile(r"\([^()]*\)")

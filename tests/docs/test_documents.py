@@ -19,7 +19,16 @@ FEWEST: Final = 40
 """Documents that pages show; fewer would mean that they are not found."""
 MOST_NOT_READ: Final = 6
 BLOCKS: Final = {f"{page.name}:{block.line}": block for page in pages() for block in page.blocks if not block.is_shell}
-READ: Final = {where: found for where, block in BLOCKS.items() if not block.not_run and (found := documents(block))}
+EXAMPLES: Final = {
+    str(path.relative_to(ROOT)): [Written(value, path.read_text()) for value in yaml_documents(path.read_text())]
+    for path in sorted((ROOT / "docs/examples").rglob("*.yaml"))
+    # What configures a plugin is read where that is installed: a page installs it and runs the file.
+    if not (path.parent / "pyproject.toml").exists()
+}
+READ: Final = {
+    **{where: found for where, block in BLOCKS.items() if not block.not_run and (found := documents(block))},
+    **EXAMPLES,
+}
 
 
 @pytest.fixture(scope="module")

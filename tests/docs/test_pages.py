@@ -73,6 +73,7 @@ def test_a_sentence_that_begins_with_the_name_of_a_program_is_no_command() -> No
         ("well: a (ping), b …", "well: a (ping, storage), b (none)", ""),
         ("one\n\ntwo", "two\n\none", "two"),
         ("\u2503 node \u2503 pods \u2503\n\u2502 a \u2502 1 \u2502", "node   pods\nb      2", ""),
+        ("\u2503 node \u2503 pods \u2503\n\u2502 a \u2502 1 \u2502", "+------+\n| node | pods |\n|------+", ""),
         ("nodes are ready", "no nodes", "nodes are ready"),
     ],
 )
