@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -96,7 +97,8 @@ def run(folder: Path) -> Site:
     program = [sys.executable, "-m", "zensical", "build", "--strict"]
     built = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
     if built.returncode:
-        raise SiteError(built.stdout + built.stderr)
+        said = re.sub(r"\x1b\[[0-9;]*m", "", built.stdout + built.stderr)
+        raise SiteError(said.partition("Traceback")[0])
     return Site(folder / "build/site")
 
 
