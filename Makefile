@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock dist release clean
+.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture docs docs-serve lock dist release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -72,8 +72,15 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-picture: $(STAMP) ## play the day and write its report to docs/images/demo.svg
+picture: $(STAMP) ## play the day and write its report, and the drawings of the pages, to docs/images
 	$(BIN)/koord demo --svg docs/images/demo.svg
+	$(BIN)/python -m tests.docs.diagrams
+
+docs: $(STAMP) ## build the pages as a site into build/site; a dead link or anchor is an error
+	$(BIN)/zensical build --clean --strict
+
+docs-serve: $(STAMP) ## the same at http://127.0.0.1:8000, built again when a page changes; stop with Ctrl-C
+	$(BIN)/zensical serve
 
 bench: $(STAMP) ## benchmarks that need nothing but Python; each prints one JSON line
 	$(BIN)/python -m benchmarks
@@ -99,4 +106,4 @@ release: $(STAMP) ## commit the release of this version and build it, then begin
 	$(BIN)/python -m release cut --next $(NEXT)
 
 clean: ## remove everything that was installed or generated locally
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data
+	rm -rf $(VENV) build .cache .mypy_cache .ruff_cache .hypothesis .pytest_cache .data
