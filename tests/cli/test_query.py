@@ -32,6 +32,7 @@ REASONS: dict[str, dict[str, str]] = {
     "up": _RUNS,
     "down": _RUNS,
     "demo": _RUNS,
+    "page": _RUNS,
     "completion": _RUNS,
     "manifests": {**_RUNS, "json": "kubectl apply takes YAML"},
     "logs": {**_RUNS, "-w": "-f, --follow, as kubectl logs has it"},

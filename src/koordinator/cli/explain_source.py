@@ -25,7 +25,7 @@ from koordinator.kube.connect import ClientOptions
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 SECONDS: Final = 15.0
-_ACCOUNT: Final = "koord-explain"
+ACCOUNT: Final = "koord-explain"
 """The ServiceAccount in whose name programs of a cluster are queried: who may have its token may query them."""
 _TOKEN_SECONDS: Final = 600
 """The shortest life that the API server gives a token."""
@@ -136,12 +136,12 @@ async def _with_token(session: Session, client: KubeClient, options: ClientOptio
     if monotonic() >= until:
         body = encode({"spec": {"audiences": [AUDIENCE], "expirationSeconds": _TOKEN_SECONDS}})
         try:
-            document = decode_any(await client.raw("POST", SERVICE_ACCOUNTS.path(namespace, _ACCOUNT, "token"), body))
+            document = decode_any(await client.raw("POST", SERVICE_ACCOUNTS.path(namespace, ACCOUNT, "token"), body))
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise
             raise ExplainError(
-                f"there is no ServiceAccount {namespace}/{_ACCOUNT}, in whose name the programs are queried: koord "
+                f"there is no ServiceAccount {namespace}/{ACCOUNT}, in whose name the programs are queried: koord "
                 "manifests has it"
             ) from error
         found = replace(options, headers=((TOKEN_HEADER, document["status"]["token"]),))

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
     "audit": ("koordinator.cli.audit", "list what was evicted, moved, resized or suppressed, when, by whom and why"),
     "top": ("koordinator.cli.top", "show what each class of pods has, uses, and could use, by node or pod"),
+    "page": ("koordinator.cli.page.command", "show the cluster in a browser, kept current"),
     "recommend": (
         "koordinator.cli.recommend",
         "show what workloads should request, and what that saves; --apply it",
@@ -59,6 +60,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
   koord audit           what was evicted, moved, resized or suppressed, when, by whom and why? (also: --pod, --node)
   koord top             what each class of pods has been given, uses, and could use (also: nodes, pods)
+  koord page            all of that in a browser, kept current
   koord recommend       what should workloads request, and what would that save? (--apply does it)
   koord drain N         empty node N by its DrainNode, and show how far that is (also: migrate POD)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
