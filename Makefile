@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture docs docs-serve lock dist release clean
+.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture image images docs docs-serve lock dist release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -96,8 +96,16 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
 	$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
-	for group in node nvidia network; do \
+	for group in scheduler manager node image; do \
 	  $(COMPILE) --constraints requirements/dev.txt --group $$group -o requirements/$$group.txt || exit; done
+
+IMAGES = $(BIN)/python -m images $(ENGINE:%=--engine=%) $(REGISTRY:%=--registry=%) $(BASE:%=--base=%) $(SOURCE:%=--source=%)
+
+image: $(STAMP) ## build the image PROGRAM=koordinator with Docker, Podman or buildah (ENGINE=); docs/container-images.md
+	$(IMAGES) $(or $(PROGRAM),koordinator)
+
+images: $(STAMP) ## build the images of all programs: REGISTRY= is what their names begin with
+	$(IMAGES)
 
 dist: $(STAMP) ## build wheel, sdist and chart of the last commit, twice with the same bytes, and SHA256SUMS, into dist/
 	$(BIN)/python -m release build
