@@ -27,6 +27,9 @@ from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
 _TOP_NODES: Final = 3
+_LEAST_ROWS: Final = 1024
+"""What a class takes beside its rows, some 25 KiB, is less than so many rows take. Without this, a cluster of twenty
+nodes on which each Job is a class kept tens of thousands of them."""
 
 
 @dataclass(slots=True)
@@ -325,7 +328,7 @@ class Engine:
     def _evict_classes(self, evaluation: Evaluation) -> None:
         """Evict classes, the least recently used first, if the limit would be exceeded with one more like this. Shared
         results are counted once; they are freed with the last class that uses them."""
-        limit = self._cells // max(1, self._state.view.columns.size)
+        limit = self._cells // max(_LEAST_ROWS, self._state.view.columns.size)
         while self._classes and self._width + evaluation.width + len(self._shared) > limit:
             _, oldest = self._classes.popitem(last=False)
             self._width -= oldest.evaluation.width
