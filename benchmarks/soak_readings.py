@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.process_usage import cpu_clock
 from benchmarks.soak_programs import Program
 
-_TASKS: Final = "python_asyncio_tasks"
+_TASKS: Final = "process_asyncio_tasks"
 _QUEUES: Final = ("scheduler_pending_pods", "event_recorder_pending")
 _SAMPLE: Final = re.compile(r"^(\w+)(?:\{[^}]*\})? ([-+.\deE]+)$", re.MULTILINE)
 _WATCHES: Final = re.compile(r'^apiserver_longrunning_requests\{[^}]*verb="WATCH"[^}]*\} ([\d.eE+]+)$', re.MULTILINE)

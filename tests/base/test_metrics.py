@@ -55,9 +55,9 @@ def test_tasks_of_the_event_loop_are_counted() -> None:
     async def with_another() -> float | None:
         other = asyncio.create_task(asyncio.Event().wait())
         await asyncio.sleep(0)
-        count = metrics.registry.get_sample_value("python_asyncio_tasks")
+        count = metrics.registry.get_sample_value("process_asyncio_tasks")
         other.cancel()
         return count
 
     assert asyncio.run(with_another()) == 2
-    assert metrics.registry.get_sample_value("python_asyncio_tasks") == 0
+    assert metrics.registry.get_sample_value("process_asyncio_tasks") == 0

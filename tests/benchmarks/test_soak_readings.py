@@ -49,7 +49,7 @@ def test_what_a_program_does_not_say_has_no_growth() -> None:
 
 def test_a_process_is_read_with_what_it_says_of_itself() -> None:
     page = (
-        "# HELP python_asyncio_tasks Tasks.\npython_asyncio_tasks 7.0\n"
+        "# HELP process_asyncio_tasks Tasks.\nprocess_asyncio_tasks 7.0\n"
         'scheduler_pending_pods{queue="active"} 2.0\nscheduler_pending_pods{queue="backoff"} 1.0\n'
     )
     found = read_process(os.getpid(), 12.0, page)

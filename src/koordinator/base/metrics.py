@@ -74,7 +74,7 @@ class Metrics:
         """Add CPU, memory, start time and open files of this process, under the usual ``process_`` names, and how many
         tasks its event loop has."""
         ProcessCollector(registry=self.registry)
-        self.gauge("python_asyncio_tasks", "Tasks of the event loop that have not ended").set_function(_tasks)
+        self.gauge("process_asyncio_tasks", "Tasks of the event loop that have not ended").set_function(_tasks)
 
     def add_build_info(self, program: str) -> None:
         """Add what runs here, as labels of a gauge that is 1."""
