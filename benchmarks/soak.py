@@ -37,6 +37,7 @@ from benchmarks.workload import create, create_namespace, create_priority_class
 from koordinator.api.installation import MANAGER_LEASE
 from koordinator.api.kinds import CONFIG_MAPS, LEASES, NODES, PODS, Kind
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.process import stop_on_signals
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import ListPage
@@ -108,10 +109,13 @@ class Soak:
         self._watches: list[int] = []
         self._holders: dict[str, list[str]] = {}
         """Lease -> who held it, one after the other."""
+        self._interrupted = asyncio.Event()
+        """By SIGTERM or SIGINT: the churn ends, and what was seen until then is reported."""
         self._ended: Counter[str] = Counter()
         """Programs that ended without being killed."""
 
     async def run(self) -> Document:
+        stop_on_signals(self._interrupted)
         with ControlPlane(self._programs.kubernetes, self._folder / "plane") as plane:
             await asyncio.to_thread(prepare, plane)
             await asyncio.to_thread(install, plane)
@@ -159,7 +163,11 @@ class Soak:
                 tasks.create_task(containers.run(stop, given.pause), name="containers")
                 reading = tasks.create_task(self._read(plane, client, tested, churn, bookings), name="readings")
                 leases = tasks.create_task(self._follow_leases(client), name="leases")
-                await (self._kill(tested, seconds) if given.phase == "kills" else asyncio.sleep(seconds))
+                if given.phase == "kills":
+                    await self._kill(tested, seconds)
+                else:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._interrupted.wait(), seconds)
                 stop.set()
                 self._say("the churn ends")
                 async with asyncio.timeout(_END_SECONDS):
@@ -179,6 +187,8 @@ class Soak:
         for number in range(count):
             program = list(tested.values())[number % len(tested)]
             await asyncio.sleep(max(0.0, started + seconds * number / count - loop.time()))
+            if self._interrupted.is_set():
+                return
             await program.kill()
 
     async def _read(
@@ -263,7 +273,7 @@ class Soak:
         return {
             "benchmark": "soak",
             "phase": given.phase,
-            "hours": given.hours,
+            "hours": round(next(iter(self._readings.values()))[-1].seconds / 3600, 2),
             "nodes": given.nodes + _GPU_NODES,
             "ok": ok,
             "pods_bound": bookings.bound,

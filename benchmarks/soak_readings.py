@@ -109,7 +109,8 @@ def slope(points: Sequence[tuple[float, float]]) -> Slope:
 def growth(readings: Sequence[Reading], field: str) -> dict[str, float | bool] | None:
     """What became of one figure after the first tenth of the time; None where it is not known.
 
-    ``grows`` where even the least slope that the readings allow is above the bound an hour.
+    ``grows`` where even the least slope that the readings allow is above the bound an hour. ``slope_of_second_half`` is
+    that of the later half of these readings: what only fills up first has none then.
     """
     span = readings[-1].seconds - readings[0].seconds
     kept = [each for each in readings if each.seconds >= readings[0].seconds + span / 10]
@@ -126,6 +127,7 @@ def growth(readings: Sequence[Reading], field: str) -> dict[str, float | bool] |
         "slope_per_hour": found.per_hour,
         "slope_least": found.least,
         "slope_most": found.most,
+        "slope_of_second_half": slope(points[len(points) // 2 :]).per_hour if len(points) > 3 else found.per_hour,
         "bound_per_hour": round(bound, 2),
         "grows": found.least > bound,
     }
