@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
+.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock dist release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -84,15 +84,19 @@ bench-scheduler: $(STAMP) ## koord-scheduler beside the Go original on a real AP
 bench-scheduler-perf: $(STAMP) ## Kubernetes' scheduler_perf workloads at a fifth of their size
 	$(BIN)/python -m benchmarks.scheduler_perf --scale 0.2
 
-COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
-NODE := --extra koordlet --extra device-daemon --extra runtime-proxy
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
-	$(COMPILE) --extra koord -o requirements/runtime.txt
-	$(COMPILE) --extra koord --group dev -o requirements/dev.txt
-	$(COMPILE) $(NODE) -o requirements/node.txt
-	$(COMPILE) $(NODE) --extra nvidia -o requirements/nvidia.txt
-	$(COMPILE) $(NODE) --extra network -o requirements/network.txt
+	$(COMPILE) pyproject.toml -o requirements/runtime.txt
+	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
+	for group in node nvidia network; do \
+	  $(COMPILE) --constraints requirements/dev.txt --group $$group -o requirements/$$group.txt || exit; done
+
+dist: $(STAMP) ## build wheel, sdist and chart of the last commit, twice with the same bytes, and SHA256SUMS, into dist/
+	$(BIN)/python -m release build
+
+release: $(STAMP) ## commit the release of this version and build it, then begin version NEXT=X.Y.Z; nothing is published
+	$(BIN)/python -m release cut --next $(NEXT)
 
 clean: ## remove everything that was installed or generated locally
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data

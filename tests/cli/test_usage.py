@@ -8,7 +8,7 @@ from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
-from koordinator.cli.usage import Amounts, usage_of_cluster, usage_of_nodes, usage_of_pods
+from koordinator.cli.usage import Amounts, reading_of, usage_of_cluster, usage_of_nodes, usage_of_pods
 
 MI = 1 << 20
 
@@ -49,11 +49,11 @@ METRIC = convert(
     },
     NodeMetric,
 )
-METRICS = {"n1": METRIC}
+READINGS = {"n1": reading_of(METRIC)}
 
 
 def test_each_class_of_a_node_has_its_sums() -> None:
-    (node,) = usage_of_nodes([NODE], usage_of_pods([WEB, SPARK], METRICS), METRICS)
+    (node,) = usage_of_nodes([NODE], usage_of_pods([WEB, SPARK], READINGS), READINGS)
     prod, batch = node.classes["koord-prod"], node.classes["koord-batch"]
     assert (node.allocatable, node.measured) == (Amounts(8000, 64 * MI), Amounts(3000, 40 * MI))
     assert (prod.allocated, prod.measured, prod.reclaimable.cpu) == (
@@ -74,14 +74,14 @@ def test_what_a_node_leaves_to_free_pods_is_theirs() -> None:
 
 
 def test_suppression_takes_what_the_pods_lack_of_their_requests() -> None:
-    (node,) = usage_of_nodes([NODE], usage_of_pods([WEB, SPARK], METRICS), METRICS)
+    (node,) = usage_of_nodes([NODE], usage_of_pods([WEB, SPARK], READINGS), READINGS)
     assert {name: usage.suppressed for name, usage in node.classes.items()} == {"koord-prod": 0, "koord-batch": 1500}
 
 
 def test_the_cluster_is_the_sum_of_its_nodes_the_most_important_class_first() -> None:
     other = convert({"metadata": {"name": "n2"}}, Node)
-    pods = usage_of_pods([SPARK, WEB, pod("more", 9500, {"cpu": "1"}, "n2")], METRICS)
-    found = usage_of_cluster(usage_of_nodes([NODE, other], pods, METRICS))
+    pods = usage_of_pods([SPARK, WEB, pod("more", 9500, {"cpu": "1"}, "n2")], READINGS)
+    found = usage_of_cluster(usage_of_nodes([NODE, other], pods, READINGS))
     assert [(each.name, each.pods, each.allocated.cpu) for each in found] == [
         ("koord-prod", 2, 3000),
         ("koord-batch", 1, 3000),

@@ -86,6 +86,14 @@ SUBJECT_ACCESS_REVIEWS = Kind(
     reviews.SubjectAccessReview,
     namespaced=False,
 )
+SELF_SUBJECT_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    reviews.SelfSubjectAccessReview,
+    namespaced=False,
+)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", Object)
 SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
 SERVICES = Kind("", "v1", "services", "Service", workload.Service)

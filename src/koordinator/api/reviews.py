@@ -67,3 +67,25 @@ class SubjectAccessReview(Object):
 
     spec: SubjectAccessReviewSpec = SubjectAccessReviewSpec()
     status: SubjectAccessReviewStatus = SubjectAccessReviewStatus()
+
+
+class ResourceAttributes(WireStruct):
+    verb: str = ""
+    group: str = ""
+    resource: str = ""
+    """The plural of a kind."""
+    subresource: str = ""
+    namespace: str = ""
+    """Empty for all namespaces, and for kinds without any."""
+    name: str = ""
+
+
+class SelfSubjectAccessReviewSpec(WireStruct):
+    resource_attributes: ResourceAttributes = ResourceAttributes()
+
+
+class SelfSubjectAccessReview(Object):
+    """May I do that?"""
+
+    spec: SelfSubjectAccessReviewSpec = SelfSubjectAccessReviewSpec()
+    status: SubjectAccessReviewStatus = SubjectAccessReviewStatus()

@@ -71,7 +71,9 @@ async def attach(
     connection.drop = partial(_hang_up, accepted)
     try:
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, accepted, **options)
-        connection.is_known = bool(transport.get_extra_info("peercert"))
+        if connection.is_open:
+            # A client may be gone as soon as it is here; asyncio's TLS transport then knows nothing of it.
+            connection.is_known = bool(transport.get_extra_info("peercert"))
     except OSError:
         accepted.close()
         connection.closed(Reason.HANDSHAKE)

@@ -16,6 +16,7 @@ from koordinator.cluster.data_folder import claim_folder
 SCHEDULER: Final = "scheduler"
 MANAGER: Final = "manager"
 DESCHEDULER: Final = "descheduler"
+PAGE: Final = "page"
 """The programs that other programs connect to."""
 
 

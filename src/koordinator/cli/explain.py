@@ -42,7 +42,7 @@ from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import SECONDS, ProgramEndpoint, endpoint_of
-from koordinator.cli.explain_target import TargetKind, help_of_kind, parse_target
+from koordinator.cli.explain_target import Target, TargetKind, help_of_kind, parse_target
 from koordinator.cli.explain_terminal import (
     Terminal,
     escape,
@@ -228,18 +228,18 @@ def run(options: argparse.Namespace) -> int:
 
 def _question(options: argparse.Namespace, terminal: Terminal) -> Ask:
     target = parse_target(options.what, options.namespace)
-    sources = sources_of(options)
+    return partial(answer, target, sources_of(options), terminal)
 
-    async def ask(session: Session) -> Answer:
-        result = await explain(target, sources, session)
-        status, note = EXPLAINED, ""
-        if result.incomplete is not None:
-            note = f"koord-scheduler could not be queried, this is from the API alone: {result.incomplete}"
-            status = API_ALONE
-        text = partial(_text, result, sources.cluster, terminal)
-        return Answer(_document(result, sources.cluster), text, _names(result), status, note)
 
-    return ask
+async def answer(target: Target, sources: Sources, terminal: Terminal, session: Session) -> Answer:
+    """Everything about the target, in every form. Raises ExplainError when nothing at all is to be had."""
+    result = await explain(target, sources, session)
+    status, note = EXPLAINED, ""
+    if result.incomplete is not None:
+        note = f"koord-scheduler could not be queried, this is from the API alone: {result.incomplete}"
+        status = API_ALONE
+    text = partial(_text, result, sources.cluster, terminal)
+    return Answer(_document(result, sources.cluster), text, _names(result), status, note)
 
 
 def sources_of(options: argparse.Namespace) -> Sources:

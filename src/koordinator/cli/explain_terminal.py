@@ -151,6 +151,10 @@ class Terminal:
         return found
 
 
+PAGE_TERMINAL: Final = Terminal(width=100, ascii_only=False)
+"""For texts that ``koord page`` shows."""
+
+
 def text_of(console: Console) -> str:
     """What was printed on a console of ``Terminal.console``."""
     assert isinstance(console.file, io.StringIO)

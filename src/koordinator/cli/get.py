@@ -49,7 +49,7 @@ examples:
 
 exit status: as that of koord explain
 """
-_GANGS: Final = "/apis/v1/plugins/Coscheduling/gangs"
+GANGS_PATH: Final = "/apis/v1/plugins/Coscheduling/gangs"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -105,7 +105,7 @@ async def documents_of(options: argparse.Namespace, sources: Sources, session: S
     if listing.is_of_scheduler:
         if selector:
             raise UsageError(f"--selector: {options.what} are listed by koord-scheduler, which knows no labels of them")
-        found = await fetch(session, sources.scheduler, _GANGS)
+        found = await fetch(session, sources.scheduler, GANGS_PATH)
         if not isinstance(found, dict):
             raise ExplainError(f"what was queried lists no {options.what}; is that a koord-scheduler?")
         return [each for each in found.values() if not namespace or each["name"].startswith(f"{namespace}/")]

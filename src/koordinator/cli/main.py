@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "get": ("koordinator.cli.get", "list pods that wait, quotas, gangs, reservations, nodes or migrations"),
     "audit": ("koordinator.cli.audit", "list what was evicted, moved, resized or suppressed, when, by whom and why"),
     "top": ("koordinator.cli.top", "show what each class of pods has, uses, and could use, by node or pod"),
+    "page": ("koordinator.cli.page.command", "show the cluster in a browser, kept current"),
     "recommend": (
         "koordinator.cli.recommend",
         "show what workloads should request, and what that saves; --apply it",
@@ -38,6 +39,10 @@ COMMANDS: Final = {
     "lint": ("koordinator.cli.lint", "find typing mistakes in manifests that an API server takes in silence"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
     "manifests": ("koordinator.cli.manifests", "print what a real cluster needs, for kubectl apply"),
+    "support-bundle": (
+        "koordinator.cli.support_bundle",
+        "gather what a report of a problem needs into one file, without secrets",
+    ),
     "version": ("koordinator.cli.version", "show version, commit and Python"),
     "completion": ("koordinator.cli.completion", "print the completion script of a shell"),
 }
@@ -55,12 +60,14 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord get pending     which pods wait, and why? (also: quotas, gangs, reservations, nodes, migrations)
   koord audit           what was evicted, moved, resized or suppressed, when, by whom and why? (also: --pod, --node)
   koord top             what each class of pods has been given, uses, and could use (also: nodes, pods)
+  koord page            all of that in a browser, kept current
   koord recommend       what should workloads request, and what would that save? (--apply does it)
   koord drain N         empty node N by its DrainNode, and show how far that is (also: migrate POD)
   koord what-if drain N where would the pods of node N go? (also: apply, fit, scale, add-node; nothing is written)
   koord lint FILE       which typing mistakes in a manifest would pass in silence?
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
+  koord support-bundle  gather what a report of a problem needs into one file, without secrets
 
 koord COMMAND --help has examples; kubectl koord COMMAND is the same. The programs of a real cluster are commands of
 their own: koord-scheduler --help.
@@ -78,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"koord: {error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        print(f"koord: {what_is_missing(error, 'koord')}", file=sys.stderr)
+        print(f"koord: {what_is_missing(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

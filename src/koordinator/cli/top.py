@@ -27,6 +27,7 @@ from koordinator.cli.usage import (
     ClassUsage,
     NodeUsage,
     PodUsage,
+    reading_of,
     usage_of_cluster,
     usage_of_nodes,
     usage_of_pods,
@@ -117,7 +118,7 @@ async def rows_of(
         )
     except KubeError as error:
         raise explain_error(error, cluster.name, cluster.client.timeout_seconds) from error
-    by_node = {metric.metadata.name: metric for metric in metrics.items}
+    by_node = {metric.metadata.name: reading_of(metric) for metric in metrics.items}
     of_pods = usage_of_pods(pods.items, by_node)
     if options.what == "pods":
         return of_pods

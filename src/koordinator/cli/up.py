@@ -85,6 +85,8 @@ def _commands(
     elif "apiserver" in names:
         commands.append("kubectl get namespaces")
     commands.append(f"{koord} status{data}")
+    if "page" in names:
+        commands.append(f"{koord} page{data}")
     return commands
 
 
@@ -109,7 +111,7 @@ examples:
   koord up --only apiserver,nodes,manager,scheduler
                                                without workload controllers, for a kube-controller-manager of your own
   koord up --data /tmp/second --free-ports     a second cluster beside the first
-  koord up --port-base 7000                    the API on port 7000, everything else on 7001 to 7006
+  koord up --port-base 7000                    the API on port 7000, everything else on 7001 to 7007
   koord up --authorization-mode RBAC           roles decide who may do what; try it with kubectl --as
 """
 
@@ -122,6 +124,7 @@ _PORTS: Final = {
     "manager-health-port": (10262, "the manager's /readyz"),
     "webhook-port": (9876, "the manager's admission webhooks"),
     "controllers-port": (10263, "the workload controllers' /metrics and /readyz"),
+    "page-port": (6480, "the page that a browser shows"),
 }
 """Flag -> the usual port, and what is served there."""
 _LAST_PORT: Final = 65535
@@ -233,6 +236,7 @@ def run(options: argparse.Namespace) -> int:
         manager_health_port=ports["manager-health-port"],
         webhook_port=ports["webhook-port"],
         controllers_port=ports["controllers-port"],
+        page_port=ports["page-port"],
         workload_controllers="controllers" in options.only,
         scenario=options.scenario and options.scenario.absolute(),
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
@@ -308,6 +312,7 @@ async def _start_and_watch(cluster: LocalCluster, *, detached: bool) -> None:
         "scheduler": "starting koord-scheduler",
         "descheduler": "starting koord-descheduler",
         "controllers": "starting the workload controllers",
+        "page": "starting the page for browsers",
     }
     try:
         if "apiserver" in cluster.names:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
-from koordinator.api.pod import FINISHED_PHASES, Pod
+from koordinator.api.pod import FINISHED_PHASES, Pod, ResourceList
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.qos import qos_class_with_default
-from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, EXTENDED_CPUS, EXTENDED_MEMORIES, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_requests
 
@@ -29,9 +29,9 @@ class Amounts:
     cpu: int = 0
     memory: int = 0
 
-    def add(self, other: Amounts) -> None:
-        self.cpu += other.cpu
-        self.memory += other.memory
+    def add(self, other: Amounts, times: int = 1) -> None:
+        self.cpu += times * other.cpu
+        self.memory += times * other.memory
 
 
 @dataclass(slots=True)
@@ -50,15 +50,16 @@ class ClassUsage:
     suppressed: int = 0
     """The milli-CPU by which suppression keeps them below their requests."""
 
-    def add(self, other: ClassUsage) -> None:
-        self.pods += other.pods
-        self.suppressed += other.suppressed
+    def add(self, other: ClassUsage, times: int = 1) -> None:
+        """With -1 times: take it away again."""
+        self.pods += times * other.pods
+        self.suppressed += times * other.suppressed
         for mine, its in (
             (self.allocated, other.allocated),
             (self.measured, other.measured),
             (self.reclaimable, other.reclaimable),
         ):
-            mine.add(its)
+            mine.add(its, times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,37 +85,119 @@ class NodeUsage:
     classes: Mapping[str, ClassUsage]
 
 
-def usage_of_pods(pods: Iterable[Pod], metrics: Mapping[str, NodeMetric]) -> list[PodUsage]:
-    """Those that are on a node and have not ended, by name."""
-    reported = {
-        (each.namespace, each.name): each for metric in metrics.values() for each in metric.status.pods_metric or ()
-    }
-    found = [
-        _usage_of(pod, reported.get((pod.metadata.namespace, pod.metadata.name)))
-        for pod in pods
-        if pod.spec.node_name and pod.status.phase not in FINISHED_PHASES
-    ]
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """What koordlet has reported last of one node and its pods."""
+
+    measured: Amounts | None = None
+    """Of the whole machine; None where it has not been measured."""
+    prod_reclaimable: Amounts | None = None
+    """What its prod pods leave of their requests, as is predicted."""
+    pods: Mapping[str, Amounts] = field(default_factory=dict)
+    """By ``namespace/name``."""
+    suppressed: frozenset[str] = frozenset()
+    """The best-effort pods that are held down together, by ``namespace/name``."""
+    suppressed_to: int | None = None
+    """The milli-CPU that suppression leaves to them together."""
+
+
+NO_READING = NodeReading()
+
+
+def reading_of(metric: NodeMetric) -> NodeReading:
+    """What its status says."""
+    status = metric.status
+    pods = status.pods_metric or ()
+    measured, predicted = status.node_metric, status.prod_reclaimable_metric
+    return NodeReading(
+        _amounts(measured.node_usage.resources) if measured is not None else None,
+        _amounts(predicted.resource.resources) if predicted is not None else None,
+        {f"{pod.namespace}/{pod.name}": _amounts(pod.pod_usage.resources) for pod in pods},
+        frozenset(f"{pod.namespace}/{pod.name}" for pod in pods if "suppression" in _extensions(pod)),
+        next(filter(None, map(_limit, pods)), None),
+    )
+
+
+def usage_of_pod(pod: Pod, reading: NodeReading = NO_READING) -> PodUsage:
+    """One pod, with what its node has reported of it."""
+    requests, key = pod_requests(pod), pod.metadata.key
+    return PodUsage(
+        key=key,
+        node=pod.spec.node_name,
+        class_name=str(priority_class_with_default(pod)) or NO_CLASS,
+        qos=str(qos_class_with_default(pod)),
+        allocated=Amounts(
+            *(sum(canonical(name, requests.get(name, 0)) for name in names) for names in (CPUS, MEMORIES))
+        ),
+        measured=reading.pods.get(key),
+        is_suppressed=key in reading.suppressed,
+    )
+
+
+def is_on_node(pod: Pod) -> bool:
+    """Whether it takes up room: it is on a node, and has not ended."""
+    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED_PHASES
+
+
+def usage_of_pods(pods: Iterable[Pod], readings: Mapping[str, NodeReading]) -> list[PodUsage]:
+    """Those that are on a node and have not ended, by name. ``readings`` are by node."""
+    found = [usage_of_pod(pod, readings.get(pod.spec.node_name, NO_READING)) for pod in pods if is_on_node(pod)]
     return sorted(found, key=lambda each: each.key)
 
 
+def with_reading(pod: PodUsage, reading: NodeReading) -> PodUsage:
+    """The same pod, with what its node has reported since."""
+    return replace(pod, measured=reading.pods.get(pod.key), is_suppressed=pod.key in reading.suppressed)
+
+
 def usage_of_nodes(
-    nodes: Iterable[Node], pods: Sequence[PodUsage], metrics: Mapping[str, NodeMetric]
+    nodes: Iterable[Node], pods: Sequence[PodUsage], readings: Mapping[str, NodeReading]
 ) -> list[NodeUsage]:
     """Each node with its classes, by name."""
     by_node: dict[str, list[PodUsage]] = defaultdict(list)
     for pod in pods:
         by_node[pod.node].append(pod)
-    ordered = sorted(nodes, key=lambda each: each.metadata.name)
-    return [_usage_of_node(node, by_node[node.metadata.name], metrics.get(node.metadata.name)) for node in ordered]
+    ordered = sorted((each.metadata.name, each.status.allocatable) for each in nodes)
+    return [usage_of_node(name, given, by_node[name], readings.get(name, NO_READING)) for name, given in ordered]
+
+
+class ClusterUsage:
+    """The classes of all nodes together, current however often a node changes."""
+
+    def __init__(self, nodes: Iterable[NodeUsage] = ()) -> None:
+        self._nodes: dict[str, NodeUsage] = {}
+        self._counts: Counter[str] = Counter()
+        self._total: dict[str, ClassUsage] = {}
+        for node in nodes:
+            self.put(node)
+
+    def put(self, node: NodeUsage) -> None:
+        """Add a node, or replace what it was before."""
+        self.remove(node.name)
+        self._nodes[node.name] = node
+        self._count(node, 1)
+
+    def remove(self, name: str) -> None:
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            self._count(node, -1)
+
+    def classes(self) -> list[ClassUsage]:
+        """The most important first."""
+        return [self._total[name] for name in _ordered(self._total)]
+
+    def _count(self, node: NodeUsage, times: int) -> None:
+        for name, usage in node.classes.items():
+            self._counts[name] += times
+            if self._counts[name]:
+                self._total.setdefault(name, ClassUsage(name)).add(usage, times)
+            else:
+                del self._total[name]
 
 
 def usage_of_cluster(nodes: Iterable[NodeUsage]) -> list[ClassUsage]:
     """The classes of all nodes together, the most important first."""
-    total: dict[str, ClassUsage] = {}
-    for node in nodes:
-        for name, usage in node.classes.items():
-            total.setdefault(name, ClassUsage(name)).add(usage)
-    return [total[name] for name in _ordered(total)]
+    return ClusterUsage(nodes).classes()
 
 
 def _ordered(names: Iterable[str]) -> list[str]:
@@ -122,50 +205,28 @@ def _ordered(names: Iterable[str]) -> list[str]:
     return sorted(names, key=order.index)
 
 
-def _usage_of(pod: Pod, metric: PodMetricInfo | None) -> PodUsage:
-    requests = pod_requests(pod)
-    extensions = ((metric.extensions or {}) if metric is not None else {}).get(EXTENSIONS_MEMBER) or {}
-    return PodUsage(
-        key=pod.metadata.key,
-        node=pod.spec.node_name,
-        class_name=str(priority_class_with_default(pod)) or NO_CLASS,
-        qos=str(qos_class_with_default(pod)),
-        allocated=Amounts(
-            *(sum(canonical(name, requests.get(name, 0)) for name in names) for names in (CPUS, MEMORIES))
-        ),
-        measured=_amounts(metric.pod_usage.resources) if metric is not None else None,
-        is_suppressed="suppression" in extensions,
-    )
-
-
-def _usage_of_node(node: Node, pods: Sequence[PodUsage], metric: NodeMetric | None) -> NodeUsage:
+def usage_of_node(name: str, allocatable: ResourceList, pods: Iterable[PodUsage], reading: NodeReading) -> NodeUsage:
+    """One node with the classes of its pods, and of what it offers."""
     classes: dict[str, ClassUsage] = {}
+    held: list[PodUsage] = []
     for pod in pods:
         usage = ClassUsage(pod.class_name, 1, pod.allocated, pod.measured or Amounts())
         classes.setdefault(pod.class_name, ClassUsage(pod.class_name)).add(usage)
-    allocatable = node.status.allocatable
+        if pod.is_suppressed:
+            held.append(pod)
     for each in _OFFERED:
         offered = _amounts(allocatable, extended_name(CPU, each), extended_name(MEMORY, each))
         if offered.cpu or offered.memory:
             classes.setdefault(each.value, ClassUsage(each.value)).reclaimable.add(offered)
-    status = metric.status if metric is not None else None
-    if status is not None and status.prod_reclaimable_metric is not None:
-        prod = PriorityClass.PROD.value
-        predicted = _amounts(status.prod_reclaimable_metric.resource.resources)
-        if prod in classes:
-            classes[prod].reclaimable.add(predicted)
-    _suppress(classes, pods, metric)
-    measured = status.node_metric.node_usage if status is not None and status.node_metric is not None else None
-    used = _amounts(measured.resources) if measured is not None else None
-    return NodeUsage(
-        node.metadata.name, _amounts(allocatable), used, {name: classes[name] for name in _ordered(classes)}
-    )
+    prod = classes.get(PriorityClass.PROD.value)
+    if prod is not None and reading.prod_reclaimable is not None:
+        prod.reclaimable.add(reading.prod_reclaimable)
+    _suppress(classes, held, reading.suppressed_to)
+    return NodeUsage(name, _amounts(allocatable), reading.measured, {name: classes[name] for name in _ordered(classes)})
 
 
-def _suppress(classes: Mapping[str, ClassUsage], pods: Sequence[PodUsage], metric: NodeMetric | None) -> None:
+def _suppress(classes: Mapping[str, ClassUsage], held: Sequence[PodUsage], limit: int | None) -> None:
     """Of the best-effort pods of a node that are held down together, what they lack of their requests, by class."""
-    held = [pod for pod in pods if pod.is_suppressed]
-    limit = next(filter(None, map(_limit, metric.status.pods_metric if metric is not None else ())), None)
     requested = sum(pod.allocated.cpu for pod in held)
     if limit is None or requested <= limit:
         return
@@ -173,13 +234,15 @@ def _suppress(classes: Mapping[str, ClassUsage], pods: Sequence[PodUsage], metri
         classes[pod.class_name].suppressed += (requested - limit) * pod.allocated.cpu // requested
 
 
+def _extensions(metric: PodMetricInfo) -> Mapping[str, Any]:
+    return (metric.extensions or {}).get(EXTENSIONS_MEMBER) or {}
+
+
 def _limit(metric: PodMetricInfo) -> int | None:
-    """The milli-CPU that suppression leaves to the best-effort pods of the node together."""
-    said = ((metric.extensions or {}).get(EXTENSIONS_MEMBER) or {}).get("suppression") or {}
-    cpus = said.get("cpus")
+    cpus = (_extensions(metric).get("suppression") or {}).get("cpus")
     return round(cpus * 1000) if isinstance(cpus, int | float) else None
 
 
-def _amounts(resources: Mapping[str, Quantity], cpu: str = CPU, memory: str = MEMORY) -> Amounts:
+def _amounts(resources: ResourceList, cpu: str = CPU, memory: str = MEMORY) -> Amounts:
     found = [canonical(name, resources[name].nanos) if name in resources else 0 for name in (cpu, memory)]
     return Amounts(*found)

@@ -25,7 +25,7 @@ def print_outcome(document: Document, console: Console) -> None:
         _print_saved(document, console)
         return
     print_text(console, f"[bold]What if {escape('; '.join(document['changes']))}?[/bold]")
-    print_text(console, escape(_sentence(document)), indent=2)
+    print_text(console, escape(conclusion_of(document)), indent=2)
     print_list(console, "What could not be done", document["blocked"])
     if "fit" in document:
         _print_fit(document["fit"], console)
@@ -53,7 +53,8 @@ def _print_saved(document: Document, console: Console) -> None:
     print_list(console, "Not in it", [f"{kind}: {why}" for kind, why in document["missing"].items()])
 
 
-def _sentence(document: Document) -> str:
+def conclusion_of(document: Document) -> str:
+    """The outcome in one sentence."""
     placed, departed = document["placed"], document["departed"]
     pending = sum(len(group["pods"]) for group in document["pending"])
     moved = sum("replaces" in each for each in placed)

@@ -21,6 +21,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connection import Connection
 from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentials, impersonation_headers
 from koordinator.kube.exec_credentials import ExecCredentials, SharedPlugins, check_plugin
+from koordinator.kube.kubeconfig import User
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
 from koordinator.kube.tls import KeyPair, RotatingContext
@@ -45,18 +46,20 @@ class ClientOptions:
 
     ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the cluster's server;
     if empty, ``connection.resolve`` decides. With ``insecure`` the server's certificate is not verified: a kubelet's is
-    often self-signed. ``qps`` (requests per second; zero or less: no limit) and ``burst`` are those of
-    ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call including its retries. With
-    ``lists_in_slices``, decoding a long list yields to the event loop in between. ``metrics`` is the registry of the
-    client's metrics. A request that never left this machine is retried up to ``max_connection_retries`` times: programs
-    wait for their server, an interactive command reports at once that the server is unreachable. With ``read_only``,
-    the client refuses every write. ``headers`` are further ones of each request.
+    often self-signed. ``token`` is that of another user than the configuration's. ``qps`` (requests per second; zero or
+    less: no limit) and ``burst`` are those of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds
+    each call including its retries. With ``lists_in_slices``, decoding a long list yields to the event loop in between.
+    ``metrics`` is the registry of the client's metrics. A request that never left this machine is retried up to
+    ``max_connection_retries`` times: programs wait for their server, an interactive command reports at once that the
+    server is unreachable. With ``read_only``, the client refuses every write. ``headers`` are further ones of each
+    request.
     """
 
     kubeconfig: str = ""
     context: str = ""
     master: str = ""
     insecure: bool = False
+    token: str = field(default="", repr=False)
     qps: float = 0.0
     burst: int = 0
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -88,19 +91,22 @@ async def connect(options: ClientOptions) -> KubeClient:
     limits = TimeLimits(options.clock)
     if options.insecure and found.tls is not None:
         found = replace(found, tls=replace(found.tls, authority_file="", authority=b"", insecure=True))
-    tls = RotatingContext(found.tls, options.clock) if found.tls is not None else None
-    transport = _transport(found, tls, options, limits)
+    if options.token:
+        tls = replace(found.tls, key_pair=None) if found.tls is not None else None
+        found = replace(found, user=User(token=options.token), tls=tls)
+    rotating = RotatingContext(found.tls, options.clock) if found.tls is not None else None
+    transport = _transport(found, rotating, options, limits)
     try:
         sender = Sender(
             transport,
-            _credentials(found, options, tls, transport),
+            _credentials(found, options, rotating, transport),
             RateLimiter(options.clock, options.qps, options.burst),
             RetryPolicy(options.random, max_connection_retries=options.max_connection_retries),
             options.clock,
             RequestMetrics(options.metrics or Metrics(), urlsplit(found.endpoint.url).netloc.rpartition("@")[2]),
             identity=[("User-Agent", options.user_agent), *options.headers, *impersonation_headers(found.user)],
             timeout_seconds=options.timeout_seconds,
-            tls=tls,
+            tls=rotating,
             read_only=options.read_only,
         )
     except BaseException:

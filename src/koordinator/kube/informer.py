@@ -166,6 +166,11 @@ class Informer(Generic[T]):
         return self._reflector.statistics
 
     @property
+    def lack(self) -> str:
+        """What the cluster lacks for it (the kind, a right), in a sentence; empty where nothing is known to be."""
+        return self._reflector.lack
+
+    @property
     def resource_version(self) -> str:
         """Everything up to this version has been seen."""
         return self._reflector.resource_version

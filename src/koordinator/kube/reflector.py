@@ -131,6 +131,11 @@ class Reflector(Generic[T]):
         """Everything up to this version has been given to the sink."""
         return self._version
 
+    @property
+    def lack(self) -> str:
+        """What the cluster lacks for it, in a sentence; empty where nothing is known to be lacking."""
+        return self._lack.text
+
     async def run(self) -> NoReturn:
         """List and watch until cancelled."""
         while True:

@@ -82,7 +82,7 @@ def test_a_second_kept_demonstration_shows_how_to_use_the_first(
     for command in commands:
         words = shlex.split(command)
         if "koordinator.cli.main" in command or words[0].endswith("koord"):
-            at = next(index for index, word in enumerate(words) if word in ("explain", "status"))
+            at = next(index for index, word in enumerate(words) if word in ("explain", "status", "page"))
             make_parser().parse_args(words[at:])
     assert any(f"status --data {tmp_path}" in command for command in commands)
 

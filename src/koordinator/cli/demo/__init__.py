@@ -26,6 +26,7 @@ from koordinator.cli.demo.waiting import NeverHappened
 from koordinator.cli.interruption import Interrupted, until_interrupted
 from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
 from koordinator.cli.own_command import data_option, own_command
+from koordinator.cli.page.state_folder import StateFolder
 
 _DESCRIPTION = f"""\
 Play a day on {script.NODES} simulated nodes: online services first, then batch pods that use
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         with demo_folder(chosen) as data:
-            cluster = make_cluster(data, options.seed, SystemClock(), say)
+            cluster = make_cluster(data, options.seed, SystemClock(), say, with_page=options.keep)
             clear_the_way(cluster.options, cluster.names, say)
             demonstration = _Demonstration(options, cluster, console, say)
             with asyncio.Runner() as runner:
@@ -137,10 +138,16 @@ class _Demonstration:
             if not all(claim.holds for claim in self._checked):
                 self._keep_logs()
             if self._options.keep:
+                await self._show_page()
                 things = _things_to_do(self._cluster.options.data)
                 print(f"\nThe cluster runs on until Ctrl-C. Meanwhile, in another terminal:\n\n{things}", flush=True)
                 await self._cluster.watch()
         print(f"\n{_what_next(self._cluster.options.data if self._options.data else None)}", flush=True)
+
+    async def _show_page(self) -> None:
+        """Its address is for one browser; ``koord page`` gives another."""
+        if link := await StateFolder(self._cluster.options.data).link():
+            print(f"\nThe day in a browser: {link}", flush=True)
 
     def _keep_logs(self) -> None:
         """Whoever looks for the reason needs them, and the folder of the cluster is deleted."""
@@ -181,6 +188,7 @@ def _things_to_do(data: Path) -> str:
         f"{koord} explain node {script.FAULTY}{folder}",
         f"{koord} explain rebalance{folder}",
         f"{koord} status{folder}",
+        f"{koord} page{folder}",
     ]
     return "\n".join(f"  {command}" for command in commands)
 
@@ -193,7 +201,7 @@ def _what_next(kept: Path | None) -> str:
         lines.append(f"Logs and state are in {shlex.quote(str(kept))}, until the next koord demo there.")
     lines += [
         "Next:",
-        f"  {koord} demo --keep    the same day, and the cluster stays for you to look around in",
+        f"  {koord} demo --keep    the same day, and the cluster stays for you to look around in, also in a browser",
         f"  {koord} up             a cluster of your own",
     ]
     return "\n".join(lines)

@@ -52,11 +52,13 @@ async def pods_kept_off(port: int, plugin: str) -> int:
 _STEP_SECONDS: Final = script.DAY_SECONDS * STEP_HOURS / 24
 _MOST_EXTRA_HOURS: Final = 6.0
 """For the last pods, and the node that was set aside, which may still be on their way when the day is over."""
+_PAGE: Final = "page"
 _STARTED_NEXT: Final = {
     "manager": "koord-manager",
     "scheduler": "koord-scheduler",
     "nodes": f"{script.NODES} simulated nodes",
     "descheduler": "koord-descheduler",
+    _PAGE: "the page for browsers",
 }
 _HOURS: Final = 24.0
 _LINE_EVERY: Final = 3
@@ -75,8 +77,8 @@ async def running(cluster: LocalCluster, say: Callable[[str], None]) -> AsyncIte
             configuration = {"data": {name: json.dumps(strategy) for name, strategy in strategies.items()}}
             await client.patch(CONFIG_MAPS, DEFAULT_NAME, configuration, PatchType.MERGE, NAMESPACE)
             await client.create(CONFIG_MAPS, {"metadata": {"name": script.PACE}, "data": {}}, NAMESPACE)
-            for name, what in _STARTED_NEXT.items():
-                say(f"starting {what}")
+            for name in cluster.names[1:]:
+                say(f"starting {_STARTED_NEXT[name]}")
                 await cluster.start(name)
             yield client
         finally:
@@ -129,8 +131,10 @@ async def run_script(steps: Steps, clock: Clock, shown: Shown) -> None:
         await clock.sleep(max(0.0, next_at - clock.monotonic()))
 
 
-def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]) -> LocalCluster:
-    """20 nodes whose day is short, on free ports."""
+def make_cluster(
+    data: Path, seed: int, clock: Clock, say: Callable[[str], None], *, with_page: bool = False
+) -> LocalCluster:
+    """20 nodes whose day is short, on free ports. A page is for those who look at it afterwards."""
     with resources.as_file(resources.files(__package__) / "scenario.yaml") as scenario:
         options = LocalClusterOptions(
             data=data,
@@ -152,7 +156,8 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
     path = data / "descheduler.yaml"
     path.write_text(yaml.safe_dump(hot_node.descheduler_configuration(options.descheduler_port)))
     options = replace(options, descheduler_config=path)
-    return LocalCluster(options, ("apiserver", *_STARTED_NEXT), clock, say, "koord demo")
+    names = [name for name in _STARTED_NEXT if with_page or name != _PAGE]
+    return LocalCluster(options, ("apiserver", *names), clock, say, "koord demo")
 
 
 def _scheduler_configuration(data: Path) -> Path:

@@ -32,7 +32,7 @@ _MANAGER_GATES: Final = (
 )
 """Off by default: what can be tried here, and what tells of mistakes where they are made."""
 _DRAINS: Final = "--feature-gates=NodeDrain=true"
-PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "descheduler", "controllers")
+PROGRAMS = ("apiserver", "nodes", "manager", "scheduler", "descheduler", "controllers", "page")
 """In the order of their start: pods that controllers create pass the webhooks of the manager."""
 ACCOUNTS: Final = {
     "nodes": "koord-simulated-nodes",
@@ -63,6 +63,7 @@ class LocalClusterOptions:
     DrainNodes, and evicts no pod by itself."""
     descheduler_port: int = 0
     controllers_port: int = 0
+    page_port: int = 0
     workload_controllers: bool = False
     """Whether they run beside the API server."""
     seed: int = 0
@@ -106,12 +107,13 @@ def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUs
             PortUse(options.descheduler_port, "koord-descheduler's metrics and health", "--descheduler-port")
         ],
     }
+    uses["page"] = [PortUse(options.page_port, "the page that a browser shows", "--page-port")]
     return [use for name in names for use in uses.get(name, ())]
 
 
 def with_free_ports(options: LocalClusterOptions) -> LocalClusterOptions:
     """A free port for each program that was given 0; the API server finds one itself."""
-    free = iter(free_ports(6))
+    free = iter(free_ports(7))
     return replace(
         options,
         scheduler_port=options.scheduler_port or next(free),
@@ -120,6 +122,7 @@ def with_free_ports(options: LocalClusterOptions) -> LocalClusterOptions:
         webhook_port=options.webhook_port or next(free),
         controllers_port=options.controllers_port or next(free),
         descheduler_port=options.descheduler_port or next(free),
+        page_port=options.page_port or next(free),
     )
 
 
@@ -134,6 +137,9 @@ def served(options: LocalClusterOptions, name: str) -> dict[str, str]:
     if name == "controllers":
         address = f"http://{ADDRESS}:{options.controllers_port}"
         return {"health": address, "metrics": address}
+    if name == "page":
+        address = f"http://{ADDRESS}:{options.page_port}"
+        return {"health": address, "metrics": address, "page": address}
     if name == "manager":
         return {
             "health": f"http://{ADDRESS}:{options.manager_health_port}",
@@ -256,6 +262,20 @@ def descheduler(options: LocalClusterOptions) -> Program:
         f"-v={options.verbosity}",
     ]
     return Program("descheduler", arguments, _http_ok(options.descheduler_port, "/readyz"))
+
+
+def page(options: LocalClusterOptions) -> Program:
+    """What a browser shows, with the administrator's rights, for whoever may read the data folder."""
+    arguments = [
+        *_python("koordinator.cli.main"),
+        "page",
+        "--no-browser",
+        f"--page-port={options.page_port}",
+        f"--state={options.data}",
+        f"--kubeconfig={options.kubeconfig}",
+        *(f"--{name}={served(options, name)['metrics']}" for name in ("scheduler", "manager", "descheduler")),
+    ]
+    return Program("page", arguments, _http_ok(options.page_port, "/readyz"))
 
 
 def shipped_file(name: str) -> Path:

@@ -103,6 +103,7 @@ _PROGRAMS: Final = {
     "manager": programs.manager,
     "scheduler": programs.scheduler,
     "descheduler": programs.descheduler,
+    "page": programs.page,
 }
 
 

@@ -1,0 +1,1 @@
+"""``koord page``: what the other commands say, in a browser, and kept current."""

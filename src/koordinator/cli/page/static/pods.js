@@ -1,0 +1,51 @@
+// All pods: a part of the list at a time, which the server selects.
+import { html, useEffect, useState } from "./html.js";
+import { Empty, NodeLink, Panel, PodLink, Rows } from "./parts.js";
+import { ask } from "./store.js";
+import { bytes, className, cores, counted } from "./words.js";
+
+const AGAIN_MS = 5000;
+
+/** @param {{ node?: string }} properties those of one node, or all */
+export function Pods({ node = "" }) {
+  const [text, setText] = useState("");
+  const [found, setFound] = useState(/** @type {{ pods: any[], more: boolean }} */ ({ pods: [], more: false }));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    const abort = new AbortController();
+    const query = new URLSearchParams({ limit: "500", text, ...(node && { node }) });
+    const read = async () => {
+      try {
+        setFound(await ask(`api/pods?${query}`, abort.signal));
+        setProblem("");
+      } catch (error) {
+        if (!abort.signal.aborted) setProblem(String(error instanceof Error ? error.message : error));
+      }
+    };
+    read();
+    const timer = setInterval(read, AGAIN_MS);
+    return () => {
+      abort.abort();
+      clearInterval(timer);
+    };
+  }, [text, node]);
+  const conclusion = found.more
+    ? `The first ${found.pods.length} pods by name: a part of a name finds others.`
+    : `${counted(found.pods.length, "pod")}${node ? ` on ${node}` : ""}.`;
+  return html`<${Panel} title=${node ? "Pods of the node" : "Pods"} conclusion=${problem || conclusion} command="koord top pods">
+    <div class="controls"><label>Name <input type="search" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label></div>
+    ${found.pods.length
+      ? html`<${Rows} label="Pods" rows=${found.pods} keyOf=${(/** @type {any} */ row) => row.key} columns=${[
+          { title: "pod", cell: (/** @type {any} */ row) => html`<${PodLink} name=${row.key} />` },
+          { title: "phase", cell: (/** @type {any} */ row) => row.phase },
+          { title: "node", cell: (/** @type {any} */ row) => row.node && html`<${NodeLink} name=${row.node} />` },
+          { title: "class", cell: (/** @type {any} */ row) => className(row.class_name) },
+          { title: "QoS", cell: (/** @type {any} */ row) => row.qos },
+          { title: "CPU requested", isNumber: true, cell: (/** @type {any} */ row) => cores(row.allocated.cpu) },
+          { title: "used", isNumber: true, cell: (/** @type {any} */ row) => (row.measured ? cores(row.measured.cpu) : "–") },
+          { title: "memory requested", isNumber: true, cell: (/** @type {any} */ row) => bytes(row.allocated.memory) },
+          { title: "used", isNumber: true, cell: (/** @type {any} */ row) => (row.measured ? bytes(row.measured.memory) : "–") },
+        ]} />`
+      : html`<${Empty}>No pod has such a name.<//>`}
+  <//>`;
+}
