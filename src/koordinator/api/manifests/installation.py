@@ -35,6 +35,7 @@ _TEMPLATES: Final = {
     "recommender": ("rbac/koord-manager-recommender.yaml",),
     "feature-gates": ("rbac/koord-manager-feature-gates.yaml",),
     "koordlet-confinement": ("rbac/koordlet-confinement.yaml",),
+    "dashboard": ("rbac/koord-page.yaml", "deployments/koord-page.yaml"),
     "config-maps": (
         "config-maps/gpu-shared-resource-templates.yaml",
         "config-maps/koord-descheduler-config.yaml",
@@ -61,7 +62,7 @@ PARTS: Final = (
     "device-daemon",
 )
 """In the order in which they are applied: what something needs comes before it."""
-OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement")
+OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement", "dashboard")
 """These are only written when they are named, and can be applied after the others."""
 
 
