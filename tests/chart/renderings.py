@@ -72,6 +72,7 @@ CASES: Final[dict[str, Document]] = {
             "apiServerPorts": [8443],
             "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
             "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            "dashboardFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
             "egress": [{"ports": [{"port": 9090}]}],
         },
         "scheduler": {
@@ -81,6 +82,7 @@ CASES: Final[dict[str, Document]] = {
             "deviceShare": {"gpuShareUnsupportedModels": []},
             "monitorEnabled": True,
             "featureGates": "ResizePod=true",
+            "securePort": 20259,
         },
         "descheduler": {**_PODS, "port": 10253, "monitorEnabled": True, "extraArgs": ["--kube-api-qps=50"]},
         "koordlet": {
@@ -94,7 +96,17 @@ CASES: Final[dict[str, Document]] = {
             "tolerations": [],
         },
         "deviceDaemon": {**_PODS, "nodeSelector": {"accelerator": "npu"}},
+        "dashboard": {
+            **_PODS,
+            "enabled": True,
+            "port": 9443,
+            "tls": {"secretName": "page-tls"},
+            "service": {"type": "LoadBalancer", "port": 8443, "annotations": {"example.com/internal": "true"}},
+            "tolerations": [{"key": "system", "operator": "Exists"}],
+            "extraArgs": ["--request-timeout=30"],
+        },
     },
+    "page": {"dashboard": {"enabled": True}},
     "least": {
         "installation": {"createNamespace": False},
         "crds": {"managed": False},

@@ -59,6 +59,7 @@ _RBAC: Final = {
     '(has "--quota-update-conflict-fresh-get" $values.manager.extraArgs))',
     "koord-manager-recommender": 'and $values.manager.enabled (include "koordinator.gate" '
     '(list $values.featureGates "Recommender"))',
+    "koord-page": "$values.dashboard.enabled",
     "koord-scheduler": "$values.scheduler.enabled",
     "koordlet": "$values.koordlet.enabled",
     "koordlet-confinement": "and $values.koordlet.enabled (.Capabilities.APIVersions.Has "

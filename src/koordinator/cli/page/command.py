@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
@@ -35,10 +35,11 @@ from koordinator.cli.page.viewers import Viewer
 from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import open_session
 from koordinator.kube.serving import HealthServer
-from koordinator.kube.serving_certificate import ServingCertificate
+from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 
 logger = logging.getLogger(__name__)
 
+_CERTIFICATE_SECONDS: Final = 60.0
 _DESCRIPTION = """\
 Show a cluster in the browser, kept current: whether co-location is safe, what it earns, nodes and their classes, why
 pods are pending, quotas, gangs, interference, migrations and devices. It reads what your kubeconfig may read, and
@@ -154,10 +155,12 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
         tls = stack.enter_context(_certificate(options, clock)) if options.sign_in else None
         server = HealthServer(
             Metrics(),
-            host=options.bind_address,
+            # As with other programs, this is every address of both families.
+            host="" if options.bind_address == "::" else options.bind_address,
             port=options.page_port,
             field="--page-port",
             tls=tls.context if tls is not None else None,
+            access=access if isinstance(access, TokenAccess) else None,
         )
         Site(access, broadcast, PodList(feed), history, WhatIfRuns(), clock).add_to(server)
         await server.start()
@@ -176,11 +179,11 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
                 link = f"http://{named(options.bind_address)}:{server.bound_port}/open?ticket={access.ticket()}"
                 await _announce(link, options, "The page, for one browser (Ctrl-C ends it)")
             else:
+                assert tls is not None
                 tasks.create_task(access.run(), name="rights")
-                print(
-                    f"The page, for whoever shows a token: https://{options.bind_address}:{server.bound_port}/",
-                    flush=True,
-                )
+                tasks.create_task(rotate(tls, clock), name="certificate")
+                where = f"https://{named(options.bind_address)}:{server.bound_port}/"
+                print(f"The page, for whoever shows a token: {where}", flush=True)
     return 0
 
 
@@ -197,6 +200,18 @@ def _certificate(options: argparse.Namespace, clock: Clock) -> Iterator[ServingC
         certificate = ServingCertificate(*files)
         certificate.reload()
         yield certificate
+
+
+async def rotate(certificate: ServingCertificate, clock: Clock) -> NoReturn:
+    """Serve the files as they are now: those of a mounted Secret change."""
+    said = SaidOnce(logger)
+    while True:
+        await clock.sleep(_CERTIFICATE_SECONDS)
+        with said.round():
+            try:
+                await certificate.reload_if_changed()
+            except ServingCertificateError as error:
+                said.say(f"the certificate of before is served on: {error}", about="certificate")
 
 
 def _check(options: argparse.Namespace) -> None:
