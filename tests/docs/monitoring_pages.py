@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from koordinator.api.manifests.monitoring.alerts import ALERTS, Alert
@@ -26,13 +27,14 @@ _RUNBOOKS_START: Final = """\
 # Runbooks
 
 What each alert of the chart means, and what to do when it fires. `monitoring.alerts.enabled` installs them for the
-Prometheus operator ([dashboards.md](dashboards.md)); without it, `charts/koordinator/alerts.yaml` is a file of rules for
-Prometheus.
+Prometheus operator ([dashboards.md](dashboards.md)); without it, `charts/koordinator/alerts.yaml` is a file of rules
+that Prometheus takes.
 
 `python -m tests.docs.monitoring_pages` writes this page from the table of alerts.
 """
 
 
+@cache
 def recorded_labels() -> dict[str, frozenset[str]]:
     """Each series that docs/metrics.md knows, with its labels."""
     found: dict[str, frozenset[str]] = {}
