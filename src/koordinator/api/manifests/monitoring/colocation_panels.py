@@ -18,17 +18,19 @@ _SYSTEM: Final = 'sum(koord_manager_overcommit_input{resource="kubernetes.io/bat
 
 ONLINE_ALLOCATED: Final = f"{_MID_INPUT.format('prodRequests')} / 1000"
 """Cores that prod pods request."""
+_BY_USAGE: Final = 'unless on () (sum(koord_manager_overcommit_nodes{resource="kubernetes.io/batch-cpu",policy!="usage",reset=""}) > 0)'
+"""Where other policies than by usage compute the capacity of a node, the terms do not say what its pods use."""
 ONLINE_USED: Final = (
-    f"-{_BATCH_TERM.format('podUsage')} / 1000 "
+    f"-{_BATCH_TERM.format('podUsage')} / 1000 {_BY_USAGE} "
     "or sum(koordlet_node_used_cpu_cores) - sum(koordlet_be_suppress_be_used_cpu_cores)"
 )
 """Cores that pods use which batch pods must leave alone."""
 BATCH_USED: Final = (
-    "sum(koordlet_be_suppress_be_used_cpu_cores) "
-    f"or clamp_min(({_MID_INPUT.format('nodeUsage')} + {_BATCH_TERM.format('podUsage')} - {_SYSTEM}) / 1000, 0)"
+    f"clamp_min(({_MID_INPUT.format('nodeUsage')} + {_BATCH_TERM.format('podUsage')} - {_SYSTEM}) / 1000, 0) "
+    f"{_BY_USAGE} or sum(koordlet_be_suppress_be_used_cpu_cores)"
 )
-"""Cores that best-effort pods use: as koordlets say, else what the online pods and the system leave of the usage of
-the nodes."""
+"""Cores that best-effort pods use: what online pods and the system leave of the usage that koord-manager knows of all
+nodes, else what those koordlets say that are scraped."""
 BATCH_OFFERED: Final = (
     'sum(slo_controller_node_extended_resource_allocatable_internal{resource="kubernetes.io/batch-cpu"})'
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.event_dispatch import EventDispatcher
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import EventHandler
+from koordinator.scheduler.engine.view import ClusterView
 
 
 class Log(EventHandler):
@@ -28,8 +30,8 @@ class Reader(EventHandler):
 
 
 def test_what_several_share_is_reported_once() -> None:
-    log, event_handlers = Log(), EventDispatcher()
-    event_handlers.add([Reader(log), Reader(log)])
-    event_handlers.add([Reader(log)])
-    event_handlers.notify("on_node", 3, Node(metadata=ObjectMeta(name="a")))
-    assert log.rows == [3]
+    log, state = Log(), ClusterState(ClusterView(NodeColumns()))
+    state.add_event_handlers([Reader(log), Reader(log)])
+    state.add_event_handlers([Reader(log)])
+    state.set_node(Node(metadata=ObjectMeta(name="a")))
+    assert log.rows == [0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from koordinator.scheduler.engine.decision import Attempt, DecisionLog
+from koordinator.scheduler.cycle.loop import DecisionLog
+from koordinator.scheduler.engine.decision import Attempt
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

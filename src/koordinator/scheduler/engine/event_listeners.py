@@ -1,4 +1,4 @@
-"""Notifies the plugins that keep columns of their own of every event; a failing plugin does not keep others from it.
+"""Who is notified of events: the plugins that keep columns of their own. The cluster state calls them.
 
 An event handler that failed is stale until it has been rebuilt, see ``resync``.
 """
@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
-from koordinator.scheduler.engine.framework import EventHandler, Plugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin, may_read
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 OnError = Callable[[str, str, Exception], None]
@@ -35,8 +35,8 @@ _RESIZED_BY: Final = ("on_pod_resized", "on_pod_assigned", "on_pod_removed")
 """The default of ``on_pod_resized`` calls the others."""
 
 
-class EventDispatcher:
-    """Calls only the methods that a plugin overrides. Without ``on_error``, errors are raised to the caller.
+class EventListeners:
+    """By event, the methods that plugins override. Without ``on_error``, their errors are raised to the caller.
 
     ``simulations`` has something in it while pods are moved in a simulation.
     """
@@ -44,13 +44,13 @@ class EventDispatcher:
     def __init__(self, on_error: OnError | None = None, simulations: Collection[object] = ()) -> None:
         self._on_error = on_error
         self._simulations = simulations
-        self._listeners: dict[str, _Listeners] = {point: [] for point in (*_POINTS, STATUS)}
+        self.of_all: dict[str, _Listeners] = {point: [] for point in (*_POINTS, STATUS)}
         self._selective: list[EventHandler] = []
         """Those that do not read all pods."""
-        self._audience = f"audience/{next(_numbers)}"
-        """The key under which a pod's memo has its listeners."""
+        self.memo = f"listeners/{next(_numbers)}"
+        """The key under which a pod's memo has those that read the pod, in the form of ``of_all``."""
         self._audiences: dict[frozenset[EventHandler], dict[str, _Listeners]] = {}
-        """``_listeners`` without those that do not read a pod, by these."""
+        """``of_all`` without those that do not read a pod, by these."""
         self._names: dict[EventHandler, str] = {}
         """Those of the plugins; of one if several share the event handler."""
         self.stale: dict[EventHandler, str] = {}
@@ -71,53 +71,36 @@ class EventDispatcher:
                 self._selective.append(handler)
             for point in _POINTS:
                 if overrides(handler, *(_RESIZED_BY if point == "on_pod_resized" else (point,))):
-                    self._listeners[point].append((handler, getattr(handler, point)))
+                    self.of_all[point].append((handler, getattr(handler, point)))
             if handler.handles_status_updates and overrides(handler, "on_pod_assigned"):
-                self._listeners[STATUS].append((handler, handler.on_pod_assigned))
-
-    def has(self, point: str) -> bool:
-        """Whether any event handler implements ``point``."""
-        return bool(self._listeners[point])
+                self.of_all[STATUS].append((handler, handler.on_pod_assigned))
 
     def choose_audience(self, pod: PodInfo) -> None:
-        """Have ``notify`` pass over those that do not read the pod, until it changes in more than its status."""
-        if self._audience in pod.memo:
-            return
-        idle = frozenset([handler for handler in self._selective if not _reads(handler, pod)])
+        """Pass over those that do not read the pod, until it changes in more than its status."""
+        idle = frozenset([handler for handler in self._selective if not may_read(handler.reads_pod, pod)])
         if idle not in self._audiences:
-            listeners = self._listeners.items()
+            listeners = self.of_all.items()
             self._audiences[idle] = {point: [each for each in of if each[0] not in idle] for point, of in listeners}
-        pod.memo[self._audience] = self._audiences[idle]
-
-    def notify(self, point: str, *arguments: object, about: PodInfo | None = None) -> None:
-        """Call the method ``point`` of all event handlers that implement it, but not of those that do not read the pod
-        ``about``, as far as that is known. One that fails becomes stale."""
-        of_points = self._listeners if about is None else about.memo.get(self._audience, self._listeners)
-        left_out = self.left_out
-        for handler, listener in of_points[point]:
-            if left_out and self._leaves_out(handler, point, arguments):
-                continue
-            try:
-                listener(*arguments)
-            except Exception as error:
-                self._failed(handler, listener.__name__, error)
+        pod.memo[self.memo] = self._audiences[idle]
 
     def notify_one(self, plugin: EventHandler, point: str, *arguments: object) -> Any:
         """Call the method ``point`` of a plugin or event handler; returns its result, None if it fails."""
-        if self.left_out and self._leaves_out(plugin.event_handler, point, arguments):
+        if self.left_out and self.leaves_out(plugin.event_handler, point, arguments):
             return None
         try:
             return getattr(plugin, point)(*arguments)
         except Exception as error:
-            self._failed(plugin.event_handler, point, error)
+            self.failed(plugin.event_handler, point, error)
 
-    def _leaves_out(self, handler: EventHandler, point: str, arguments: Sequence[Any]) -> bool:
+    def leaves_out(self, handler: EventHandler, point: str, arguments: Sequence[Any]) -> bool:
+        """Whether the event handler is not to be notified, since it knows nothing of the subject."""
         found = subject_of(point, arguments) in self.left_out.get(handler, ())
         if found and not self._simulations:
             self._set_stale(handler)
         return found
 
-    def _failed(self, handler: EventHandler, point: str, error: Exception) -> None:
+    def failed(self, handler: EventHandler, point: str, error: Exception) -> None:
+        """The event handler has raised the error."""
         if self._on_error is None:
             raise error
         self._set_stale(handler)
@@ -126,14 +109,6 @@ class EventDispatcher:
     def _set_stale(self, handler: EventHandler) -> None:
         self.stale[handler] = self._names[handler]
         self.on_stale()
-
-
-def _reads(handler: EventHandler, pod: PodInfo) -> bool:
-    try:
-        return handler.reads_pod(pod)
-    except Exception:
-        # It is notified then, and what fails there makes it stale.
-        return True
 
 
 def overrides(handler: EventHandler, *points: str) -> bool:
