@@ -18,7 +18,10 @@ _SYSTEM: Final = 'sum(koord_manager_overcommit_input{resource="kubernetes.io/bat
 
 ONLINE_ALLOCATED: Final = f"{_MID_INPUT.format('prodRequests')} / 1000"
 """Cores that prod pods request."""
-_BY_USAGE: Final = 'unless on () (sum(koord_manager_overcommit_nodes{resource="kubernetes.io/batch-cpu",policy!="usage",reset=""}) > 0)'
+_OTHERWISE: Final = (
+    'sum(koord_manager_overcommit_nodes{resource="kubernetes.io/batch-cpu",policy!="usage",reset=""}) > 0'
+)
+_BY_USAGE: Final = f"unless on () ({_OTHERWISE})"
 """Where other policies than by usage compute the capacity of a node, the terms do not say what its pods use."""
 ONLINE_USED: Final = (
     f"-{_BATCH_TERM.format('podUsage')} / 1000 {_BY_USAGE} "
