@@ -13,7 +13,8 @@ from typing import Final
 from koordinator.api.manifests.monitoring.alerts import ALERTS, Alert
 from koordinator.api.manifests.monitoring.dashboards import Dashboard
 from koordinator.api.manifests.monitoring.table import DASHBOARDS
-from tests.docs.metrics_page import PAGE, ROOT
+from tests.docs.metrics_page import PAGE
+from tests.docs.pages import ROOT
 
 DASHBOARDS_PAGE: Final = ROOT / "docs/dashboards.md"
 RUNBOOKS_PAGE: Final = ROOT / "docs/runbooks.md"
