@@ -92,7 +92,7 @@ def test_a_prometheus_that_does_not_answer_is_what_the_panel_says(tmp_path: Path
         async with page(tmp_path, capsys, nowhere) as (_, browser, link):
             await (await browser.get(link)).read()
             async with browser.get("/api/history") as response:
-                assert response.status == 502
+                assert response.status == 503
                 assert "http://127.0.0.1:1/api/v1/query_range" in (await response.json())["problem"]
 
     asyncio.run(tell())

@@ -12,7 +12,7 @@ from koordinator.cli.explain_failure import ExplainError, ForbiddenError, NotFou
 from koordinator.cli.explain_target import parse_target
 from koordinator.cli.explain_terminal import PAGE_TERMINAL
 from koordinator.cli.page.broadcast import Broadcast
-from koordinator.cli.page.feed import CLASSES, PENDING
+from koordinator.cli.page.feed import CLASSES, INTERFERENCE, PENDING
 from koordinator.cli.page.history import SPANS, HistoryError, PastUsage
 from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
@@ -84,7 +84,8 @@ class Site:
         return Response(parts=self._broadcast.events(viewer), content_type="text/event-stream; charset=utf-8")
 
     async def _list_pods(self, request: Request, viewer: Viewer) -> Response:
-        return json_response(self._pods.page(request.query, viewer.sight_of(PENDING)))
+        measured = viewer.sight_of(INTERFERENCE).everywhere
+        return json_response(self._pods.page(request.query, viewer.sight_of(PENDING), measured=measured))
 
     async def _read_history(self, request: Request, viewer: Viewer) -> Response:
         sight, span = viewer.sight_of(CLASSES), SPANS.get(request.query.get("span", "1h"))
@@ -95,7 +96,7 @@ class Site:
         try:
             return json_response(await self._history.read(span, self._clock.now().timestamp()))
         except HistoryError as error:
-            return json_response({"problem": str(error)}, 502)
+            return json_response({"problem": str(error)}, 503)
 
     async def _explain(self, request: Request, viewer: Viewer) -> Response:
         """The document and the text of ``koord explain``, for the words that the command takes: ``pod/shop/web``."""
