@@ -67,6 +67,10 @@ CASES: Final[dict[str, Document]] = {
             "tolerations": [{"key": "system", "operator": "Exists"}],
             "extraArgs": ["--rest-config-qps=50"],
         },
+        "monitoring": {
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Koordinator"}},
+            "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+        },
         "networkPolicy": {
             "enabled": True,
             "apiServerPorts": [8443],
@@ -294,10 +298,12 @@ def _without_version(text: str) -> str:
 
 
 def _shortened(document: Document) -> Document:
-    """The specs of CustomResourceDefinitions are left out: they are made from the types, and tests/api has them."""
-    if document["kind"] != "CustomResourceDefinition":
-        return document
-    return {name: part for name, part in document.items() if name != "spec"}
+    """What is long and made elsewhere is left out: the specs of CustomResourceDefinitions, made from the types, and of
+    rules, and the dashboards. tests/api and tests/docs have those."""
+    left_out = {"CustomResourceDefinition": "spec", "PrometheusRule": "spec"}.get(document["kind"])
+    if document["kind"] == "ConfigMap" and document["metadata"]["name"].startswith("koordinator-dashboard-"):
+        return {**document, "data": dict.fromkeys(document["data"], "")}
+    return {name: part for name, part in document.items() if name != left_out}
 
 
 @cache

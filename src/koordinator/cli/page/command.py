@@ -27,6 +27,7 @@ from koordinator.cli.page.feed import Feed
 from koordinator.cli.page.history import SAMPLE_SECONDS, History, HistoryError, sample_of
 from koordinator.cli.page.local_access import LocalAccess, named
 from koordinator.cli.page.pod_list import PodList
+from koordinator.cli.page.prometheus_history import PrometheusHistory
 from koordinator.cli.page.questions import questions_of
 from koordinator.cli.page.site import Site
 from koordinator.cli.page.state_folder import StateFolder
@@ -34,6 +35,7 @@ from koordinator.cli.page.token_access import TokenAccess
 from koordinator.cli.page.viewers import Viewer
 from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import open_session
+from koordinator.kube.prometheus import PrometheusServer, check_server
 from koordinator.kube.serving import HealthServer
 from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 
@@ -89,6 +91,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="DIR",
         help="keep the history of the last week there, and let koord page of the same cluster open this page",
     )
+    parser.add_argument(
+        "--prometheus", default="", metavar="URL", help="read the history there (default: what this page has seen)"
+    )
+    parser.add_argument("--prometheus-token-file", default="", metavar="FILE", help="a bearer token for it")
+    parser.add_argument(
+        "--prometheus-ca-file", default="", metavar="FILE", help="its authority (default: those of the machine)"
+    )
     parser.add_argument("--no-browser", action="store_true", help="print the link alone")
     add_sources(parser)
     parser.set_defaults(run=run)
@@ -123,7 +132,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 async def _until_interrupted(options: argparse.Namespace) -> int:
     """The page that runs already, where one does; else one of this command's own."""
     cluster, _ = needed_cluster(options)
-    if cluster.data is not None and not (options.state or options.sign_in or options.page_port):
+    if cluster.data is not None and not (options.state or options.sign_in or options.page_port or options.prometheus):
         link = await StateFolder(cluster.data).link()
         if link is not None:
             await _announce(link, options, "The page of koord up, for one browser")
@@ -162,7 +171,8 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
             tls=tls.context if tls is not None else None,
             access=access if isinstance(access, TokenAccess) else None,
         )
-        Site(access, broadcast, PodList(feed), history, WhatIfRuns(), clock).add_to(server)
+        past = PrometheusHistory(_prometheus(options, clock)) if options.prometheus else history
+        Site(access, broadcast, PodList(feed), past, WhatIfRuns(), clock).add_to(server)
         await server.start()
         stack.push_async_callback(server.stop)
         async with asyncio.TaskGroup() as tasks:
@@ -185,6 +195,10 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
                 where = f"https://{named(options.bind_address)}:{server.bound_port}/"
                 print(f"The page, for whoever shows a token: {where}", flush=True)
     return 0
+
+
+def _prometheus(options: argparse.Namespace, clock: Clock) -> PrometheusServer:
+    return PrometheusServer(options.prometheus, clock, options.prometheus_token_file, options.prometheus_ca_file)
 
 
 @contextmanager
@@ -218,6 +232,7 @@ def _check(options: argparse.Namespace) -> None:
     """Raises UsageError for what does not go together."""
     if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
         raise UsageError("--tls-cert-file and --tls-private-key-file come together")
+    check_server("--prometheus", options.prometheus, "--prometheus-token-file", options.prometheus_token_file)
     named = [flag for flag in ("scheduler", "manager", "descheduler") if getattr(options, flag)]
     if options.sign_in and named:
         raise UsageError(

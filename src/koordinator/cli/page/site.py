@@ -13,7 +13,7 @@ from koordinator.cli.explain_target import parse_target
 from koordinator.cli.explain_terminal import PAGE_TERMINAL
 from koordinator.cli.page.broadcast import Broadcast
 from koordinator.cli.page.feed import CLASSES, INTERFERENCE, PENDING
-from koordinator.cli.page.history import SPANS, History, HistoryError
+from koordinator.cli.page.history import SPANS, HistoryError, PastUsage
 from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.static_files import HEADERS, StaticFiles
@@ -37,7 +37,7 @@ class Site:
         access: Access,
         broadcast: Broadcast,
         pods: PodList,
-        history: History,
+        history: PastUsage,
         what_if: WhatIfRuns,
         clock: Clock,
     ) -> None:
@@ -94,7 +94,7 @@ class Site:
         if span is None:
             raise PageError(400, f"400: span: one of {', '.join(SPANS)} is needed\n")
         try:
-            return json_response(self._history.read(span, self._clock.now().timestamp()))
+            return json_response(await self._history.read(span, self._clock.now().timestamp()))
         except HistoryError as error:
             return json_response({"problem": str(error)}, 503)
 
