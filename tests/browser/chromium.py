@@ -47,7 +47,7 @@ class Chromium:
 
     def run(self, script: str, *given: Any) -> Any:
         """What a script returns."""
-        return self.driver.execute_script(script, *given)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(script, *given)
 
     def text(self, selector: str = "body") -> str:
         """Of all elements of a selector, as a person reads them; empty where there are none."""
@@ -86,16 +86,16 @@ class Chromium:
     def size(self, width: int, height: int = 900) -> None:
         """Of the viewport. Windows cannot be as narrow as telephones are."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)  # type: ignore[no-untyped-call]
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def scheme(self, scheme: Scheme) -> None:
         """What the viewer prefers."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})  # type: ignore[no-untyped-call]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def zone(self, name: str) -> None:
         """Where the viewer is."""
-        self.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": name})  # type: ignore[no-untyped-call]
+        self.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": name})
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than the viewport."""
@@ -119,8 +119,8 @@ class Chromium:
         if not self.run("return 'axe' in window"):
             # Not as an element of the page, whose policy would refuse it.
             expression = {"expression": _AXE.read_text()}
-            self.driver.execute_cdp_cmd("Runtime.evaluate", expression)  # type: ignore[no-untyped-call]
-        found = self.driver.execute_async_script(  # type: ignore[no-untyped-call]
+            self.driver.execute_cdp_cmd("Runtime.evaluate", expression)
+        found = self.driver.execute_async_script(
             "axe.run().then(arguments[0], error => arguments[0]({violations: [{id: String(error), nodes: []}]}))"
         )
         return [f"{each['id']}: {[node['html'][:200] for node in each['nodes'][:3]]}" for each in found["violations"]]

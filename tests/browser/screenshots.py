@@ -49,7 +49,7 @@ def demo(folder: Path) -> Iterator[str]:
 def picture(window: Chromium) -> bytes:
     """What the window shows, as WebP."""
     options = {"format": "webp", "quality": _QUALITY}
-    found = window.driver.execute_cdp_cmd("Page.captureScreenshot", options)  # type: ignore[no-untyped-call]
+    found = window.driver.execute_cdp_cmd("Page.captureScreenshot", options)
     return base64.b64decode(found["data"])
 
 

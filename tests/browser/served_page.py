@@ -104,4 +104,4 @@ def printed_by(process: subprocess.Popen[str], text: str) -> str:
     for line in process.stdout:
         if text in line:
             return line
-    raise AssertionError(f"{process.args} ended without {text!r}")
+    raise AssertionError(f"{process.args!r} ended without {text!r}")

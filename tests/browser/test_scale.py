@@ -143,10 +143,11 @@ def test_a_large_cluster_is_drawn_without_a_stutter(window: Chromium, served: Se
     window.go(place)
     window.shows("node-1" if place == "nodes" else "shop/pod-" if place == "pending" else "Is it safe?")
     shown = partial(window.run, "return Math.max(0, ...window.koordinator.versions())")
-    before, spent = shown(), cpu_seconds(window)
+    spent = cpu_seconds(window)
     for _ in range(TURNS):
+        before = shown()
         served.turn()
-        before = window.until(lambda before=before: (found := shown()) > before and found)
+        window.until(partial(lambda before: shown() > before, before))
     spent = (cpu_seconds(window) - spent) / TURNS
     assert spent < _SECONDS
 
@@ -165,6 +166,6 @@ def test_the_first_paint_waits_for_nothing(window: Chromium, served: Served) -> 
 
 def cpu_seconds(window: Chromium) -> float:
     """What the page's thread has used."""
-    window.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})  # type: ignore[no-untyped-call]
-    metrics = window.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]  # type: ignore[no-untyped-call]
+    window.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    metrics = window.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))

@@ -52,7 +52,7 @@ def test_nothing_is_wider_than_the_window(shown: Chromium, width: int) -> None:
 def test_colours_are_those_that_the_viewer_prefers(shown: Chromium) -> None:
     found = []
     for scheme in ("light", "dark"):
-        shown.scheme(scheme)  # type: ignore[arg-type]
+        shown.scheme(scheme)
         found.append(shown.run("return getComputedStyle(document.body).backgroundColor"))
     assert found == ["rgb(246, 247, 249)", "rgb(18, 22, 28)"]
 
