@@ -34,10 +34,11 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import parse_configuration
+from koordinator.scheduler.cycle.loop import DecisionLog
 from koordinator.scheduler.engine.binding_points import CycleState
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement
+from koordinator.scheduler.engine.decision import Attempt, Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo, make_pod_info

@@ -21,11 +21,11 @@ def test_what_is_not_installed_is_said(
     assert entry("sample_program.node_agent")() == 1
     written = capsys.readouterr().err
     assert written == (
-        "error: the module a_package_that_nobody_has is not installed: pip install 'koordinator[node-agent]'\n"
+        "error: the module a_package_that_nobody_has is not installed: pip install koordinator brings it\n"
     )
     del sys.modules["sample_program"]
 
 
 def test_a_module_of_the_program_itself_is_no_package_to_install() -> None:
     with pytest.raises(ModuleNotFoundError):
-        what_is_missing(ModuleNotFoundError("no module", name="koordinator.nothing"), "koord")
+        what_is_missing(ModuleNotFoundError("no module", name="koordinator.nothing"))

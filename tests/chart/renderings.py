@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+import koordinator
 
 Document = dict[str, Any]
 
@@ -34,6 +37,8 @@ _PODS: Final[Document] = {
 }
 """What the pods of every program can have."""
 KUBERNETES: Final = "1.35.0"
+_VERSION: Final = "@version@"
+"""In a record, so that a release changes none of them."""
 CASES: Final[dict[str, Document]] = {
     "defaults": {},
     "everything": {
@@ -272,6 +277,10 @@ def rendered_by(helm: Path, values: Document, chart: Path = CHART) -> list[Docum
     return [_shortened(each) for each in yaml.safe_load_all(text) if each]
 
 
+def _without_version(text: str) -> str:
+    return re.sub(rf"(?<![\w.]){re.escape(koordinator.__version__)}(?![\w.])", _VERSION, text)
+
+
 def _shortened(document: Document) -> Document:
     """The specs of CustomResourceDefinitions are left out: they are made from the types, and tests/api has them."""
     if document["kind"] != "CustomResourceDefinition":
@@ -282,7 +291,8 @@ def _shortened(document: Document) -> Document:
 @cache
 def recorded(case: str) -> tuple[Document, ...]:
     """The objects of a case; do not change them."""
-    return tuple(json.loads((_FOLDER / f"{case}.json").read_text()))
+    text = (_FOLDER / f"{case}.json").read_text()
+    return tuple(json.loads(text.replace(_VERSION, koordinator.__version__)))
 
 
 @cache
@@ -298,7 +308,7 @@ def record(helm: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
             assert rendered_by(helm, {}, chart_with_values(values, Path(folder))) == defaults, values
     for case, given in CASES.items():
-        (_FOLDER / f"{case}.json").write_text(json.dumps(rendered_by(helm, given), indent=1) + "\n")
+        (_FOLDER / f"{case}.json").write_text(_without_version(json.dumps(rendered_by(helm, given), indent=1)) + "\n")
     refusals = {case: refusal(helm, given) for case, (given, _) in REFUSED.items()}
     _REFUSALS.write_text(json.dumps(refusals, indent=1) + "\n")
     _FINGERPRINT.write_text(fingerprint() + "\n")
@@ -312,5 +322,5 @@ def fingerprint() -> str:
     """Of everything that decides what is rendered: the files of the chart, and the cases."""
     digest = hashlib.sha256(json.dumps([CASES, REFUSED]).encode())
     for path in sorted(path for path in CHART.rglob("*") if path.is_file()):
-        digest.update(f"{path.relative_to(CHART)}\n".encode() + path.read_bytes())
+        digest.update(f"{path.relative_to(CHART)}\n{_without_version(path.read_text())}".encode())
     return digest.hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from koordinator import __version__
 from koordinator.base.build import commit
 from koordinator.cli.main import COMMANDS, main, make_parser
 
@@ -61,7 +62,7 @@ def test_the_examples_of_the_help_are_command_lines_that_work(name: str) -> None
 def test_versions_name_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["version"] == "0.1.0"
+    assert found["version"] == __version__
     assert found["commit"] == commit()
 
 
@@ -75,7 +76,7 @@ def test_the_commit_is_that_of_the_checkout() -> None:
 @pytest.mark.parametrize("module", ["koordinator.cluster", "koordinator.cluster.nodes", "koordinator.cli.main"])
 def test_every_program_knows_its_version(module: str) -> None:
     ended = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"[\w.]+ 0\.1\.0 \(.*Python 3\..*\)\n", ended.stdout)
+    assert re.fullmatch(rf"[\w.]+ {re.escape(__version__)} \(.*Python 3\..*\)\n", ended.stdout)
 
 
 def test_output_that_nobody_reads_is_no_error() -> None:

@@ -47,6 +47,12 @@ REASONS: dict[str, dict[str, str]] = {
     "what-if": {"-w": "a simulation is of one snapshot", "-A": _ONE_OBJECT, "-l": _ONE_OBJECT},
     "lint": {"wide": _NO_TABLE, "-w": _DOES_NOT_CHANGE, **_NOT_ABOUT_PODS},
     "doctor": {"wide": _NO_TABLE, "-w": _DOES_NOT_CHANGE, **_NOT_ABOUT_PODS},
+    "support-bundle": {
+        "wide": _NO_TABLE,
+        "name": _NO_OBJECTS,
+        "-w": "a bundle is of one moment",
+        **{flag: why for flag, why in _NOT_ABOUT_PODS.items() if flag != "-n"},
+    },
     "version": {"wide": _NO_TABLE, "name": _NO_OBJECTS, "-w": _DOES_NOT_CHANGE, **_NOT_ABOUT_PODS},
 }
 """Command -> what it lacks of the options -> why."""

@@ -25,7 +25,7 @@ from tests.scheduler.scheduler_api import SchedulerApi
 _SCHEDULER: Final = "koordinator.scheduler."
 _PLUGINS: Final = "plugins."
 _RESERVATION: Final = "plugins.reservation."
-_OF_A_POD: Final = {"one of many": (pod_mixes.equal, 18), "the first of its kind": (pod_mixes.different, 21)}
+_OF_A_POD: Final = {"one of many": (pod_mixes.equal, 10), "the first of its kind": (pod_mixes.different, 20)}
 _OF_A_RESERVATION: Final = 11
 
 
@@ -41,7 +41,9 @@ async def _way_to_the_request(pods: Callable[[int], list[Document]]) -> set[str]
     shape = Shape(pods, nodes=3)
     *first, last = pods(6)
     async with running(shape) as api:
-        await place(api, first, shape)
+        # One after the other: what the first of all is asked is none of the last one's way.
+        for pod in first:
+            await place(api, [pod], shape)
         with _recording(ScriptedApi.create.__code__) as modules:
             await place(api, [last], shape)
     return modules

@@ -27,11 +27,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from koordinator.base.metrics import Metrics
 from koordinator.base.program import Process, Run
+from tests.docs.generated_pages import ROOT, table, write_or_print
 from tests.free_ports import free_ports
 from tests.manager.test_on_embedded_api import installed
 from tests.waiting import PATIENCE
 
-ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/metrics.md"
 _RECORDED: Final = ROOT / "tests/koordlet/recorded"
 _STABILITY: Final = re.compile(r"^\[\w+\] ")
@@ -79,12 +79,13 @@ async def page() -> str:
 
 
 def _table(title: str, where: str, metrics: Mapping[str, Described], names: Set[str]) -> str:
-    lines = [f"## {title}", "", f"{where}.", "", "| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    for name in sorted(names):
-        one = metrics[name]
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        lines.append(f"| `{name}` | {one.kind} | {labels} | {one.meaning} |")
-    return "\n".join(lines) + "\n"
+    head = ["metric", "type", "labels", "meaning"]
+    return f"## {title}\n\n{where}.\n\n{table(head, (_row(metrics[name]) for name in sorted(names)))}"
+
+
+def _row(one: Described) -> Sequence[str]:
+    labels = ", ".join(f"`{label}`" for label in one.labels)
+    return [f"`{one.name}`", one.kind, labels, one.meaning]
 
 
 def _of_koordlet() -> dict[str, Described]:
@@ -218,11 +219,7 @@ def _wait_for(url: str) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Write the page, or print it with ``--print``."""
     logging.disable()
-    text = asyncio.run(page())
-    if arguments == ["--print"]:
-        sys.stdout.write(text)
-    else:
-        PAGE.write_text(text)
+    write_or_print({PAGE: asyncio.run(page())}, arguments)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from koordinator.kube.pages import Request, Response
 from koordinator.kube.secure_serving import SecureOptions, SecureServing
 from koordinator.kube.servers import Routes, Servers
 from koordinator.kube.serving import HealthServer
-from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
+from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError, server_context
 from tests.free_ports import free_ports
 from tests.kube.certificates import Authority
 
@@ -172,3 +172,10 @@ def test_a_certificate_and_its_key_come_together(options: SecureOptions) -> None
 
 def test_without_a_port_nothing_is_served() -> None:
     assert SecureOptions().listen_address() == NOWHERE
+
+
+def test_no_session_is_resumed_and_none_is_negotiated_anew() -> None:
+    """Clients written in Go resume none, and tickets cost a good part of a handshake."""
+    context = server_context()
+    assert context.num_tickets == 0
+    assert ssl.OP_NO_RENEGOTIATION in context.options

@@ -22,7 +22,7 @@ _HERE = Path(__file__).resolve().parent
 _REAL_NODE = "real node"
 _ON_THE_REAL_NODE = (
     "cgroups", "cpu_suppress", "critest", "image", "interference", "koordlet", "koordlet_extensions", "koordlet_roles",
-    "kubelet_quotas", "nri", "runtime_hooks", "runtime_proxy_kubelet",
+    "kubelet_quotas", "nri", "runtime_hooks", "runtime_proxy_kubelet", "upgrade_node",
 )  # fmt: skip
 """A machine has one: these wait for each other, and one worker at most shall. A kubelet ends the processes of pods
 that it does not know, such as that of test_cgroups."""
@@ -34,7 +34,7 @@ _IN_A_VIRTUAL_MACHINE = (
 """One takes all CPUs of the machine that emulates it: one worker at most runs any."""
 _LONG = (
     "cpu_suppress_cpusets", "gangs", "generated_clusters", "generated_fixtures", "koordlet_cpu_evictions",
-    "koordlet_evictions", "koordlet_steps", "manager_controllers", "migration", "quotas", "reservations",
+    "koordlet_evictions", "koordlet_steps", "manager_controllers", "migration", "quotas", "reservations", "upgrade",
 )  # fmt: skip
 """Minutes each, or many parts."""
 _LINES_OF_A_FAILURE = 40

@@ -12,7 +12,6 @@ def entry(module: str) -> Callable[[], int]:
 
     The exit status is 1, with one line on stderr, if packages that the program needs are not installed.
     """
-    extra = module.split(".")[1].replace("_", "-")
 
     def main() -> int:
         # Importing a program takes up to a second, in which there is nothing to shut down gracefully: Ctrl-C ends the
@@ -21,16 +20,16 @@ def entry(module: str) -> Callable[[], int]:
         try:
             run: Callable[[], int] = import_module(module).main
         except ModuleNotFoundError as error:
-            print(f"error: {what_is_missing(error, extra)}", file=sys.stderr)  # noqa: T201 - no log is configured yet
+            print(f"error: {what_is_missing(error)}", file=sys.stderr)  # noqa: T201 - no log is configured yet
             return 1
         return run()
 
     return main
 
 
-def what_is_missing(error: ModuleNotFoundError, extra: str) -> str:
-    """Return an error message that names the missing module and the extra to install. Raises ``error`` again if the
-    missing module belongs to koordinator itself."""
+def what_is_missing(error: ModuleNotFoundError) -> str:
+    """Return an error message that names the missing module, such as numpy in an image for nodes, and what brings it.
+    Raises ``error`` again if the missing module belongs to koordinator itself."""
     if error.name is None or error.name.split(".")[0] == "koordinator":
         raise error
-    return f"the module {error.name} is not installed: pip install 'koordinator[{extra}]'"
+    return f"the module {error.name} is not installed: pip install koordinator brings it"

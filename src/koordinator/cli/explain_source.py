@@ -71,6 +71,19 @@ def endpoint_of(
 async def fetch(session: Session, endpoint: ProgramEndpoint, path: str, query: Mapping[str, str] | None = None) -> Any:
     """The JSON document at ``path`` of the program. Raises ExplainError; UnknownToProgramError when the program has
     responded that it does not know the object."""
+    body = await fetch_body(session, endpoint, path, query)
+    try:
+        return decode_any(body)
+    except DecodeError as error:
+        raise ExplainError(
+            f"what the {endpoint.program} answers to {path} is not JSON; is that a koord-{endpoint.program}?"
+        ) from error
+
+
+async def fetch_body(
+    session: Session, endpoint: ProgramEndpoint, path: str, query: Mapping[str, str] | None = None
+) -> bytes:
+    """The same as it was sent, for pages that are no JSON."""
     target = quote(path) + (f"?{urlencode(query)}" if query else "")
     if endpoint.url is not None:
         return await _get(session, endpoint, _checked(endpoint), target)
@@ -86,7 +99,7 @@ async def fetch(session: Session, endpoint: ProgramEndpoint, path: str, query: M
     return await _get(session, endpoint, address, target)
 
 
-async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, options: ClientOptions, target: str) -> Any:
+async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, options: ClientOptions, target: str) -> bytes:
     try:
         client = await session.client(options)
         host = session.leaders.get(endpoint.lease) or await _leading_host(client, endpoint)
@@ -95,7 +108,7 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
         asked_by = await _with_token(session, client, options, namespace)
         proxied = f"/api/v1/namespaces/{namespace}/pods/https:{quote(host)}:{endpoint.port}/proxy{target}"
         try:
-            return decode_any(await (await session.client(asked_by)).raw("GET", proxied))
+            return await (await session.client(asked_by)).raw("GET", proxied)
         except ApiStatusError as error:
             if not error.reason:
                 # Passed on by the API server, whose own refusals all have one.
@@ -112,10 +125,6 @@ async def _fetch_from_leader(session: Session, endpoint: ProgramEndpoint, option
                 f"let it serve with --secure-port={endpoint.port} --bind-address=::, or name it with "
                 f"--{endpoint.program}=http://127.0.0.1:{_PLAIN_PORTS[endpoint.program]} after kubectl port-forward -n "
                 f"{namespace} pod/{host} {_PLAIN_PORTS[endpoint.program]}"
-            ) from error
-        except DecodeError as error:
-            raise ExplainError(
-                f"what {host} answers to {target} is not JSON; is that a koord-{endpoint.program}?"
             ) from error
     except KubeError as error:
         raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
@@ -161,7 +170,7 @@ async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
 
 async def _get(
     session: Session, endpoint: ProgramEndpoint, address: str, target: str, headers: Mapping[str, str] | None = None
-) -> Any:
+) -> bytes:
     """``headers`` are for a program on this very machine, which makes its certificate for itself."""
     timeout = aiohttp.ClientTimeout(total=endpoint.seconds)
     try:
@@ -173,6 +182,8 @@ async def _get(
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
         reason = connection_reason(error) or str(error) or f"no response within {endpoint.seconds:g} s"
         raise ExplainError(f"the {endpoint.program} at {address} cannot be queried: {reason}") from error
+    if status == 200:
+        return body
     try:
         document = decode_any(body)
     except DecodeError as error:
@@ -181,9 +192,7 @@ async def _get(
         raise ExplainError(
             f"{address} answers {target} with status {status}; is that a koord-{endpoint.program}?"
         ) from error
-    if status != 200:
-        raise _refusal(status, str(document.get("message", status)) if isinstance(document, dict) else str(status))
-    return document
+    raise _refusal(status, str(document.get("message", status)) if isinstance(document, dict) else str(status))
 
 
 def _refusal(status: int, message: str) -> ExplainError:

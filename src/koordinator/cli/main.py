@@ -39,6 +39,10 @@ COMMANDS: Final = {
     "lint": ("koordinator.cli.lint", "find typing mistakes in manifests that an API server takes in silence"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
     "manifests": ("koordinator.cli.manifests", "print what a real cluster needs, for kubectl apply"),
+    "support-bundle": (
+        "koordinator.cli.support_bundle",
+        "gather what a report of a problem needs into one file, without secrets",
+    ),
     "version": ("koordinator.cli.version", "show version, commit and Python"),
     "completion": ("koordinator.cli.completion", "print the completion script of a shell"),
 }
@@ -63,6 +67,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord lint FILE       which typing mistakes in a manifest would pass in silence?
   koord doctor          which kernel features does this machine have for koordlet?
   koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
+  koord support-bundle  gather what a report of a problem needs into one file, without secrets
 
 koord COMMAND --help has examples; kubectl koord COMMAND is the same. The programs of a real cluster are commands of
 their own: koord-scheduler --help.
@@ -80,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"koord: {error}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        print(f"koord: {what_is_missing(error, 'koord')}", file=sys.stderr)
+        print(f"koord: {what_is_missing(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

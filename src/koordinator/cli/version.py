@@ -32,13 +32,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Print it."""
-    facts = {
+    found = facts()
+    text = "".join(f"{name + ':':<12}{value or 'unknown'}\n" for name, value in found.items())
+    print(rendered(options.output, found, lambda: text), end="")
+    return 0
+
+
+def facts() -> dict[str, str]:
+    """What runs here, and on what."""
+    return {
         "version": __version__,
         "commit": commit(),
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
     }
-    text = "".join(f"{name + ':':<12}{value or 'unknown'}\n" for name, value in facts.items())
-    print(rendered(options.output, facts, lambda: text), end="")
-    return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from koordinator.base.deadline import within
+from koordinator.base.errors import KoordinatorError
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.served_connections import ProgramConnections
@@ -206,11 +207,19 @@ class Agent:
                 while not self.states.has_synced_pods:
                     await self.states.sync_pods(kubelet, listing)
                     await self._given.clock.sleep(PAUSE)
+                self._look_at_topology(info)
                 enforcement = Enforcement(self._context, layout, info, None, self.loops.metrics)
                 return await take_back(enforcement, self._given.clock)
             finally:
                 await connection.close()
                 informer.cancel()
+
+    def _look_at_topology(self, info: NodeInfo) -> None:
+        """Which CPUs there are, and whether kubelet itself gives any to pods."""
+        try:
+            TopologyReporter(self._context, info).look()
+        except KoordinatorError as error:
+            logger.warning("pods keep the CPUs that they have: %s", error)
 
     def _reader(self, layout: CgroupLayout) -> CgroupReader:
         return CgroupReader(layout, os.sysconf("SC_PAGESIZE"))

@@ -19,7 +19,7 @@ import numpy as np
 from koordinator.api.annotations import RESERVATION_NAME
 from koordinator.api.timestamps import format_time
 from koordinator.base.debug_flags import number, set_verbosity
-from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
+from koordinator.scheduler.engine.class_state import INFEASIBLE
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -78,7 +78,7 @@ def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
 
 
 def diagnosis(
-    pod: PodInfo, class_state: ClassState, columns: NodeColumns, now: datetime, job: QuestionedJob | None = None
+    pod: PodInfo, evaluation: Evaluation, columns: NodeColumns, now: datetime, job: QuestionedJob | None = None
 ) -> dict[str, Any]:
     """The content of the original's Diagnosis for a pod that no node fits."""
     key = job.key if job is not None else pod.pod.metadata.annotations.get(RESERVATION_NAME, pod.key)
@@ -86,7 +86,7 @@ def diagnosis(
     document: dict[str, Any] = {"timestamp": format_time(now), "questionedKey": key}
     if nominated := pod.pod.status.nominated_node_name:
         document["nominatedNode"] = nominated
-    refused = class_state.plan.rejection
+    refused = evaluation.plan.rejection
     plan = job.plan if job is not None and not cause else None
     if message := cause or (refused[1].text if refused is not None else plan.message if plan is not None else ""):
         document["preFilterMessage"] = message
@@ -104,7 +104,7 @@ def diagnosis(
             ((each.plugin, each.reasons), [columns.names[row] for row in each.rows.tolist()]) for each in plan.statuses
         )
     else:
-        details = failed_details(pod, class_state, columns) if not cause else ()
+        details = failed_details(pod, evaluation, columns) if not cause else ()
     if details:
         schedule["nodeFailedDetails"] = details
     preempted = job.preemption if job is not None else None
@@ -112,14 +112,14 @@ def diagnosis(
     return {**document, "isRootCausePod": not cause, "scheduleDiagnosis": schedule, "preemptionDiagnosis": preemption}
 
 
-def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) -> Sequence[dict[str, Any]]:
+def failed_details(pod: PodInfo, evaluation: Evaluation, columns: NodeColumns) -> Sequence[dict[str, Any]]:
     """The rejected nodes by (plugin, reason, whether eviction might help), in that order."""
     return _details(
         (
             (failure.plugin.name, failure.reasons(pod)),
             [columns.names[row] for row in failure.rows.tolist()],
         )
-        for failure in (class_state.failures() if class_state.plan.rejection is None else ())
+        for failure in (evaluation.failures() if evaluation.plan.rejection is None else ())
     )
 
 
@@ -136,19 +136,19 @@ def _details(failed: Iterable[tuple[tuple[str, Sequence[Reason]], list[str]]]) -
     ]
 
 
-def score_lines(class_state: ClassState, columns: NodeColumns, key: str, chosen: str, count: int) -> Iterator[str]:
+def score_lines(evaluation: Evaluation, columns: NodeColumns, key: str, chosen: str, count: int) -> Iterator[str]:
     """The heading and the rows of the table for the pod ``key``; nothing when no node is feasible."""
-    totals = class_state.totals[: columns.size]
+    totals = evaluation.totals[: columns.size]
     order = np.argsort(-totals, kind="stable").tolist()
     feasible = [row for row in order if totals[row] != INFEASIBLE]
     if not feasible:
         return
     # Among equals, the chosen node comes first.
     feasible.sort(key=lambda row: (-int(totals[row]), columns.names[row] != chosen, columns.names[row]))
-    names = class_state.score_names
+    names = evaluation.score_names
     yield f"Top{count} scores for Pod: {key}, feasibleNodes: {len(feasible)}, plugins:[{' '.join(names)}]"
     first = feasible[:count]
-    rows = list(zip([columns.names[row] for row in first], class_state.scores_of(first), strict=True))
+    rows = list(zip([columns.names[row] for row in first], evaluation.scores_of(first), strict=True))
     yield from markdown(key, names, rows)
 
 

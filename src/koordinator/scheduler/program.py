@@ -32,20 +32,19 @@ from koordinator.scheduler.cycle.condition_refresh import ConditionRefresh
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
-from koordinator.scheduler.cycle.loop import NextPod, SchedulingLoop
+from koordinator.scheduler.cycle.loop import DecisionLog, NextPod, SchedulingLoop
 from koordinator.scheduler.cycle.measurement import MonitorOptions, PluginTimes, SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import PluginServices, make_controllers, run_controller
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.decision import DecisionLog
-from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.engine import Engine, gate_of
 from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
-from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.event_listeners import OnError
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.framework_hooks import Controller, NextPodPlugin
 from koordinator.scheduler.engine.handle import Events
 from koordinator.scheduler.engine.pod_info import PodFacts, PodInfo
-from koordinator.scheduler.engine.profile import Profile, gate_of
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.sources import Sources
@@ -128,9 +127,10 @@ class Scheduler:
         }
         for name, engine in self.engines.items():
             times = PluginTimes(name, metrics, clock.monotonic)
-            engine.refresh, engine.times, engine.on_error = times.refresh, times, errors.of_plugin
+            engine.measure, engine.times, engine.on_error = times.refresh, times, errors.of_plugin
             if self._options.check_evaluations:
-                engine.refresh = EvaluationCheck(engine.profile, view, errors.of_cache, times.refresh).refresh
+                engine.refresh = EvaluationCheck(engine.profile, view, errors.of_cache).refresh
+                engine.measure = EvaluationCheck(engine.profile, view, errors.of_cache, times.refresh).refresh
         self._errors = errors
         resync = Resync(self.state)
         self._resynchronisation = Resynchronisation(resync, errors, self._retry_unschedulable, clock, random)
@@ -138,7 +138,7 @@ class Scheduler:
         hints = QueueingHints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
             _sort_key(profiles, errors.of_plugin),
-            gate_of({profile.scheduler_name: profile for profile in profiles}),
+            gate_of(self.engines),
             clock.monotonic,
             self._options.queue,
             hints.queueing_hint,
@@ -193,7 +193,7 @@ class Scheduler:
             self.engines,
             self.queue,
             view,
-            self.decisions,
+            self.decisions.add,
             self._evictions,
             self._reporter,
             self.monitor,

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.annotations import RESOURCE_STATUS
 from koordinator.koordlet.enforce.cleanup import CleanupError
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, parse_container_id
-from tests.koordlet.node_under_test import POD_FOLDER, NodeUnderTest
+from tests.koordlet.node_under_test import POD_FOLDER, NodeUnderTest, pod
 from tests.node.traffic_control_kernel import TrafficControlKernel
 
 BEST_EFFORT = "kubepods/besteffort"
@@ -106,6 +107,34 @@ def test_limits_that_the_runtime_keeps_twice_are_taken_back_twice(node: NodeUnde
 
     assert asyncio.run(story()) != "0"
     assert burst() == "0"
+
+
+def test_pods_have_all_cpus_and_the_quotas_of_kubelet_again(node: NodeUnderTest) -> None:
+    """Of a pod that the scheduler has given a CPU, which therefore had no quota, and of one that shares the others."""
+    node.machine.write_numa_memory(0, 16 << 20)
+    annotations = {RESOURCE_STATUS: '{"cpuset": "3"}'}
+    node.pods.append(pod("db", "0000-db") | {"spec": node.pods[0]["spec"]})
+    node.pods[1]["metadata"] |= {"labels": {"koordinator.sh/qosClass": "LSR"}, "annotations": annotations}
+    node.pods[1]["status"]["containerStatuses"][0]["containerID"] = "containerd://c1"
+    other = "kubepods/burstable/pod0000-db/c1"
+    for folder in (CONTAINER, other):
+        node.machine.write(f"/sys/fs/cgroup/{folder}/cpuset.cpus", "0-3\n")
+        node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.max", "100000 100000\n")
+
+    def has(folder: str, name: str) -> str:
+        return (node.machine.root / "sys/fs/cgroup" / folder / name).read_text().strip()
+
+    def cpus() -> list[str]:
+        return [has(CONTAINER, "cpuset.cpus"), has(other, "cpuset.cpus"), has(other, "cpu.max").split()[0]]
+
+    async def story() -> list[str]:
+        await enforce(node)
+        enforced = cpus()
+        await node.clean_up()
+        return enforced
+
+    assert asyncio.run(story()) == ["0-2", "3", "max"]
+    assert cpus() == ["0-3", "0-3", "100000"]
 
 
 def test_a_node_on_which_nothing_was_enforced_stays_as_it_is(node: NodeUnderTest) -> None:

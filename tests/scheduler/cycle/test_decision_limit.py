@@ -135,7 +135,6 @@ class Cluster:
             "numbers": [[each.requested, each.counted, each.unused] for each in columns.numbers],
             "pods": {row: sorted(pods) for row, pods in self.state.view.pods_on.items()},
             "placed": sorted(self.state._placed),
-            "priorities": dict(self.state._priorities),
             "foreign": {row: sorted(pods) for row, pods in vars(self.foreign)["pods"].items()},
         }
 

@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.base.metrics import Metrics
 from koordinator.scheduler.cycle.measurement import PluginTimes
-from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.metrics import SchedulerMetrics
@@ -24,12 +24,13 @@ class Timed:
         self.metrics = Metrics()
         ticks = itertools.count()
         self.times = PluginTimes("koord-scheduler", SchedulerMetrics(self.metrics), lambda: float(next(ticks)))
+        self.scene.engine.measure = self.times.refresh
 
-    def decide(self, decisions: int) -> Evaluation:
+    def decide(self, decisions: int) -> None:
+        """Each evaluates a node again."""
         for number in range(decisions):
-            evaluation = self.evaluation(number)
-            self.times.refresh(evaluation)
-        return evaluation
+            self.scene.view.columns.touch(0, Aspect.NODE)
+            self.scene.engine.decide(self.scene.info(make_pod(f"p{number}")), self.scene.now)
 
     def evaluation(self, number: int) -> Evaluation:
         info = self.scene.info(make_pod(f"p{number}"))
@@ -76,15 +77,14 @@ def test_a_point_takes_as_long_as_its_plugins_together() -> None:
 
 def test_what_is_measured_is_evaluated_as_always() -> None:
     timed = Timed()
-    measured = timed.decide(10)
-    plain = timed.evaluation(9)
+    measured, plain = timed.evaluation(1), timed.evaluation(2)
+    timed.times.refresh(measured)
     plain.refresh()
     assert measured.totals.tolist() == plain.totals.tolist()
 
 
 def test_a_plugin_that_raises_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = Timed()
-    timed.decide(9)
 
     def broken(plugin: NodeUnschedulable, pod: PodInfo, state: object, rows: Rows) -> Ints:
         raise ZeroDivisionError
@@ -98,7 +98,6 @@ def test_a_plugin_that_raises_is_put_back(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_plugin_that_raises_is_measured_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = Timed()
-    timed.decide(9)
 
     def broken(plugin: NodeUnschedulable, pod: PodInfo, state: object, rows: Rows) -> Ints:
         raise ZeroDivisionError

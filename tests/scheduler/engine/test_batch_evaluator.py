@@ -262,8 +262,6 @@ def test_what_is_evaluated_together_is_measured_too() -> None:
     )
     assert evaluating is not None
     before = evaluating.evaluate
-    for _ in range(9):
-        times.refresh(bench.following[0])
     fill(bench, NODES[2])
     times.refresh(bench.following[0])
     labels = {"plugin": "NodeResourcesFit", "extension_point": "Filter", "status": "Success"}

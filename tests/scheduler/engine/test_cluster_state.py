@@ -183,14 +183,6 @@ def test_changes_of_a_node_are_named_by_kind() -> None:
     assert kinds == {EventKind.NODE_ALLOCATABLE, EventKind.NODE_TAINT, EventKind.NODE_LABEL}
 
 
-def test_the_lowest_priority_follows_the_pods() -> None:
-    state = make_state([make_node("a")])
-    state.set_pod(describe(make_pod("low", priority=-5)), "a")
-    state.set_pod(describe(make_pod("high", priority=7)), "a")
-    state.remove_pod("uid-low")
-    assert state.lowest_priority == 7
-
-
 def test_changes_since_names_rows_and_aspects() -> None:
     state = make_state([make_node("b"), make_node("a")])
     before = state.view.columns.version

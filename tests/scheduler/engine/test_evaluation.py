@@ -89,7 +89,7 @@ def test_next_best_leaves_the_totals_as_they_were() -> None:
     state.assume(describe(make_pod("q")), "a")
     state.assume(describe(make_pod("r")), "b")
     before = totals(evaluation, state)
-    assert evaluation.next_best((2,), 5) == [1, 0]
+    assert evaluation.next_best(2, 5) == [1, 0]
     assert totals(evaluation, state) == before
 
 

@@ -20,9 +20,10 @@ from koordinator.base.clock import ManualClock
 from koordinator.scheduler.assembly import build_profiles
 from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.scheduler.configuration.loading import parse_configuration
+from koordinator.scheduler.cycle.loop import DecisionLog
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
+from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile

@@ -68,7 +68,7 @@ def test_an_allocation_is_released_once_when_its_pod_goes_before_the_attempt_fai
     cluster.state.remove_pod(placement.pod.uid)
     cluster.engine.forget(placement)
     assert not plugin.taken
-    assert not len(cluster.view.allocations)
+    assert not cluster.view.allocations.of_pod
 
 
 def test_a_confirmed_pod_keeps_what_was_allocated() -> None:

@@ -145,8 +145,7 @@ def test_a_pseudo_pod_is_scheduled_and_counts() -> None:
     async def story(fixture: RunningScheduler) -> None:
         await _reserve(fixture, reservation())
         assert plugin_of(fixture).placed == {"default/r": "a"}
-        assert fixture.scheduler.state.node_of("uid-r") == "a"
-        assert not fixture.scheduler.state.is_assumed("uid-r")
+        assert fixture.scheduler.state.confirmed_node("uid-r") == "a"
         fixture.api.store(make_pod("p", cpu="2"))
         await fixture.until_idle()
         assert fixture.api.placed() == {}

@@ -112,7 +112,6 @@ def traces(cluster: Real) -> Any:
         [columns.versions(aspect).tolist() for aspect in columns.aspects],
         {row: list(pods) for row, pods in cluster.view.pods_on.items()},
         cluster.state.pod_count,
-        cluster.state.lowest_priority,
     )
 
 

@@ -135,7 +135,7 @@ class Story:
         self.cluster.answer("")
         self.saboteur.left.clear()
         self.settle(90)
-        if len(self.scheduler.state.view.nominations):
+        if not self.scheduler.state.view.nominations.is_empty:
             # Longer than a pod waits until it is tried again without an event.
             self.settle(310)
         self.check()

@@ -15,12 +15,14 @@ from typing import Any, Final
 
 import yaml
 
+import koordinator
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.slo_values import slo_schema
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.api.manifests.yaml_text import GENERATED, generated_text
 
+_CHART: Final = "Chart.yaml"
 _SCHEMA: Final = "values.schema.json"
 _NAMESPACE: Final = "{{ $values.installation.namespace | quote }}"
 _KEEP: Final = "helm.sh/resource-policy"
@@ -81,9 +83,15 @@ def chart_files(chart: Path) -> dict[str, str]:
     """Path below the folder of the chart -> text."""
     schema = values_schema(json.loads((chart / _SCHEMA).read_text()))
     return {f"templates/{name}": text for name, text in _templates().items()} | {
+        _CHART: _of_this_version((chart / _CHART).read_text()),
         _SCHEMA: json.dumps(schema, indent=2) + "\n",
         "known-values.yaml": known_values(yaml.safe_load((chart / "values.yaml").read_text()), schema),
     }
+
+
+def _of_this_version(chart: str) -> str:
+    """The chart has the version of the package, and so have the images that it names; the rest is written by hand."""
+    return re.sub(r"^((?:appV|v)ersion:) .*$", rf"\1 {koordinator.__version__}", chart, flags=re.MULTILINE)
 
 
 def values_schema(written: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from koordinator.base.clock import Clock
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReporter
 from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.event_listeners import OnError
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 

@@ -18,15 +18,14 @@ from collections.abc import Collection, Iterable
 from types import FrameType, TracebackType
 from typing import Final, Self
 
+from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.event_dispatch import EventDispatcher
+from koordinator.scheduler.engine.event_listeners import EventListeners
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.profile import Profile
 
 _OURS: Final = __name__.partition(".")[0]
-_NOTING: Final = frozenset(
-    {EventDispatcher.notify.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
-)
+_NOTING: Final = frozenset({ClusterState._notify.__code__, EventListeners.notify_one.__code__, Engine._notify.__code__})
 """Within these functions a plugin updates its state from the cluster, so they are not interrupted."""
 _FINALIZING: Final = frozenset({"_weakrefset", "weakref"})
 """The modules whose functions Python calls when an object dies."""

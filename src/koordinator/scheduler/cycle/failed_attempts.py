@@ -14,7 +14,7 @@ from koordinator.scheduler.binding.binding_cycle import Binding, Outcome, Result
 from koordinator.scheduler.binding.evictions import Eviction, Evictions
 from koordinator.scheduler.cycle.failure_report import Failure, FailureReason, FailureReporter
 from koordinator.scheduler.cycle.measurement import SchedulerMonitor
-from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Rejection
+from koordinator.scheduler.engine.decision import Attempt, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import Reason
@@ -40,7 +40,7 @@ class FailedAttempts:
     engines: Mapping[str, Engine]
     queue: SchedulingQueue
     view: ClusterView
-    decisions: DecisionLog
+    log: Callable[[str, Attempt], None]
     evictions: Evictions
     reporter: FailureReporter
     monitor: SchedulerMonitor
@@ -91,7 +91,7 @@ class FailedAttempts:
         engine = self.engines[entry.pod.pod.spec.scheduler_name]
         if engine.before_failure(entry.pod, message):
             return
-        self.decisions.add(entry.pod.key, Attempt(self.clock.now(), entry.attempts, error=message))
+        self.log(entry.pod.key, Attempt(self.clock.now(), entry.attempts, error=message))
         self.queue.retry(entry, message)
         self._report(entry, started, reason, message)
         engine.after_failure(entry.pod, message)
@@ -99,7 +99,7 @@ class FailedAttempts:
     def rejected(self, entry: QueuedPod, started: float, rejection: Rejection) -> None:
         """The pod fits on no node, or a plugin has rejected the one that was chosen."""
         pod, after = entry.pod, rejection.after
-        self.decisions.add(pod.key, Attempt(self.clock.now(), entry.attempts, rejection=rejection))
+        self.log(pod.key, Attempt(self.clock.now(), entry.attempts, rejection=rejection))
         logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, rejection.message)
         engine = self.engines[pod.pod.spec.scheduler_name]
         if engine.before_failure(pod, rejection.message):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,7 +23,7 @@ from koordinator.scheduler.cycle.failed_attempts import FailedAttempts
 from koordinator.scheduler.cycle.failure_report import FailureReporter
 from koordinator.scheduler.cycle.measurement import SchedulerMonitor
 from koordinator.scheduler.debug_output import DebugOutput
-from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
+from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Plugin, PluginError
@@ -126,6 +127,35 @@ class NextPod:
         invalid = PluginError(f"it returned {uid!r}; expected is the uid of a pod, or None")
         self._errors.of_plugin(plugin.name, "next_pod", invalid)
         return None
+
+
+class DecisionLog:
+    """The last attempts of the pods that were tried last; a new pod evicts the one that was tried longest ago."""
+
+    def __init__(self, pods: int = 2048, attempts: int = 5) -> None:
+        self._pods = pods
+        self._attempts = attempts
+        self._by_pod: OrderedDict[str, list[Attempt]] = OrderedDict()
+
+    def add(self, key: str, attempt: Attempt) -> None:
+        """Log an attempt of the pod ``namespace/name``."""
+        attempts = self._by_pod.get(key)
+        if attempts is None:
+            self._by_pod[key] = [attempt]
+            if len(self._by_pod) > self._pods:
+                self._by_pod.popitem(last=False)
+            return
+        self._by_pod.move_to_end(key)
+        attempts.append(attempt)
+        del attempts[: -self._attempts]
+
+    def attempts(self, key: str) -> Sequence[Attempt]:
+        """The logged attempts of the pod, oldest first."""
+        return tuple(self._by_pod.get(key, ()))
+
+    def latest(self) -> Iterator[tuple[str, Attempt]]:
+        """Pods (``namespace/name``) with their last attempt, the one that was tried last first."""
+        return ((key, attempts[-1]) for key, attempts in reversed(self._by_pod.items()))
 
 
 logger = logging.getLogger(__name__)

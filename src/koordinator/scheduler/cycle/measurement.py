@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 _RESULTS: Final = {"Unschedulable": "unschedulable", "SchedulerError": "error"}
 _MOST_ATTEMPTS: Final = 15
 """So many attempts or more have one label."""
-_ONE_IN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +105,9 @@ class SchedulerMonitor:
 
 
 class PluginTimes:
-    """Measures the run times of plugins and extension points. Filter and Score, in which most decisions evaluate one
-    row, are measured in one decision of ten: measuring costs as much as they do. The other points are measured whenever
-    they have something to run.
-
-    ``refresh`` replaces Evaluation.refresh in one profile's engine; the object is its PointTimes."""
+    """Measures the run times of plugins and extension points: Filter and Score in the decisions for which the engine of
+    the profile calls ``refresh`` in place of Evaluation.refresh, the other points whenever they have something to
+    run."""
 
     def __init__(self, profile: str, metrics: SchedulerMetrics, monotonic: Callable[[], float]) -> None:
         self._profile = profile
@@ -122,7 +119,6 @@ class PluginTimes:
         self._filters: dict[Any, _Stopwatch] = {}
         """By plugin."""
         self._scores: dict[Any, _Stopwatch] = {}
-        self._decisions = 0
 
     def end(self, point: str, begun: float, status: str = "Success") -> None:
         """See PointTimes."""
@@ -136,21 +132,14 @@ class PluginTimes:
         return self._points.setdefault((point, status), labelled.observe)
 
     def refresh(self, evaluation: Evaluation) -> None:
-        """Refresh the evaluation, and measure that in one of ten calls."""
-        self._decisions += 1
-        if self._decisions % _ONE_IN:
-            evaluation.refresh()
-        else:
-            self._measured(evaluation)
-
-    def _measured(self, evaluation: Evaluation) -> None:
+        """Refresh the evaluation, and measure that."""
         plan = evaluation.plan
         filters, scores = self._timed(self._filters, plan.filters), self._timed(self._scores, plan.scores)
         try:
             evaluation.refresh()
         finally:
             for entry, stopwatch in (*filters, *scores):
-                entry.plugin = stopwatch.plugin
+                entry.use(stopwatch.plugin)
                 if stopwatch.in_batch is not None:
                     stopwatch.put_back()
             self._observe("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
@@ -177,7 +166,7 @@ class PluginTimes:
         timed = [(entry, stopwatches[entry.plugin]) for entry in entries]
         for entry, stopwatch in timed:
             replacement: Any = stopwatch
-            entry.plugin = replacement
+            entry.use(replacement)
             if entry.in_batch is not None:
                 stopwatch.measure_batch(entry.in_batch)
         return timed

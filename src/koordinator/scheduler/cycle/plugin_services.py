@@ -13,7 +13,7 @@ from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.name_list import is_enabled
 from koordinator.scheduler.engine.binding_points import ControllerWriter
-from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.event_listeners import OnError
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider
 from koordinator.scheduler.engine.handle import Events

@@ -185,10 +185,6 @@ class AllocationLedger:
         self._listeners.setdefault(plugin, []).append(listener)
         self.has_plugins = True
 
-    def __len__(self) -> int:
-        """The number of pods that hold an allocation."""
-        return len(self.of_pod)
-
     def of(self, plugin: str, uid: str) -> Allocation | None:
         """The pod's allocation of the plugin; None if there is none, or if it is unknown."""
         held = self.of_pod.get(uid)

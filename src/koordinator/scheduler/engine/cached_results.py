@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -50,8 +50,18 @@ def _aspects_of(reads: int) -> tuple[int, ...]:
     return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
 
 
-class CachedResults(ABC):
-    """``values`` has one number for each row. Those of freed rows are meaningless."""
+class RowValues:
+    """One number for each row. Those of freed rows are meaningless."""
+
+    def keep(self, values: Scores) -> None:
+        """Have the values in this array from now on."""
+        self.values = values
+        self.of_row = values.data
+        """The same numbers, to read and write one by one in half the time."""
+
+
+class CachedResults(RowValues, ABC):
+    """The results of one plugin, which ``refresh`` or ``evaluate`` keeps current."""
 
     def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool) -> None:
         self._columns = columns
@@ -71,17 +81,20 @@ class CachedResults(ABC):
         """Set where a batch evaluator refreshes these results."""
         self.few = 1
         """Up to so many rows are evaluated faster one by one than as arrays."""
-        self.keep(np.zeros(0, dtype=np.int64))
+        self.keep(np.zeros(0, dtype=self.number))
         self.version = -1
         """The version of the columns that all values are current for, if the results are shared."""
         self.changed_at = -1
-        """The version of the columns at which a value last changed."""
+        """The version of the columns at which a value last changed, if that ``is_noted``."""
 
-    def keep(self, values: Scores) -> None:
-        """Have the values in this array from now on."""
-        self.values = values
-        self.of_row = values.data
-        """The same numbers, to read and write one by one in half the time."""
+    number: ScoreType = np.int64
+    """The type of the values."""
+    is_noted = True
+    """Whether a value is written by ``note``, and only when it changes."""
+    factor = 1
+    one: Callable[[PodInfo, Any, int], int]
+    """The plugin's method for a single row; its result times ``factor`` is the value. Plain integers cost a fraction
+    of numpy's calls."""
 
     def refresh(self) -> None:
         """Refresh all rows to the present version of the columns."""
@@ -135,7 +148,9 @@ class CachedResults(ABC):
             return
         self._make_room()
         for row in rows:
-            self.evaluate_one(row)
+            value = self.one(self.pod, self.state, row) * self.factor
+            if self.of_row[row] != value:
+                self.note(row, value)
 
     def _make_room(self) -> None:
         size = self._columns.size
@@ -160,8 +175,8 @@ class CachedResults(ABC):
         """``where`` is what to index with instead of ``rows``."""
 
     @abstractmethod
-    def evaluate_one(self, row: int) -> None:
-        """Compute the value of a single row, without numpy's cost per call where plain integers do."""
+    def note(self, where: Any, values: Any) -> None:
+        """Write values that have changed."""
 
 
 class CachedFilterResults(CachedResults):
@@ -171,11 +186,15 @@ class CachedFilterResults(CachedResults):
         self, columns: NodeColumns, plugin: FilterPlugin, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool
     ) -> None:
         super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
-        self.plugin = plugin
+        self.use(plugin)
         self.few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
         self.has_rejected = False
         """Whether any row has ever been rejected. Until then there is nothing to compare with, and ``values`` may be an
         array that others use as well."""
+
+    def use(self, plugin: FilterPlugin) -> None:
+        """Call this plugin from now on."""
+        self.plugin, self.one = plugin, plugin.filter_one
 
     @property
     def origin(self) -> Hashable:
@@ -190,16 +209,11 @@ class CachedFilterResults(CachedResults):
         if not self.has_rejected and not np.count_nonzero(codes):
             return
         if np.count_nonzero(self.values[where] != codes):
-            self._write(where, codes)
-
-    def evaluate_one(self, row: int) -> None:
-        code = self.plugin.filter_one(self.pod, self.state, row)
-        if self.of_row[row] != code:
-            self._write(row, code)
+            self.note(where, codes)
 
     def failure(self, pod: PodInfo, row: int) -> Failure | None:
         """The plugin's rejection of the row as it looks now, also in a simulation; None if it passes."""
-        code = self.plugin.filter_one(pod, self.state, row)
+        code = self.one(pod, self.state, row)
         return Failure(self.plugin, self.state, code, np.array((row,), dtype=np.intp)) if code else None
 
     def _grow(self, capacity: int) -> None:
@@ -208,15 +222,17 @@ class CachedFilterResults(CachedResults):
         else:
             self.keep(_nothing_rejected(capacity))
 
-    def _write(self, where: Any, codes: Ints | int) -> None:
+    def note(self, where: Any, values: Any) -> None:
         if not self.values.flags.writeable:
             self.keep(self.values.copy())
-        self.values[where] = codes
+        self.values[where] = values
         self.note_news()
 
     def note_news(self) -> None:
         """Record that a value has changed."""
-        self.has_rejected = True
+        if not self.has_rejected:
+            self.has_rejected = True
+            self._columns.rejecting += 1
         if self.in_batch is not None:
             self.in_batch.has_rejected = True
         self.changed_at = self._columns.version
@@ -248,19 +264,23 @@ class CachedScores(CachedResults):
         score_type: ScoreType = np.int64,
     ) -> None:
         """``score_type`` holds weighted scores."""
+        if not scales:
+            self.number = score_type
         super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
-        self.plugin = plugin
         self.few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
         self.weight = weight
-        self.scales = scales
+        self.scales = self.is_noted = scales
         """Whether the plugin brings its scores to 0..100 by ``normalize``."""
         self.factor = 1 if scales else weight
-        if not scales:
-            self.keep(np.zeros(0, dtype=score_type))
         self.is_trusted = is_built_in(plugin)
         """Plugins of this package are: to look at all scores costs a tenth of what it takes them to compute a few."""
-        self.is_unchecked = self.is_trusted or scales
-        """Whether the plugin's scores of single rows are used as they are."""
+        self.use(plugin)
+
+    def use(self, plugin: ScorePlugin) -> None:
+        """Call this plugin from now on."""
+        self.plugin, self.one = plugin, plugin.score_one
+        if not self.is_trusted and not self.scales:
+            self.one = partial(_usable_one, plugin, self._columns)
 
     @property
     def origin(self) -> Hashable:
@@ -276,24 +296,15 @@ class CachedScores(CachedResults):
         if self.factor != 1:
             scores = scores * self.factor
         if not self.scales or np.count_nonzero(self.values[where] != scores):
-            self.values[where] = scores
-            self.changed_at = self._columns.version
+            self.values[where], self.changed_at = scores, self._columns.version
 
     def score_of(self, pod: PodInfo, row: int) -> int:
         """What the value of ``row`` would be now for a pod of the same class."""
-        score_one = self.plugin.score_one if self.is_unchecked else self._usable_one
-        return score_one(pod, self.state, row) * self.factor
+        return self.one(pod, self.state, row) * self.factor
 
-    def _usable_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        score = self.plugin.score_one(pod, state, row)
-        return score if 0 <= score <= MAX_NODE_SCORE else self._instead_of(score, row)
-
-    def evaluate_one(self, row: int) -> None:
-        score_one = self.plugin.score_one if self.is_unchecked else self._usable_one
-        score = score_one(self.pod, self.state, row) * self.factor
-        if self.of_row[row] != score:
-            self.of_row[row] = score
-            self.changed_at = self._columns.version
+    def note(self, where: Any, values: Any) -> None:
+        self.values[where] = values
+        self.changed_at = self._columns.version
 
     def usable(self, scores: Ints, rows: Rows | None, meant: Mask | None = None) -> Ints:
         """Final scores of ``rows`` (None: of all), without those out of range: such a node counts with the lowest
@@ -307,28 +318,28 @@ class CachedScores(CachedResults):
         if not found.shape[0]:
             return scores
         first = int(found[0])
-        lowest = self._instead_of(int(scores[first]), first if rows is None else int(rows[first]))
+        of = first if rows is None else int(rows[first])
+        lowest = _instead_of(self.plugin, self._columns, int(scores[first]), of)
         return np.where(wrong, lowest, scores)
 
-    def _instead_of(self, score: int, row: int) -> int:
-        """The score that counts for one that is out of range. An error of the plugin, or of what somebody has written
-        about the node, concerns that node alone."""
-        self.plugin.handle.unusable_score(self.plugin.name, self._columns.names[row], score)
-        return MIN_NODE_SCORE
+
+def _usable_one(plugin: ScorePlugin, columns: NodeColumns, pod: PodInfo, state: Any, row: int) -> int:
+    score = plugin.score_one(pod, state, row)
+    return score if 0 <= score <= MAX_NODE_SCORE else _instead_of(plugin, columns, score, row)
 
 
-class ScaledScores:
+def _instead_of(plugin: ScorePlugin, columns: NodeColumns, score: int, row: int) -> int:
+    """The score that counts for one that is out of range. An error of the plugin, or of what somebody has written about
+    the node, concerns that node alone."""
+    plugin.handle.unusable_score(plugin.name, columns.names[row], score)
+    return MIN_NODE_SCORE
+
+
+class ScaledScores(RowValues):
     """The weighted scores of a plugin after scaling, which differ by class, since the feasible rows do."""
-
-    __slots__ = ("of_row", "values")
 
     def __init__(self, values: Scores) -> None:
         self.keep(values)
-
-    def keep(self, values: Scores) -> None:
-        """As CachedResults.keep."""
-        self.values = values
-        self.of_row = values.data
 
 
 R = TypeVar("R", bound=CachedResults | None)

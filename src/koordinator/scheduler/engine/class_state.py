@@ -1,97 +1,57 @@
-"""The state of one class of pods: which nodes are feasible, their total scores, and how to read them."""
+"""The state of one class of pods, which nodes are feasible and their total scores, and how it is computed for many
+nodes at once.
+
+The results of each plugin are kept as CachedResults, most of them shared with other classes; here they are combined.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.cached_results import (
+    ONE_BY_ONE,
     CachedFilterResults,
+    CachedResults,
     CachedScores,
-    Failure,
     ScaledScores,
     Scores,
-    failures,
 )
 from koordinator.scheduler.engine.class_plan import ClassPlan
-from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.framework import FEASIBLE
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_amounts import grown
-from koordinator.scheduler.engine.row_overlays import OverlaidNode
+from koordinator.scheduler.engine.row_overlays import OverlaidNode, RowOverlays
+from koordinator.scheduler.engine.view import ClusterView
 
 INFEASIBLE: Final = -1
 """The total of a row that is infeasible for the class."""
+EVERYTHING: Final = -1
+"""All aspects."""
+OF_NODE: Final = 1 << Aspect.NODE
+_PART: Final = 8
+"""If more than one row in so many has to be evaluated again, all rows are."""
 
 
-class BestNodes:
-    """The indices of the nodes with the highest total, ascending; empty if not known, until ``find`` computes them.
-    ``apply_delta`` and ``forget`` report changes."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        """How many there are."""
-        self._rows: list[int] = []
-        self._found: NDArray[np.intp] | None = None
-        """In place of ``_rows`` until one changes: most results of ``find`` are never looked at."""
-        self._highest = INFEASIBLE
-        """Their total; INFEASIBLE while they are not known."""
-
-    def __getitem__(self, index: int) -> int:
-        return self._rows[index] if self._found is None else self._found.item(index)
-
-    def first(self, count: int) -> list[int]:
-        """The first so many of them."""
-        return self._rows[:count] if self._found is None else self._found[:count].tolist()
-
-    def find(self, totals: Scores) -> None:
-        """Find the feasible rows with the highest of ``totals``; there may be none."""
-        self.forget()
-        highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
-        if highest != INFEASIBLE:
-            self._highest = highest
-            # Without the checks of flatnonzero, which cost as much as the work.
-            self._found = (totals == highest).nonzero()[0]
-            self.size = self._found.shape[0]
-
-    def apply_delta(self, row: int, total: int) -> None:
-        """The total of one row may have changed."""
-        if self._highest == INFEASIBLE:
-            return
-        if self._found is not None:
-            self._rows, self._found = self._found.tolist(), None
-        rows = self._rows
-        if total > self._highest:
-            self._highest, self._rows, self.size = total, [row], 1
-            return
-        index = bisect_left(rows, row)
-        among = index < len(rows) and rows[index] == row
-        if among and total < self._highest:
-            del rows[index]
-            self.size -= 1
-        elif total == self._highest and not among:
-            rows.insert(index, row)
-            self.size += 1
-
-    def forget(self) -> None:
-        """Totals of many rows may have changed."""
-        self._rows, self._found, self.size, self._highest = [], None, 0, INFEASIBLE
-
-
-class ClassState:
+class ClassState(ABC):
     """Arrays of shape (rows,); Evaluation keeps them current."""
 
-    def __init__(self, plan: ClassPlan, columns: NodeColumns, score_type: ScoreType) -> None:
-        """``score_type`` holds the sum of all weighted scores."""
-        self._columns = columns
+    def __init__(self, plan: ClassPlan, profile: Profile, view: ClusterView, pod: PodInfo) -> None:
         self.plan = plan
+        self.pod = plan.pod or pod
+        """Represents the class."""
+        self._columns, score_type = view.columns, profile.score_type
         self._filters = plan.filters
         self._scores = plan.scores
-        self.score_names = tuple(score.plugin.name for score in self._scores)
+        self.score_names = tuple([score.plugin.name for score in self._scores])
         self.is_local = not any(entry.is_cross_node for entry in plan.filters)
         """Whether the result for each node depends on that node alone."""
         self._weighted: list[CachedScores | ScaledScores] = [
@@ -101,10 +61,6 @@ class ClassState:
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
-        self._best_nodes = BestNodes()
-        """Current between two changes of ``totals``; each change is reported to it."""
-        self._scores_of: dict[int, list[int]] = {}
-        """What ``scores_of`` has returned for rows that have not changed since: the best nodes are mostly the same."""
         self.feasible_count = 0
         """How many nodes are feasible for pods of the class."""
         self._first: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
@@ -119,12 +75,38 @@ class ClassState:
         """The version of the columns that everything here is current for."""
         self.number: int | None = None
         """The member number in the batch evaluator; None for classes that have not joined it."""
-        self.pod_dependent = tuple(cached for cached in (*self._filters, *self._scores) if cached.is_pod_dependent)
+        self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
+        self.pod_dependent = tuple([cached for cached in self._cached if cached.is_pod_dependent])
         """Those that change as pods come and go."""
         self.overlaid: dict[int, OverlaidNode] = {}
         """What replaces the values of shared cached results, on rows that this class sees adjusted."""
         self.has_news = False
         """Something of ``static_totals`` has changed since the batch evaluator was last notified."""
+        transforms = any(each.transforms(self.pod) for each in profile.filter_transformers)
+        transforms = transforms or any(each.transforms(self.pod) for each in profile.score_transformers)
+        self._overlays = RowOverlays(profile, self.pod) if transforms else None
+        self._readers: dict[int, tuple[CachedResults, ...]] = {}
+        """By bit mask of aspects: the cached results that read any of them."""
+        self._scaling = tuple([score for score in self._scores if score.scales])
+        self._flat: dict[int, int] = {}
+        """The indices of scores that were all 0 when last scaled, with the number of rows at that time."""
+        self._is_cross_node = any(cached.is_cross_node for cached in self._cached)
+        self._is_simple = plan.restricted_to is None
+        """Whether a single row can be evaluated by itself."""
+        # A node that comes or goes concerns every class; only transformers know what they read.
+        self._reads = reduce(or_, [cached.reads for cached in self._cached], OF_NODE)
+        if self._overlays is not None:
+            self._reads = EVERYTHING
+
+    def _may_join(self) -> bool:
+        """Whether all results of a row follow from that row alone, and scores are scaled by values of the Node
+        objects."""
+        return (
+            self._is_simple
+            and self._overlays is None
+            and not self._is_cross_node
+            and not any(score.is_pod_dependent for score in self._scaling)
+        )
 
     @property
     def width(self) -> int:
@@ -164,117 +146,138 @@ class ClassState:
         np.copyto(totals, undecided, where=first != self._first[:size])
         return totals
 
-    def best(self) -> BestNodes:
-        """The feasible rows that share the highest total, ascending; empty when there is none. To be read before
-        anything changes."""
-        best_nodes = self._best_nodes
-        if not best_nodes.size:
-            best_nodes.find(self.totals[: self._columns.size])
-        return best_nodes
-
-    def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
-        """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
-        best_nodes = self._best_nodes
-        enough = len(excluded) + count
-        if best_nodes.size >= enough:
-            return [row for row in best_nodes.first(enough) if row not in excluded][:count]
-        found: list[int] = []
-        hidden = [(row, self.hide(row)) for row in excluded]
-        while len(found) < count:
-            row = int(self.totals[: self._columns.size].argmax())
-            if self.totals[row] == INFEASIBLE:
-                break
-            found.append(row)
-            hidden.append((row, self.hide(row)))
-        self.show(hidden)
-        return found
-
-    def scores_of(self, rows: Sequence[int]) -> tuple[list[int], ...]:
-        """Of each row, the weighted scores in the order of ``score_names``; to be read only."""
-        known = self._scores_of
-        if not known.keys() >= {*rows}:
-            columns = [each.of_row for each in self._weighted]
-            for row in rows:
-                if row not in known:
-                    known[row] = self._read_scores(row) if self.overlaid else list(map(itemgetter(row), columns))
-        return tuple(map(known.__getitem__, rows))
-
-    def _read_scores(self, row: int) -> list[int]:
-        if row in self.overlaid:
-            own = zip(self.overlaid[row].scores, self._weighted, strict=True)
-            return [each.of_row[row] if isinstance(each, ScaledScores) else value for value, each in own]
-        return [each.of_row[row] for each in self._weighted]
-
-    def hide(self, row: int) -> int:
-        """Exclude ``row`` from the choice until ``show``; returns its total."""
-        total = int(self.totals[row])
-        self.totals[row] = INFEASIBLE
-        self._best_nodes.forget()
-        return total
-
-    def show(self, hidden: Iterable[tuple[int, int]]) -> None:
-        """Restore hidden rows (row, total)."""
-        self._best_nodes.forget()
-        for row, total in hidden:
-            self.totals[row] = total
-
-    def failure_of(self, row: int) -> Failure | None:
-        """The first plugin that rejects ``row``; None when it is feasible."""
-        found = self._failures(np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
-        return found[0] if found else None
-
-    def first_rejecting_plugins(self) -> tuple[str, ...]:
-        """The plugins that are the first to reject some considered node, in the order of the profile."""
-        if self._first_names is None:
-            counts = zip(self._filters, self._first_counts.tolist(), strict=False)
-            self._first_names = tuple(entry.plugin.name for entry, count in counts if count)
-        return self._first_names
-
-    def failures(self) -> list[Failure]:
-        """The infeasible rows that were considered, grouped by the first plugin that rejects them and its code."""
-        rows = self.rows
-        return self._failures(rows[~self.feasible[rows]])
-
-    def _failures(self, rows: Rows) -> list[Failure]:
-        if not self.overlaid:
-            return failures(self._filters, rows)
-        own = np.isin(rows, list(self.overlaid))
-        return failures(self._filters, rows[~own]) + [
-            Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
-            for row in rows[own].tolist()
-            for entry, code in list(zip(self._filters, self.overlaid[row].codes, strict=True))[self._first[row] :][:1]
-        ]
-
-    def filters_to_run(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
-        """The filters that have to run again for ``row`` if pods were taken off it (and, with ``added``, others put
-        there); None when another one rejects the row whichever pods are on it. Current only after ``refresh``."""
-        if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
-            return None
-        filters = []
-        seen = self.overlaid.get(row)
-        for index, entry in enumerate(self._filters):
-            passes = not (entry.values[row] if seen is None else seen.codes[index])
-            if entry.is_pod_dependent and not (passes and entry.plugin.monotone and not added):
-                filters.append(entry)
-            elif not passes:
-                return None
-        return filters
-
     @property
     def rows(self) -> Rows:
         """The rows that are considered for this class, ascending."""
         return self._present(self._columns.alive_rows)
 
-    def _present(self, rows: Rows) -> Rows:
-        """Those of ``rows`` that are considered for this class."""
-        if self.plan.restricted_to is None:
-            return rows
-        names = self._columns.names
-        return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
+    @abstractmethod
+    def _conclude(self, row: int) -> bool:
+        """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
 
-    def _where(self, rows: Rows) -> Any:
-        """What to index with: for all rows, views are several times as fast as copies by index."""
-        return slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
+    @abstractmethod
+    def _forget_rows(self) -> None:
+        """Totals of many rows may have changed."""
+
+    def _apply_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
+        """Apply changes of ``aspects`` of ``rows``; ``alive`` are those of them that are in use."""
+        gone = rows[~self._columns.alive[rows]] if alive.shape[0] < rows.shape[0] else rows[:0]
+        if not aspects & self._reads:
+            return
+        reached, stale = self._reached(aspects, alive, gone) if self._is_cross_node else ([], False)
+        if self.plan.restricted_to is not None:
+            # A freed row may have been given to a node that this class does not consider.
+            alive = self._present(alive)
+            gone = np.setdiff1d(rows, alive, assume_unique=True)
+        if gone.shape[0]:
+            self._drop_rows(gone)
+            stale = True
+        self._update(aspects, alive, stale=stale, further=self._evaluate_reached(reached) if reached else None)
+
+    def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
+        """``aspects`` of ``rows`` changed. ``stale``: scores that depend on other rows are out of date already.
+        ``further``: the rows to combine again, if they are more than ``rows``."""
+        self._evaluate(self._readers.get(aspects) or self._readers_of(aspects), aspects, rows)
+        if self._overlays is not None:
+            stale |= self._look_again(rows)
+        one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE
+        meant = rows if further is None else further
+        if one_by_one:
+            for row in rows.tolist():
+                stale |= self._conclude(row)
+        elif further is not None or aspects & OF_NODE or _has_changed(self._filters, self.version):
+            stale |= self._refresh_feasible(meant)
+        if (stale or _has_changed(self._scaling, self.version)) and self._rescale():
+            self._add_up()
+        elif not one_by_one:
+            self._add_up(meant)
+
+    def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
+        """The cached results that depend on any of ``aspects``; the others are not affected by these changes."""
+        readers = self._readers[aspects] = tuple([each for each in self._cached if each.reads & aspects])
+        return readers
+
+    def _evaluate(self, cached: Iterable[CachedResults], aspects: int, rows: Rows) -> None:
+        for each in cached:
+            if each.is_shared:
+                each.refresh()
+            elif each.reads & aspects:
+                each.evaluate(rows)
+
+    def _look_again(self, rows: Rows) -> bool:
+        """Evaluate those of ``rows`` that transformers adjust for this class; returns whether there are or were any, so
+        that scores of others may be out of date."""
+        if self._is_cross_node:
+            rows = np.union1d(rows, np.array(list(self.overlaid), dtype=np.intp))
+        before = [row for row in rows.tolist() if self.overlaid.pop(row, None) is not None]
+        assert self._overlays is not None, "the caller has looked"
+        found = self._overlays.rows(rows, self._filters, self._scores)
+        self.overlaid.update(found)
+        for row in {*before, *found}:
+            self._conclude(row)
+        return bool(before or found)
+
+    def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[CachedFilterResults, Rows]], bool]:
+        """Notify the plugins that look across nodes of the changes. Returns (cached results, the further rows to be
+        evaluated again), and whether scores of other rows are out of date."""
+        rows = alive if not gone.shape[0] else np.union1d(alive, gone)
+        reached, stale = [], False
+        for entry in self._filters:
+            if entry.is_cross_node and entry.reads & aspects:
+                further = entry.plugin.apply_delta(self.pod, entry.state, rows)
+                if further is not None and further.shape[0]:
+                    reached.append((entry, further))
+        for score in self._scores:
+            if score.is_cross_node and score.reads & aspects:
+                stale |= score.plugin.apply_score_delta(self.pod, score.state, rows)
+        return reached, stale
+
+    def _evaluate_reached(self, reached: Iterable[tuple[CachedFilterResults, Rows]]) -> Rows:
+        """Evaluate unchanged rows whose filter results depend on changed ones. Returns all rows of the class: combining
+        all again is cheaper than selecting many."""
+        columns = self._columns
+        for entry, rows in reached:
+            if rows.shape[0] * _PART > columns.size:
+                # Evaluating all is faster than selecting these.
+                entry.evaluate(self._present(columns.alive_rows))
+                continue
+            # Several times as fast as sorting, in whatever order they come.
+            meant = np.zeros(columns.size, dtype=np.bool_)
+            meant[rows] = True
+            entry.evaluate(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
+        return self._present(columns.alive_rows)
+
+    def _rescale(self) -> bool:
+        """Scale the scores that depend on each other, if any; returns whether one has changed, and with it totals."""
+        size = self._columns.size
+        feasible, changed = self.feasible[:size], False
+        for index, (score, weighted_scores) in enumerate(zip(self._scores, self._weighted, strict=True)):
+            if not score.scales:
+                continue
+            known = weighted_scores.values
+            raw = score.values[:size] if not self.overlaid else self._raw(index, size)
+            is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(raw)
+            if is_flat and self._flat.get(index) == size:
+                continue
+            if is_flat:
+                self._flat[index] = size
+            else:
+                self._flat.pop(index, None)
+            scaled = score.plugin.normalize(self.pod, score.state, raw, feasible)
+            final = score.usable(raw if scaled is None else scaled, None, feasible)
+            weighted = (final * score.weight).astype(known.dtype)
+            if not np.array_equal(weighted, known[:size]):
+                known[:size] = weighted
+                changed = True
+        self.has_news |= changed
+        return changed
+
+    def _raw(self, index: int, size: int) -> Scores:
+        """The input of ``normalize``, with the rows that this class sees adjusted."""
+        raw = self._scores[index].values[:size].copy()
+        for row, seen in self.overlaid.items():
+            raw[row] = seen.scores[index]
+        return raw
 
     def _refresh_feasible(self, rows: Rows) -> bool:
         """Recompute feasibility from the cached filter results; returns whether it has changed anywhere. Totals are
@@ -329,40 +332,6 @@ class ClassState:
             total += part
         return total
 
-    def _conclude(self, row: int) -> bool:
-        """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
-        first = 0
-        if self.overlaid:
-            first, scores = self._first_rejecting(row), self._read_scores(row)
-        else:
-            for entry in self._filters:
-                if entry.has_rejected and entry.of_row[row]:
-                    break
-                first += 1
-            scores = [each.of_row[row] for each in self._weighted]
-        self._scores_of[row] = scores
-        feasible, before = first == self._passed, self.feasible.item(row)
-        if not (feasible and before):
-            known = self._first.item(row)
-            if first != known:
-                self.has_news = True
-                self._first_counts[known] -= 1
-                self._first_counts[first] += 1
-                self._first_names = None
-                self._first[row] = first
-            self.feasible[row] = feasible
-            self.feasible_count += feasible - before
-        self.totals[row] = total = sum(scores) if feasible else INFEASIBLE
-        self._best_nodes.apply_delta(row, total)
-        return bool(feasible != before)
-
-    def _first_rejecting(self, row: int) -> int:
-        """The index of the first filter that rejects the row, which may be seen adjusted."""
-        seen = self.overlaid.get(row)
-        filters = self._filters
-        codes = [entry.has_rejected and entry.of_row[row] for entry in filters] if seen is None else seen.codes
-        return next((index for index, code in enumerate(codes) if code), self._passed)
-
     def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
         """Store ``first`` for the rows ``where``, and update the counts."""
         self.has_news = True
@@ -385,11 +354,6 @@ class ClassState:
         self.totals[rows] = INFEASIBLE
         self._forget_rows()
 
-    def _forget_rows(self) -> None:
-        """Totals of many rows may have changed."""
-        self._best_nodes.forget()
-        self._scores_of.clear()
-
     def _grow(self, capacity: int) -> None:
         self.feasible = grown(self.feasible, (capacity,))
         self.totals = grown(self.totals, (capacity,), fill=INFEASIBLE)
@@ -397,3 +361,19 @@ class ClassState:
         for each in self._weighted:
             if isinstance(each, ScaledScores):
                 each.keep(grown(each.values, (capacity,)))
+
+    def _present(self, rows: Rows) -> Rows:
+        """Those of ``rows`` that are considered for this class."""
+        if self.plan.restricted_to is None:
+            return rows
+        names = self._columns.names
+        return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
+
+    def _where(self, rows: Rows) -> Any:
+        """What to index with: for all rows, views are several times as fast as copies by index."""
+        return slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
+
+
+def _has_changed(cached: Iterable[CachedResults], version: int) -> bool:
+    """Whether a value of ``cached`` has changed after ``version`` of the columns."""
+    return any(each.changed_at > version for each in cached)

@@ -6,8 +6,7 @@ are on it and come back, and the API may bind a pod elsewhere than assumed. In e
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -17,11 +16,11 @@ from koordinator.api.node import Node
 from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
-from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, overrides
+from koordinator.scheduler.engine.event_listeners import STATUS, EventListeners, OnError, overrides
 from koordinator.scheduler.engine.events import EventKind, node_changes
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.journal import Journal
-from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo, PodRequest
+from koordinator.scheduler.engine.pod_info import PlacedPod, PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 _NOWHERE: Final = -1
@@ -36,7 +35,7 @@ class ClusterState:
         view.node_of = self.node_of
         self._columns = view.columns
         self._allocations = view.allocations
-        self.event_handlers = EventDispatcher(on_error, view.columns.simulations)
+        self.event_handlers = EventListeners(on_error, view.columns.simulations)
         self._allocators: dict[EventHandler, list[AllocatorPlugin]] = {}
         """The plugins that allocate, by what is notified of events in their place."""
         self._placed: dict[str, PlacedPod] = {}
@@ -44,7 +43,6 @@ class ClusterState:
         self._node_objects = Groups[str, str, Object]()
         self._kinds: dict[str, Kind[Any]] = {}
         """Those of ``view.objects``, by name."""
-        self._priorities: Counter[int] = Counter()
         self._shown: dict[str, tuple[PodInfo, str]] = {}
         """Pods that the API has, with the names of their nodes; kept only if ``shows_pods``."""
         self.shows_pods = False
@@ -57,7 +55,7 @@ class ClusterState:
             if isinstance(handler, AllocatorPlugin):
                 self.view.allocations.register(handler.name, partial(self.event_handlers.notify_one, handler))
                 self._allocators.setdefault(handler.event_handler, []).append(handler)
-        self.shows_pods = self.event_handlers.has("on_pod") or self.event_handlers.has("on_pod_gone")
+        self.shows_pods = bool(self.event_handlers.of_all["on_pod"] or self.event_handlers.of_all["on_pod_gone"])
 
     @property
     def pod_count(self) -> int:
@@ -68,11 +66,6 @@ class ClusterState:
     def assumed_count(self) -> int:
         """The number of pods whose binding the API has not confirmed yet."""
         return sum(1 for placed in self._placed.values() if placed.assumed)
-
-    @property
-    def lowest_priority(self) -> int | None:
-        """The lowest priority of any pod on a node."""
-        return min(self._priorities, default=None)
 
     def has_node(self, name: str) -> bool:
         return name in self._columns.row_of
@@ -94,15 +87,6 @@ class ClusterState:
             return None
         return "" if placed.assumed else placed.node_name
 
-    def is_assumed(self, uid: str) -> bool:
-        placed = self._placed.get(uid)
-        return placed is not None and placed.assumed
-
-    def pod(self, uid: str) -> PodInfo | None:
-        """The pod if it is on a node, else None."""
-        placed = self._placed.get(uid)
-        return placed.pod if placed else None
-
     # Nodes.
 
     def set_node(self, node: Node) -> frozenset[str]:
@@ -118,16 +102,16 @@ class ClusterState:
             self._columns.nodes[row] = node
             return kinds
         self._columns.set_node(node)
-        self.event_handlers.notify("on_node", row, node)
+        self._notify("on_node", row, node)
         return kinds
 
     def _add_node(self, node: Node) -> None:
         name = node.metadata.name
         row = self._columns.set_node(node)
         self.view.pods_on[row] = {}
-        self.event_handlers.notify("on_node", row, node)
+        self._notify("on_node", row, node)
         for kind, obj in self._node_objects.of(name).items():
-            self.event_handlers.notify("on_node_object", row, kind, obj)
+            self._notify("on_node_object", row, kind, obj)
         for placed in self._without_node.pop(name, {}).values():
             self._occupy(placed, row)
 
@@ -139,11 +123,11 @@ class ClusterState:
             return False
         pods = self.view.pods_on.pop(row, {})
         for uid, pod in pods.items():
-            self.view.labels.remove(row, uid)
+            self._count_labels(row, pod, -1)
             self._allocations.detach(row, pod)
             if self._placed[uid].assumed:
-                self.event_handlers.notify("on_pod_removed", row, pod, about=pod)
-        self.event_handlers.notify("on_node_removed", row, name)
+                self._notify("on_pod_removed", row, pod, about=pod)
+        self._notify("on_node_removed", row, name)
         self._columns.remove_node(name)
         for uid in pods:
             placed = self._placed[uid]
@@ -159,11 +143,7 @@ class ClusterState:
             return
         row = self._columns.row_of.get(name)
         if row is not None:
-            self.event_handlers.notify("on_node_object", row, kind, obj)
-
-    def node_objects(self, name: str) -> Mapping[str, Object]:
-        """The objects that bear the node's name, by kind."""
-        return self._node_objects.of(name)
+            self._notify("on_node_object", row, kind, obj)
 
     # Other objects.
 
@@ -178,7 +158,7 @@ class ClusterState:
             return None
         else:
             del objects[key]
-        self.event_handlers.notify("on_object", kind, key, old, obj)
+        self._notify("on_object", kind, key, old, obj)
         return old
 
     # Pods.
@@ -192,7 +172,6 @@ class ClusterState:
         if placed is not None:
             self._remove(placed)
         placed = self._placed[pod.uid] = PlacedPod(pod, node_name, _NOWHERE, assumed)
-        self._priorities[pod.priority] += 1
         row = self._columns.row_of.get(node_name)
         if row is None:
             self._without_node.put(node_name, pod.uid, placed)
@@ -201,7 +180,8 @@ class ClusterState:
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Count the pod on its chosen node; ``set_pod`` confirms, ``forget`` undoes it."""
-        self.event_handlers.choose_audience(pod)
+        if self.event_handlers.memo not in pod.memo:
+            self.event_handlers.choose_audience(pod)
         self.set_pod(pod, node_name, assumed=True)
 
     def forget(self, uid: str) -> bool:
@@ -219,13 +199,13 @@ class ClusterState:
         known = self._shown.get(pod.uid)
         self._shown[pod.uid] = pod, node_name
         if known is None or known[1] != node_name or not _is_unchanged(known[0], pod):
-            self.event_handlers.notify("on_pod", pod, node_name, about=pod)
+            self._notify("on_pod", pod, node_name, about=pod)
 
     def hide_pod(self, uid: str) -> None:
         """The API does not have the pod any more, or it has finished."""
         shown = self._shown.pop(uid, None)
         if shown is not None:
-            self.event_handlers.notify("on_pod_gone", shown[0], about=shown[0])
+            self._notify("on_pod_gone", shown[0], about=shown[0])
 
     def shown_pod(self, uid: str) -> tuple[PodInfo, str] | None:
         """The pod with the name of its node, as the API last had it."""
@@ -274,7 +254,6 @@ class ClusterState:
         """Undo ``take_off``; does nothing if ``take_off`` failed before it began."""
         if placed.pod.uid not in self._placed:
             self._placed[placed.pod.uid] = placed
-            self._priorities[placed.pod.priority] += 1
             self._occupy(placed, placed.row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
@@ -289,9 +268,9 @@ class ClusterState:
         pod = placed.pod
         placed.row = row
         self.view.pods_on[row][pod.uid] = pod
-        self.view.labels.add(row, pod)
-        self._count(row, pod.request, 1)
-        self.event_handlers.notify("on_pod_assigned", row, pod, placed.assumed, about=pod)
+        self._count_labels(row, pod, 1)
+        self._columns.add_request(row, pod.request.counted, pod.request.non_zero)
+        self._notify("on_pod_assigned", row, pod, placed.assumed, about=pod)
         if pod.uid in self._allocations.of_pod:
             self._allocations.attach(row, pod)
         if self._allocations.has_plugins and not placed.assumed:
@@ -306,32 +285,29 @@ class ClusterState:
 
     def _update(self, placed: PlacedPod, pod: PodInfo, assumed: bool) -> None:
         old, row = placed.pod, placed.row
-        if old.priority != pod.priority:
-            self._change_priority(old.priority, pod.priority)
         placed.pod, placed.assumed = pod, assumed
         if row < 0:
             return
         self.view.pods_on[row][pod.uid] = pod
         if _counts_otherwise(old.pod.metadata, pod.pod.metadata):
-            self.view.labels.remove(row, pod.uid)
-            self.view.labels.add(row, pod)
+            self._count_labels(row, old, -1)
+            self._count_labels(row, pod, 1)
             self._columns.touch(row, Aspect.LABELS)
         # Pods that share a memo have the same spec, labels, annotations and owners.
         is_alike = old.memo is pod.memo
         if old.request is not pod.request and old.request != pod.request:
-            self._count(row, old.request, -1)
-            self._count(row, pod.request, 1)
-            self.event_handlers.notify("on_pod_resized", row, old, pod)
+            self._columns.add_request(row, old.request.counted, old.request.non_zero, -1)
+            self._columns.add_request(row, pod.request.counted, pod.request.non_zero)
+            self._notify("on_pod_resized", row, old, pod)
         else:
             point = STATUS if is_alike else "on_pod_assigned"
-            self.event_handlers.notify(point, row, pod, assumed, about=pod)
+            self._notify(point, row, pod, assumed, about=pod)
         if not is_alike and not assumed and self._allocations.has_plugins:
             self.restore(pod.uid)
 
     def _remove(self, placed: PlacedPod) -> None:
         if placed.row < 0:
             del self._placed[placed.pod.uid]
-            self._change_priority(placed.pod.priority, None)
             self._without_node.take(placed.node_name, placed.pod.uid)
         else:
             self.take_off(placed)
@@ -341,23 +317,43 @@ class ClusterState:
         """Stop counting the pod on its node, which is known; its allocations stay in the ledger."""
         pod = placed.pod
         del self._placed[pod.uid]
-        self._change_priority(pod.priority, None)
         del self.view.pods_on[placed.row][pod.uid]
-        self.view.labels.remove(placed.row, pod.uid)
-        self._count(placed.row, pod.request, -1)
+        self._count_labels(placed.row, pod, -1)
+        self._columns.add_request(placed.row, pod.request.counted, pod.request.non_zero, -1)
         if pod.uid in self._allocations.of_pod:
             self._allocations.detach(placed.row, pod)
-        self.event_handlers.notify("on_pod_removed", placed.row, pod, about=pod)
+        self._notify("on_pod_removed", placed.row, pod, about=pod)
 
-    def _count(self, row: int, request: PodRequest, sign: int) -> None:
-        self._columns.add_request(row, request.counted, request.non_zero, sign)
+    def _count_labels(self, row: int, pod: PodInfo, sign: int) -> None:
+        """Count the pod on ``row`` in its label group: one pod more, or (-1) one less."""
+        labels, metadata = self.view.labels, pod.pod.metadata
+        group = pod.memo.get(labels.memo)
+        terminating = metadata.deletion_timestamp is not None
+        # Pods with one memo may differ in labels that the API server has added, and in being deleted.
+        if group is None or not group.rows or group.terminating is not terminating or group.labels != metadata.labels:
+            group = pod.memo[labels.memo] = labels.group_of(metadata, terminating=terminating)
+        rows, on_row = group.rows, labels.on_rows[row]
+        count = rows.get(row, 0) + sign
+        if count:
+            rows[row] = on_row[group.number] = count
+            return
+        del rows[row], on_row[group.number]
+        if not rows:
+            labels.drop(group)
 
-    def _change_priority(self, old: int, new: int | None) -> None:
-        self._priorities[old] -= 1
-        if not self._priorities[old]:
-            del self._priorities[old]
-        if new is not None:
-            self._priorities[new] += 1
+    def _notify(self, point: str, *arguments: object, about: PodInfo | None = None) -> None:
+        """Call the method ``point`` of all event handlers that implement it, but not of those that do not read the pod
+        ``about``, as far as that is known. One that fails becomes stale; the others are notified all the same."""
+        listeners = self.event_handlers
+        of_points = listeners.of_all if about is None else about.memo.get(listeners.memo, listeners.of_all)
+        left_out = listeners.left_out
+        for handler, listener in of_points[point]:
+            if left_out and listeners.leaves_out(handler, point, arguments):
+                continue
+            try:
+                listener(*arguments)
+            except Exception as error:
+                listeners.failed(handler, listener.__name__, error)
 
 
 def _is_unchanged(old: PodInfo, new: PodInfo) -> bool:

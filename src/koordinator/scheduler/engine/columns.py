@@ -7,7 +7,6 @@ version up to which it is current and recomputes only the rows that have changed
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +19,8 @@ from numpy.typing import NDArray
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.row_amounts import (
+    UNOFFERED,
+    WITH_DEFAULTS,
     AmountColumns,
     Item,
     RowIntegers,
@@ -127,6 +128,8 @@ class NodeColumns(AmountColumns):
         """The latest of ``_versions`` of each row."""
         self._latest = [0] * len(Aspect)
         """The latest of ``_versions`` of each aspect."""
+        self.rejecting = 0
+        """How many cached filter results have ever rejected a row, see ``CachedFilterResults.has_rejected``."""
         self._alive_rows: Rows | None = None
         self._touched: dict[int, Touched] = {}
         self._touched_at = -1
@@ -184,13 +187,15 @@ class NodeColumns(AmountColumns):
         first = bisect_right(self._changed_at, version)
         if version < self._changes_after or len(self._changed_at) - first > at_most:
             return None
-        changed: defaultdict[int, int] = defaultdict(int)
-        for row, aspect in self._changes[first:]:
-            changed[row] |= aspect
+        found = self._changes[first:]
+        changed = dict(found)
+        if len(changed) < len(found):
+            for row, aspects in found:
+                changed[row] |= aspects
         for simulation in self.simulations:
             for row, number in simulation:
                 if self._versions[number, row] > version:
-                    changed[row] |= 1 << number
+                    changed[row] = changed.get(row, 0) | 1 << number
         return changed
 
     def count_since(self, version: int) -> int:
@@ -297,7 +302,19 @@ class NodeColumns(AmountColumns):
 
     def add_request(self, row: int, request: Mapping[str, int], non_zero: tuple[int, int], times: int = 1) -> None:
         """Count so many pods more on ``row`` (negative: fewer). ``request`` includes the pod itself."""
-        self.numbers[row].add(request, non_zero, times)
+        numbers, column_of = self.numbers[row], self.resources.column_of
+        requested, counted, unused = numbers.requested, numbers.counted, numbers.unused
+        for name, amount in request.items():
+            column, more = column_of[name], times * amount
+            if column == UNOFFERED:
+                numbers.add_unoffered(name, more)
+                continue
+            requested[column] += more
+            unused[column] -= more
+            if column >= WITH_DEFAULTS:
+                counted[column] += more
+        counted[0] += times * non_zero[0]
+        counted[1] += times * non_zero[1]
         self._late.add(row)
         self.touch(row, Aspect.PODS)
 

@@ -1,12 +1,12 @@
-"""What was decided about a pod and why: the result of an attempt, and the bounded log of recent ones.
+"""What was decided about a pod and why: the result of an attempt.
 
 The texts that say why no node fits are kube-scheduler's: people and programs search events for them.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -129,39 +129,10 @@ class Rejection:
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One entry of the log. Exactly one of ``placement``, ``rejection`` and ``error`` is set."""
+    """One entry of the log of attempts. Exactly one of ``placement``, ``rejection`` and ``error`` is set."""
 
     at: datetime
     number: int
     placement: Placement | None = None
     rejection: Rejection | None = None
     error: str = ""
-
-
-class DecisionLog:
-    """The last attempts of the pods that were tried last; a new pod evicts the one that was tried longest ago."""
-
-    def __init__(self, pods: int = 2048, attempts: int = 5) -> None:
-        self._pods = pods
-        self._attempts = attempts
-        self._by_pod: OrderedDict[str, list[Attempt]] = OrderedDict()
-
-    def add(self, key: str, attempt: Attempt) -> None:
-        """Log an attempt of the pod ``namespace/name``."""
-        attempts = self._by_pod.get(key)
-        if attempts is None:
-            self._by_pod[key] = [attempt]
-            if len(self._by_pod) > self._pods:
-                self._by_pod.popitem(last=False)
-            return
-        self._by_pod.move_to_end(key)
-        attempts.append(attempt)
-        del attempts[: -self._attempts]
-
-    def attempts(self, key: str) -> Sequence[Attempt]:
-        """The logged attempts of the pod, oldest first."""
-        return tuple(self._by_pod.get(key, ()))
-
-    def latest(self) -> Iterator[tuple[str, Attempt]]:
-        """Pods (``namespace/name``) with their last attempt, the one that was tried last first."""
-        return ((key, attempts[-1]) for key, attempts in reversed(self._by_pod.items()))

@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Final, NoReturn, TypeVar
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
-from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin, CycleState, Wait
+from koordinator.scheduler.engine.binding_points import CycleState, Wait
 from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation, RandomSource
-from koordinator.scheduler.engine.event_dispatch import OnError
-from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
+from koordinator.scheduler.engine.event_listeners import OnError
+from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import ForgetHandler
 from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
-from koordinator.scheduler.engine.rejection import no_nodes, refused_on_node, reject
+from koordinator.scheduler.engine.profile import UNTIMED, PodPoints, PointTimes, Profile
+from koordinator.scheduler.engine.rejection import Rejections, no_nodes, refused_on_node
 from koordinator.scheduler.engine.simulation import allocate
 
 T = TypeVar("T")
 _TOP_NODES: Final = 3
+_MEASURED_ONE_IN: Final = 10
+"""So many decisions, since measuring costs as much as the usual decision, which evaluates one row."""
 
 
-@dataclass(slots=True)
 class _PodClass:
-    evaluation: Evaluation
-    number: int
-    row_cache: RowCache | None = None
-    """Results of PostFilter plugins by row, for all pods of the class; None before the first of them."""
-    rejections: dict[Hashable, Rejection] = field(default_factory=dict)
-    """By the result keys of the PostFilter plugins; valid for ``rejected_at``."""
-    rejected_at: int = -1
+    def __init__(self, evaluation: Evaluation, number: int) -> None:
+        self.evaluation = evaluation
+        self._number = number
+
+    @cached_property
+    def rejections(self) -> Rejections:
+        """Those of its pods, of which most classes have none."""
+        return Rejections(self._number)
 
 
 class Engine:
@@ -59,8 +61,10 @@ class Engine:
         self._random = random
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
-        """Refreshes an evaluation before it is used; may be replaced by a function that measures how long that
-        takes."""
+        """Refreshes an evaluation before it is used; may be replaced by a function that does more."""
+        self.measure: Callable[[Evaluation], None] | None = None
+        """The same, and measures the plugins: called in its place in some decisions."""
+        self._decisions = 0
         self.check_time: Callable[[], None] = lambda: None
         """Called at points where a decision may take long and nothing is half done; raises PluginError to end the
         decision."""
@@ -84,9 +88,17 @@ class Engine:
             (part.name, part) for part in profile.parts if isinstance(part, EventHandler) and part.keeps_time
         ]
         self._forgetting = profile.all(ForgetHandler)
+        self._memo = profile.memo
         self.handle = Handle(profile, state, lambda: self.check_time(), self._current)
         for part in profile.parts:
             part.handle = self.handle
+
+    def gate(self, pod: PodInfo) -> str | None:
+        """Why the queue must not hold the pod yet; None admits it. Raises PluginError when a plugin fails."""
+        points: PodPoints | None = pod.memo.get(self._memo)
+        if points is None or points.version != self._state.view.concerns_version:
+            points = self.profile.points(pod)
+        return ": ".join(points.profile.gate(pod) or ()) or None if points.profile.pre_enqueue else None
 
     def decide(self, pod: PodInfo, now: datetime) -> Placement | Rejection:
         """Evaluate all nodes for ``pod`` and choose among the best at random. Changes nothing that another decision
@@ -103,15 +115,25 @@ class Engine:
         state = CycleState(pod)
         only: str | None = None
         try:
-            profile = self.profile.for_pod(pod)
-            refusal, finder = _pre_filter(profile.pre_filter_cycle, state), profile.finder
+            points: PodPoints | None = pod.memo.get(self._memo)
+            if points is None or points.version != view.concerns_version:
+                points = self.profile.points(pod)
+            profile = points.profile
+            refusal, finder = None, profile.finder
+            for plugin in profile.pre_filter_cycle:
+                reason = plugin.pre_filter_cycle(state, pod)
+                if reason is not None:
+                    refusal = plugin.name, reason
+                    break
             if finder is not None and refusal is None:
                 found = finder.find_one_node(pod)
                 if isinstance(found, Reason):
                     refusal = finder.name, found
                 else:
                     only = found
-            key = profile.class_key(pod)
+            key = points.key
+            if key is None or points.contexts != [plugin.context_key(pod) for plugin in profile.contexts]:
+                key = self.profile.class_key(pod)
             pod_class = self._class_of(key, pod)
         except Exception as error:
             _raise_as_plugin_error(error)
@@ -125,7 +147,7 @@ class Engine:
         """Count the pod on its node and run Reserve. If a plugin rejects the node (the rejection is returned) or fails
         (PluginError), everything is undone."""
         self._state.assume(placement.pod, placement.node.name)
-        if not placement.profile.reserves:
+        if not placement.profile.reserve and not placement.profile.allocators:
             return None
         begun = self.times.begin()
         try:
@@ -187,6 +209,8 @@ class Engine:
             except Exception as error:
                 text = f"plugin {plugin.name} failed in pre_binds: {type(error).__name__}: {error}"
                 raise PluginError(text) from error
+        if not profile.bind and not profile.reservation_pre_bind:
+            return False
         return profile.is_reserve_pod(pod) or profile.is_bound_by_plugin(pod)
 
     def forget(self, placement: Placement) -> None:
@@ -234,14 +258,18 @@ class Engine:
     ) -> Placement | Rejection:
         evaluation, pod, finder = pod_class.evaluation, state.pod, profile.finder
         evaluation.incoming = pod
-        self.refresh(evaluation)
+        self._decisions += 1
+        if self._decisions % _MEASURED_ONE_IN or self.measure is None:
+            self.refresh(evaluation)
+        else:
+            self.measure(evaluation)
         nominations = self._state.view.nominations
         if refusal is not None:
             attempt = self._attempt(pod_class, key, state)
             attempt.refusal = refusal
             if finder is not None and refusal[0] == finder.name:
                 attempt.involved = finder.rejected_by(pod)
-            return self._reject(pod_class, pod, attempt)
+            return pod_class.rejections.reject(attempt, self.times)
         has_capacity = _always if nominations.is_empty else self._attempt(pod_class, key, state).has_capacity
         if only is not None:
             choice = evaluation.take(only, has_capacity)
@@ -256,7 +284,7 @@ class Engine:
             if only is not None and finder is not None:
                 attempt.only, attempt.chosen_by = only, finder.name
             attempt.nominated_to_others = choice.passed_over
-            return self._reject(pod_class, pod, attempt)
+            return pod_class.rejections.reject(attempt, self.times)
         state.node = node = self._state.view.columns.reference(row)
         for plugin in profile.resizing:
             resized = plugin.resize_pod(pod, row)
@@ -265,11 +293,26 @@ class Engine:
             if resized is not None:
                 state.pod = pod = resized
                 profile = self.profile.for_pod(pod)
-        return self._placement(state, profile, evaluation, row, choice.tied)
+        columns = self._state.view.columns
+        rows = [row, *evaluation.next_best(row, _TOP_NODES - 1)]
+        evaluated, feasible = len(columns.row_of), evaluation.feasible_count
+        return Placement(
+            state,
+            pod,
+            profile,
+            node,
+            evaluated=evaluated,
+            feasible=feasible,
+            rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
+            best_nodes=tuple(map(columns.names.__getitem__, rows)),
+            best_scores=evaluation.scores_of(rows),
+            plugins=evaluation.score_names,
+            tied=choice.tied,
+        )
 
     def _attempt(self, pod_class: _PodClass, key: Hashable, state: CycleState) -> Attempt:
-        row_cache = pod_class.row_cache = pod_class.row_cache or RowCache()
-        return Attempt(self.profile, self._state, pod_class.evaluation, state, key, row_cache, self.check_time)
+        rows = pod_class.rejections.row_cache
+        return Attempt(self.profile, self._state, pod_class.evaluation, state, key, rows, self.check_time)
 
     def _current(self, pod: PodInfo) -> tuple[Hashable, Evaluation]:
         """The key of the pod's class and its current evaluation, for plugins that plan."""
@@ -331,56 +374,10 @@ class Engine:
             self._width -= oldest.evaluation.width
         self._width += evaluation.width
 
-    def _reject(self, pod_class: _PodClass, pod: PodInfo, attempt: Attempt) -> Rejection:
-        """The explanation, cached for pods of the class that are tried before anything has changed."""
-        view = self._state.view
-        if pod_class.rejected_at != view.columns.version:
-            pod_class.rejected_at = view.columns.version
-            pod_class.rejections.clear()
-        variant = tuple([plugin.result_key(pod) for plugin in self.profile.post_filter])
-        alike = None not in variant and not len(view.nominations) and attempt.only is None and attempt.refusal is None
-        rejection = pod_class.rejections.get(variant) if alike else None
-        if rejection is None:
-            rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt, self.times)
-            if attempt.refusal is None:
-                rejection = replace(rejection, pod_class=pod_class.number)
-            if alike and not rejection.after.found:
-                # A simulation leaves the columns as they were, at a later version.
-                pod_class.evaluation.refresh()
-                pod_class.rejected_at = view.columns.version
-                pod_class.rejections[variant] = rejection
-        for transformer in self.profile.post_filter_transformers:
-            transformer.after_post_filter(pod, rejection.why)
-        return rejection
 
-    def _placement(self, state: CycleState, profile: Profile, evaluation: Evaluation, row: int, tied: int) -> Placement:
-        columns = self._state.view.columns
-        rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
-        evaluated, feasible = len(columns.row_of), evaluation.feasible_count
-        node = state.node
-        assert node is not None, "a placement has a node"
-        return Placement(
-            state,
-            state.pod,
-            profile,
-            node,
-            evaluated=evaluated,
-            feasible=feasible,
-            rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
-            best_nodes=tuple(map(columns.names.__getitem__, rows)),
-            best_scores=evaluation.scores_of(rows),
-            plugins=evaluation.score_names,
-            tied=tied,
-        )
-
-
-def _pre_filter(plugins: Iterable[CyclePreFilterPlugin], state: CycleState) -> tuple[str, Reason] | None:
-    """The plugin that ends this attempt and its reason; None if none does."""
-    for plugin in plugins:
-        reason = plugin.pre_filter_cycle(state, state.pod)
-        if reason is not None:
-            return plugin.name, reason
-    return None
+def gate_of(engines: Mapping[str, Engine]) -> Callable[[PodInfo], str | None]:
+    """The gate of the queue that the profiles share, by scheduler name."""
+    return lambda pod: engines[pod.pod.spec.scheduler_name].gate(pod)
 
 
 def _always(row: int) -> bool:

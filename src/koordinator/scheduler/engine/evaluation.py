@@ -1,43 +1,42 @@
-"""One class of pods against all nodes: its state, refreshed from the dirty nodes.
+"""One class of pods against all nodes: its state, refreshed from the dirty nodes, and the choice of a node.
 
-The results of each plugin are kept as CachedResults, most of them shared with other classes; here they are combined.
-The first refresh evaluates every node; later ones only those on which an aspect that a plugin reads has changed. A
-single dirty node, the usual case while identical pods are placed one after the other, costs one call for each plugin
-and no pass over all nodes. ``choose`` selects one of the nodes that passed.
+The first refresh evaluates every node; later ones only those on which an aspect that a plugin reads has changed. A few
+dirty nodes, the usual case while identical pods are placed one after the other, cost one call for each plugin and node,
+and no pass over all nodes; that is here, and passes over many nodes are in ``class_state``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
-from operator import or_
+from operator import attrgetter, itemgetter, or_
 from typing import Final, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.batch_evaluator import BatchEvaluator
 from koordinator.scheduler.engine.cached_results import (
     FEW_CHANGES,
     ONE_BY_ONE,
     CachedFilterResults,
-    CachedResults,
+    Failure,
+    ScaledScores,
     Scores,
     SharedResults,
+    failures,
 )
 from koordinator.scheduler.engine.class_plan import plan_class
-from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
-from koordinator.scheduler.engine.columns import Aspect, Rows
+from koordinator.scheduler.engine.class_state import EVERYTHING, INFEASIBLE, ClassState
+from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
-from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView
 
 _SPARE_ROWS: Final = 64
-_PART: Final = 8
-"""If more than one row in so many has to be evaluated again, all rows are."""
-_EVERYTHING: Final = -1
-_OF_NODE: Final = 1 << Aspect.NODE
+_of_row = attrgetter("of_row")
 
 
 class RandomSource(Protocol):
@@ -56,6 +55,60 @@ class Choice(msgspec.Struct, frozen=True):
     """Without a row, those that had no capacity."""
 
 
+class BestNodes:
+    """The indices of the nodes with the highest total, ascending; empty if not known, until ``find`` computes them.
+    ``apply_delta`` and ``forget`` report changes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """How many there are."""
+        self._rows: list[int] = []
+        self._found: NDArray[np.intp] | None = None
+        """In place of ``_rows`` until one changes: most results of ``find`` are never looked at."""
+        self._highest = INFEASIBLE
+        """Their total; INFEASIBLE while they are not known."""
+
+    def __getitem__(self, index: int) -> int:
+        return self._rows[index] if self._found is None else self._found.item(index)
+
+    def first(self, count: int) -> list[int]:
+        """The first so many of them."""
+        return self._rows[:count] if self._found is None else self._found[:count].tolist()
+
+    def find(self, totals: Scores) -> None:
+        """Find the feasible rows with the highest of ``totals``; there may be none."""
+        self.forget()
+        highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
+        if highest != INFEASIBLE:
+            self._highest = highest
+            # Without the checks of flatnonzero, which cost as much as the work.
+            self._found = (totals == highest).nonzero()[0]
+            self.size = self._found.shape[0]
+
+    def apply_delta(self, row: int, total: int) -> None:
+        """The total of one row may have changed."""
+        if self._highest == INFEASIBLE:
+            return
+        if self._found is not None:
+            self._rows, self._found = self._found.tolist(), None
+        rows = self._rows
+        if total > self._highest:
+            self._highest, self._rows, self.size = total, [row], 1
+            return
+        index = bisect_left(rows, row)
+        among = index < len(rows) and rows[index] == row
+        if among and total < self._highest:
+            del rows[index]
+            self.size -= 1
+        elif total == self._highest and not among:
+            rows.insert(index, row)
+            self.size += 1
+
+    def forget(self) -> None:
+        """Totals of many rows may have changed."""
+        self._rows, self._found, self.size, self._highest = [], None, 0, INFEASIBLE
+
+
 class Evaluation(ClassState):
     """Feasibility and totals of all rows for one class of pods, represented by ``pod``."""
 
@@ -68,28 +121,17 @@ class Evaluation(ClassState):
         shared: SharedResults | None = None,
         batch: BatchEvaluator | None = None,
     ) -> None:
-        plan = plan_class(profile, view, pod, times, shared)
-        super().__init__(plan, view.columns, profile.score_type)
+        super().__init__(plan_class(profile, view, pod, times, shared), profile, view, pod)
         self.incoming = pod
         """The pod of the class that was evaluated last."""
-        self.pod = plan.pod or pod
-        transforms = any(each.transforms(self.pod) for each in profile.filter_transformers)
-        transforms = transforms or any(each.transforms(self.pod) for each in profile.score_transformers)
-        self._overlays = RowOverlays(profile, self.pod) if transforms else None
-        self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
-        self._readers: dict[int, tuple[CachedResults, ...]] = {}
-        """By bit mask of aspects: the cached results that read any of them."""
-        self._scaling = tuple(score for score in self._scores if score.scales)
-        self._flat: dict[int, int] = {}
-        """The indices of scores that were all 0 when last scaled, with the number of rows at that time."""
-        self._is_cross_node = any(cached.is_cross_node for cached in self._cached)
-        self._is_simple = plan.restricted_to is None
-        """Whether a single row can be evaluated by itself."""
         self._batch = batch if self._may_join() else None
-        # A node that comes or goes concerns every class; only transformers know what they read.
-        self._reads = reduce(or_, (cached.reads for cached in self._cached), _OF_NODE)
-        if self._overlays is not None:
-            self._reads = _EVERYTHING
+        self._best_nodes = BestNodes()
+        """Current between two changes of ``totals``; each change is reported to it."""
+        self._scores_of: dict[int, list[int]] = {}
+        """What ``scores_of`` has returned for rows that have not changed since: the best nodes are mostly the same."""
+        self._rejecting: list[tuple[int, CachedFilterResults]] = []
+        """The filters that have ever rejected a row, with their indices, when the columns counted ``_rejecting_at``."""
+        self._rejecting_at = 0
 
     def refresh(self) -> None:
         """Refresh all rows to the present version of the columns."""
@@ -104,7 +146,7 @@ class Evaluation(ClassState):
         if self.feasible.shape[0] < size or self.totals.shape[0] < size:
             self._grow(size + max(_SPARE_ROWS, size >> 4))
         if self.version < 0:
-            self._update(_EVERYTHING, self._present(columns.alive_rows), stale=True)
+            self._update(EVERYTHING, self._present(columns.alive_rows), stale=True)
             self.version = columns.version
             return
         before = self.version
@@ -132,11 +174,14 @@ class Evaluation(ClassState):
                     return Choice(row, tied)
                 # The check may have restored the totals of rows that were passed over before.
                 for other in (*passed_over, row):
-                    if self.totals[other] != INFEASIBLE:
-                        passed_over[other] = self.hide(other)
+                    if (total := self.totals.item(other)) != INFEASIBLE:
+                        passed_over[other], self.totals[other] = total, INFEASIBLE
+                self._best_nodes.forget()
         finally:
             if passed_over:
-                self.show(passed_over.items())
+                self._best_nodes.forget()
+            for other, total in passed_over.items():
+                self.totals[other] = total
         return Choice(None, passed_over=tuple(passed_over))
 
     def take(self, name: str, has_capacity: Callable[[int], bool]) -> Choice:
@@ -146,15 +191,46 @@ class Evaluation(ClassState):
             return Choice(None)
         return Choice(row) if has_capacity(row) else Choice(None, passed_over=(row,))
 
-    def _may_join(self) -> bool:
-        """Whether all results of a row follow from that row alone, and scores are scaled by values of the Node
-        objects."""
-        return (
-            self._is_simple
-            and self._overlays is None
-            and not self._is_cross_node
-            and not any(score.is_pod_dependent for score in self._scaling)
-        )
+    def best(self) -> BestNodes:
+        """The feasible rows that share the highest total, ascending; empty when there is none. To be read before
+        anything changes."""
+        best_nodes = self._best_nodes
+        if not best_nodes.size:
+            best_nodes.find(self.totals[: self._columns.size])
+        return best_nodes
+
+    def next_best(self, best: int, count: int) -> list[int]:
+        """Up to ``count`` feasible rows with the highest totals after ``best``."""
+        if self._best_nodes.size > count:
+            return [row for row in self._best_nodes.first(count + 1) if row != best][:count]
+        found: list[int] = []
+        totals, row = self.totals[: self._columns.size], best
+        hidden = [(row, totals.item(row))]
+        totals[row] = INFEASIBLE
+        while len(found) < count and (total := totals.item(row := int(totals.argmax()))) != INFEASIBLE:
+            found.append(row)
+            hidden.append((row, total))
+            totals[row] = INFEASIBLE
+        for row, total in hidden:
+            totals[row] = total
+        return found
+
+    def scores_of(self, rows: Sequence[int]) -> tuple[list[int], ...]:
+        """Of each row, the weighted scores in the order of ``score_names``; to be read only."""
+        known, found = self._scores_of, []
+        for row in rows:
+            scores = known.get(row)
+            if scores is None:
+                scores = known[row] = self._read_scores(row)
+            found.append(scores)
+        return tuple(found)
+
+    def first_rejecting_plugins(self) -> tuple[str, ...]:
+        """The plugins that are the first to reject some considered node, in the order of the profile."""
+        if self._first_names is None:
+            counts = zip(self._filters, self._first_counts.tolist(), strict=False)
+            self._first_names = tuple(entry.plugin.name for entry, count in counts if count)
+        return self._first_names
 
     def _apply_changes(self) -> None:
         """Recompute what changed since ``version``."""
@@ -165,12 +241,12 @@ class Evaluation(ClassState):
             self.has_news |= bool(touched.aspects & columns.static_aspects)
             self._apply_rows(touched.aspects, touched.rows, touched.alive)
             return
-        reads, aspects = self._reads, 0
-        changed = {row: found for row, found in changed.items() if found & reads}
+        aspects = reduce(or_, changed.values(), 0)
+        if aspects & ~self._reads:
+            changed = {row: found for row, found in changed.items() if found & self._reads}
+            aspects = reduce(or_, changed.values(), 0)
         if not changed:
             return
-        for found in changed.values():
-            aspects |= found
         if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & columns.static_aspects:
             self._apply_few(aspects, changed)
             return
@@ -188,150 +264,111 @@ class Evaluation(ClassState):
                 self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
         version, count = self._columns.version, len(changed)
-        only = next(iter(changed)) if count == 1 else None
         for cached in self._readers.get(aspects) or self._readers_of(aspects):
             # Earlier changes are included there: this class refreshed it then, or they do not matter to it.
-            if cached.version != version:
-                if only is not None:
-                    cached.evaluate_one(only)
-                elif count <= cached.few:
-                    for row in changed:
-                        cached.evaluate_one(row)
-                else:
-                    cached.evaluate(np.array(sorted(changed), dtype=np.intp))
-                cached.version = version
+            if cached.version == version:
+                continue
+            if count <= cached.few:
+                for row in changed:
+                    value = cached.one(cached.pod, cached.state, row) * cached.factor
+                    if not cached.is_noted:
+                        cached.of_row[row] = value
+                    elif cached.of_row[row] != value:
+                        cached.note(row, value)
+            else:
+                cached.evaluate(np.array(sorted(changed), dtype=np.intp))
+            cached.version = version
         if self._overlays is not None:
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
             stale |= self._conclude(row)
-        if self._scaling and (stale or self._is_stale()) and self._rescale():
+        if not stale and self._scaling:
+            stale = bool([each for each in self._scaling if each.changed_at > self.version])
+        if stale and self._scaling and self._rescale():
             self._add_up()
 
-    def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
-        """The cached results that depend on any of ``aspects``; the others are not affected by these changes."""
-        readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
-        return readers
+    def _conclude(self, row: int) -> bool:
+        """Recompute feasibility and the total of one row; returns whether feasibility has changed."""
+        if self._rejecting_at != self._columns.rejecting:
+            self._note_rejecting()
+        if self.overlaid:
+            first = self._first_rejecting(row)
+        else:
+            first = self._passed
+            for index, entry in self._rejecting:
+                if entry.of_row[row]:
+                    first = index
+                    break
+        scores = self._scores_of[row] = self._read_scores(row)
+        feasible, before = first == self._passed, self.feasible.item(row)
+        if not (feasible and before):
+            known = self._first.item(row)
+            if first != known:
+                self.has_news = True
+                self._first_counts[known] -= 1
+                self._first_counts[first] += 1
+                self._first_names = None
+                self._first[row] = first
+            self.feasible[row] = feasible
+            self.feasible_count += feasible - before
+        self.totals[row] = total = sum(scores) if feasible else INFEASIBLE
+        self._best_nodes.apply_delta(row, total)
+        return bool(feasible != before)
 
-    def _apply_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
-        """Apply changes of ``aspects`` of ``rows``; ``alive`` are those of them that are in use."""
-        gone = rows[~self._columns.alive[rows]] if alive.shape[0] < rows.shape[0] else rows[:0]
-        if not aspects & self._reads:
-            return
-        reached, stale = self._reached(aspects, alive, gone) if self._is_cross_node else ([], False)
-        if self.plan.restricted_to is not None:
-            # A freed row may have been given to a node that this class does not consider.
-            alive = self._present(alive)
-            gone = np.setdiff1d(rows, alive, assume_unique=True)
-        if gone.shape[0]:
-            self._drop_rows(gone)
-            stale = True
-        self._update(aspects, alive, stale=stale, further=self._evaluate_reached(reached) if reached else None)
+    def _first_rejecting(self, row: int) -> int:
+        """The index of the first filter that rejects the row, which may be seen adjusted."""
+        seen = self.overlaid.get(row)
+        filters = self._filters
+        codes = [entry.has_rejected and entry.of_row[row] for entry in filters] if seen is None else seen.codes
+        return next((index for index, code in enumerate(codes) if code), self._passed)
 
-    def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
-        """``aspects`` of ``rows`` changed. ``stale``: scores that depend on other rows are out of date already.
-        ``further``: the rows to combine again, if they are more than ``rows``."""
-        self._evaluate(self._readers.get(aspects) or self._readers_of(aspects), aspects, rows)
-        if self._overlays is not None:
-            stale |= self._look_again(rows)
-        one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE
-        meant = rows if further is None else further
-        if one_by_one:
-            for row in rows.tolist():
-                stale |= self._conclude(row)
-        elif further is not None or aspects & _OF_NODE or _has_changed(self._filters, self.version):
-            stale |= self._refresh_feasible(meant)
-        if (stale or self._is_stale()) and self._rescale():
-            self._add_up()
-        elif not one_by_one:
-            self._add_up(meant)
+    def _read_scores(self, row: int) -> list[int]:
+        if row in self.overlaid:
+            own = zip(self.overlaid[row].scores, self._weighted, strict=True)
+            return [each.of_row[row] if isinstance(each, ScaledScores) else value for value, each in own]
+        return list(map(itemgetter(row), map(_of_row, self._weighted)))
 
-    def _is_stale(self) -> bool:
-        """Whether a score has changed that others are scaled by."""
-        return _has_changed(self._scaling, self.version)
+    def _note_rejecting(self) -> None:
+        """A filter has rejected a row for the first time."""
+        self._rejecting_at = self._columns.rejecting
+        self._rejecting = [(index, entry) for index, entry in enumerate(self._filters) if entry.has_rejected]
 
-    def _evaluate(self, cached: Iterable[CachedResults], aspects: int, rows: Rows) -> None:
-        for each in cached:
-            if each.is_shared:
-                each.refresh()
-            elif each.reads & aspects:
-                each.evaluate(rows)
+    def _forget_rows(self) -> None:
+        """Totals of many rows may have changed."""
+        self._best_nodes.forget()
+        self._scores_of.clear()
 
-    def _look_again(self, rows: Rows) -> bool:
-        """Evaluate those of ``rows`` that transformers adjust for this class; returns whether there are or were any, so
-        that scores of others may be out of date."""
-        if self._is_cross_node:
-            rows = np.union1d(rows, np.array(list(self.overlaid), dtype=np.intp))
-        before = [row for row in rows.tolist() if self.overlaid.pop(row, None) is not None]
-        assert self._overlays is not None, "the caller has looked"
-        found = self._overlays.rows(rows, self._filters, self._scores)
-        self.overlaid.update(found)
-        for row in {*before, *found}:
-            self._conclude(row)
-        return bool(before or found)
+    def failure_of(self, row: int) -> Failure | None:
+        """The first plugin that rejects ``row``; None when it is feasible."""
+        found = self._failures(np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
+        return found[0] if found else None
 
-    def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[CachedFilterResults, Rows]], bool]:
-        """Notify the plugins that look across nodes of the changes. Returns (cached results, the further rows to be
-        evaluated again), and whether scores of other rows are out of date."""
-        rows = alive if not gone.shape[0] else np.union1d(alive, gone)
-        reached, stale = [], False
-        for entry in self._filters:
-            if entry.is_cross_node and entry.reads & aspects:
-                further = entry.plugin.apply_delta(self.pod, entry.state, rows)
-                if further is not None and further.shape[0]:
-                    reached.append((entry, further))
-        for score in self._scores:
-            if score.is_cross_node and score.reads & aspects:
-                stale |= score.plugin.apply_score_delta(self.pod, score.state, rows)
-        return reached, stale
+    def failures(self) -> list[Failure]:
+        """The infeasible rows that were considered, grouped by the first plugin that rejects them and its code."""
+        rows = self.rows
+        return self._failures(rows[~self.feasible[rows]])
 
-    def _evaluate_reached(self, reached: Iterable[tuple[CachedFilterResults, Rows]]) -> Rows:
-        """Evaluate unchanged rows whose filter results depend on changed ones. Returns all rows of the class: combining
-        all again is cheaper than selecting many."""
-        columns = self._columns
-        for entry, rows in reached:
-            if rows.shape[0] * _PART > columns.size:
-                # Evaluating all is faster than selecting these.
-                entry.evaluate(self._present(columns.alive_rows))
-                continue
-            # Several times as fast as sorting, in whatever order they come.
-            meant = np.zeros(columns.size, dtype=np.bool_)
-            meant[rows] = True
-            entry.evaluate(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
-        return self._present(columns.alive_rows)
+    def _failures(self, rows: Rows) -> list[Failure]:
+        if not self.overlaid:
+            return failures(self._filters, rows)
+        own = np.isin(rows, list(self.overlaid))
+        return failures(self._filters, rows[~own]) + [
+            Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
+            for row in rows[own].tolist()
+            for entry, code in list(zip(self._filters, self.overlaid[row].codes, strict=True))[self._first[row] :][:1]
+        ]
 
-    def _rescale(self) -> bool:
-        """Scale the scores that depend on each other, if any; returns whether one has changed, and with it totals."""
-        size = self._columns.size
-        feasible, changed = self.feasible[:size], False
-        for index, (score, weighted_scores) in enumerate(zip(self._scores, self._weighted, strict=True)):
-            if not score.scales:
-                continue
-            known = weighted_scores.values
-            raw = score.values[:size] if not self.overlaid else self._raw(index, size)
-            is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(raw)
-            if is_flat and self._flat.get(index) == size:
-                continue
-            if is_flat:
-                self._flat[index] = size
-            else:
-                self._flat.pop(index, None)
-            scaled = score.plugin.normalize(self.pod, score.state, raw, feasible)
-            final = score.usable(raw if scaled is None else scaled, None, feasible)
-            weighted = (final * score.weight).astype(known.dtype)
-            if not np.array_equal(weighted, known[:size]):
-                known[:size] = weighted
-                changed = True
-        self.has_news |= changed
-        return changed
-
-    def _raw(self, index: int, size: int) -> Scores:
-        """The input of ``normalize``, with the rows that this class sees adjusted."""
-        raw = self._scores[index].values[:size].copy()
-        for row, seen in self.overlaid.items():
-            raw[row] = seen.scores[index]
-        return raw
-
-
-def _has_changed(cached: Iterable[CachedResults], version: int) -> bool:
-    """Whether a value of ``cached`` has changed after ``version`` of the columns."""
-    return bool([each for each in cached if each.changed_at > version])
+    def filters_to_run(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
+        """The filters that have to run again for ``row`` if pods were taken off it (and, with ``added``, others put
+        there); None when another one rejects the row whichever pods are on it. Current only after ``refresh``."""
+        if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
+            return None
+        filters = []
+        seen = self.overlaid.get(row)
+        for index, entry in enumerate(self._filters):
+            passes = not (entry.values[row] if seen is None else seen.codes[index])
+            if entry.is_pod_dependent and not (passes and entry.plugin.monotone and not added):
+                filters.append(entry)
+            elif not passes:
+                return None
+        return filters

@@ -91,11 +91,11 @@ class Attempt:
         self.state = cycle
         self.refusal: tuple[str, Reason] | None = None
         """The plugin that ends the attempt although nodes may pass, and its reason."""
-        self._profile = profile
-        self._state = state
+        self.profile = profile
+        self.cluster = state
         self._view = state.view
-        self._evaluation = evaluation
-        self._pod = cycle.pod
+        self.evaluation = evaluation
+        self.pod = cycle.pod
         self._key = key
         self._row_cache = row_cache
         self._check_time = check_time
@@ -103,21 +103,21 @@ class Attempt:
     def has_capacity(self, row: int) -> bool:
         """Whether the pod fits on a feasible row beside the pods that are nominated to it before this one."""
         view = self._view
-        return view.nominations.is_empty or not nominated_before(view, self._pod, row) or self.fits(row, ())
+        return view.nominations.is_empty or not nominated_before(view, self.pod, row) or self.fits(row, ())
 
     @cached_property
     def statuses(self) -> Sequence[NodeStatus]:
         """See FailedAttempt."""
-        rejection, rows_of = self.refusal or self._evaluation.plan.rejection, self._view.columns.row_of
+        rejection, rows_of = self.refusal or self.evaluation.plan.rejection, self._view.columns.row_of
         if rejection is not None:
             plugin, reason = rejection
             return (NodeStatus(plugin, (reason,), np.array(list(rows_of.values()), dtype=np.intp)),)
         if self.only is not None:
             row = rows_of.get(self.only)
-            failure = self._evaluation.failure_of(row) if row is not None else None
-            return statuses_of(self._pod, (), (failure,) if failure is not None else ())
-        found = [*self._evaluation.failures(), *map(self._failure_with_nominated, self.nominated_to_others)]
-        return statuses_of(self._pod, (), found)
+            failure = self.evaluation.failure_of(row) if row is not None else None
+            return statuses_of(self.pod, (), (failure,) if failure is not None else ())
+        found = [*self.evaluation.failures(), *map(self._failure_with_nominated, self.nominated_to_others)]
+        return statuses_of(self.pod, (), found)
 
     def _failure_with_nominated(self, row: int) -> Failure:
         failure = self._failure(row, (), *self._to_run(row))
@@ -128,9 +128,9 @@ class Attempt:
         """See ``Handle.simulate``; ``require`` is called for each pod that passes all filters."""
         known: tuple[tuple[Hashable, Evaluation], ...] = ()
         if not self._view.columns.simulations:
-            self._evaluation.refresh()
-            known = ((self._key, self._evaluation),)
-        simulation = Simulation(self._profile, self._state, self._check_time, known)
+            self.evaluation.refresh()
+            known = ((self._key, self.evaluation),)
+        simulation = Simulation(self.profile, self.cluster, self._check_time, known)
         if require is not None:
             simulation.require(require)
         return simulation
@@ -150,19 +150,19 @@ class Attempt:
         if require is None and self._goes_by_columns(row, added, filters):
             return self._reprieve_by_columns(row, candidates, added, filters)
         with self.simulate(require) as simulation:
-            return simulation.reprieve(self._pod, row, candidates)
+            return simulation.reprieve(self.pod, row, candidates)
 
     def reasons(self, row: int, without: Sequence[PodInfo], require: Predicate | None = None) -> Sequence[Reason]:
         """See FailedAttempt."""
         failure = self._failure(row, without, *self._to_run(row), require)
-        return reasons_of(failure, self._pod) if failure is not None else ()
+        return reasons_of(failure, self.pod) if failure is not None else ()
 
     def _to_run(self, row: int) -> tuple[Sequence[PodInfo], Sequence[CachedFilterResults] | None]:
         """The nominated pods that count as being on ``row``, and the filters that may have other results with them and
         without other pods; None when another filter rejects the row whichever pods are on it."""
         self._check_time()
-        added = nominated_before(self._view, self._pod, row)
-        return added, self._evaluation.filters_to_run(row, added=bool(added))
+        added = nominated_before(self._view, self.pod, row)
+        return added, self.evaluation.filters_to_run(row, added=bool(added))
 
     def _failure(
         self,
@@ -178,17 +178,17 @@ class Attempt:
             with self.simulate(require) as simulation:
                 for pod in without:
                     simulation.remove(pod)
-                return simulation.failure(self._pod, row)
+                return simulation.failure(self.pod, row)
         with self._view.simulate() as journal:
             journal.add_request(row, *_difference(without, added))
-            return first_failure(filters, self._evaluation.pod, row)
+            return first_failure(filters, self.evaluation.pod, row)
 
     def _goes_by_columns(self, row: int, added: Iterable[PodInfo], filters: Sequence[CachedFilterResults]) -> bool:
         """Whether it is enough to count other requests, instead of removing and placing pods, to run these filters on
         the hypothetical node."""
-        if self._evaluation.overlaid or row in self._view.columns.discounts:
+        if self.evaluation.overlaid or row in self._view.columns.discounts:
             return False
-        if any(nominated_allocations(self._profile.allocators, self._view, pod) for pod in added):
+        if any(nominated_allocations(self.profile.allocators, self._view, pod) for pod in added):
             return False
         return all(entry.plugin.from_columns for entry in filters)
 
@@ -199,7 +199,7 @@ class Attempt:
         added: Sequence[PodInfo],
         filters: Sequence[CachedFilterResults],
     ) -> list[PodInfo] | None:
-        pod = self._evaluation.pod
+        pod = self.evaluation.pod
         with self._view.simulate() as journal:
             journal.add_request(row, *_difference(candidates, added))
             if any(entry.plugin.filter_one(pod, entry.state, row) for entry in filters):
@@ -216,7 +216,7 @@ class Attempt:
 
     def remember(self, key: Hashable, compute: Callable[[int], T]) -> Callable[[int], T]:
         """See FailedAttempt. Does not cache if the result for a node depends on other nodes, too."""
-        if not self._evaluation.is_local:
+        if not self.evaluation.is_local:
             return compute
         simulations = self._view.columns.simulations
         known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(key, self._view.columns)
@@ -224,7 +224,7 @@ class Attempt:
         def recalled(row: int) -> T:
             if simulations:
                 return compute(row)
-            nominated = tuple([pod.uid for pod in nominated_before(self._view, self._pod, row)])
+            nominated = tuple([pod.uid for pod in nominated_before(self._view, self.pod, row)])
             found = known.get(row)
             if found is not None and found[0] == nominated:
                 return found[1]

@@ -16,7 +16,7 @@ between these, are in ``framework_hooks``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -345,6 +345,14 @@ class ScorePlugin(Plugin):
         """Scores of all rows (only the feasible ones count) scaled to 0..100; None (default): they already are. Called
         whenever ``raw`` or ``feasible`` or, by ``apply_score_delta``, ``state`` has changed."""
         return None
+
+
+def may_read(says: Callable[[PodInfo], bool], pod: PodInfo) -> bool:
+    """Whether a plugin says so of the pod. One that fails is called, and what fails there is told."""
+    try:
+        return says(pod)
+    except Exception:
+        return True
 
 
 def is_built_in(plugin: Plugin) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from koordinator.api.annotations import RESERVE_POD
@@ -32,6 +33,7 @@ from koordinator.scheduler.engine.framework import (
     ScorePlugin,
     ScoreType,
     is_built_in,
+    may_read,
 )
 from koordinator.scheduler.engine.framework_hooks import (
     FailureHandler,
@@ -87,6 +89,20 @@ class _HashedOnce:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _HashedOnce) and self.parts == other.parts
+
+
+class PodPoints(msgspec.Struct):
+    """What a profile has found of the pods that share a memo; it holds while ``version`` is the view's
+    ``concerns_version``, and the key while their context keys are ``contexts``."""
+
+    version: int
+    profile: Profile
+    """Without the plugins that do not concern them."""
+    own: _HashedOnce | None = None
+    """What all plugins read of the pods themselves; None until it is needed, as is the key."""
+    key: Hashable = None
+    """See ``Profile.class_key``."""
+    contexts: list[Hashable] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +191,6 @@ class Profile:
         return self._at([name for name, _ in self.order.score], ScoreTransformer)
 
     @cached_property
-    def reserves(self) -> bool:
-        """Whether any plugin has something to do at Reserve."""
-        return bool(self.reserve or self.allocators)
-
-    @cached_property
     def allocation_transformers(self) -> tuple[FilterTransformer, ...]:
         """Those that adjust a node as allocators see it."""
         return self.filter_transformers if any(each.allocates_as_filtered for each in self.allocators) else ()
@@ -239,7 +250,7 @@ class Profile:
         return tuple(dict.fromkeys((*evaluating, *transforming)))
 
     @cached_property
-    def _contexts(self) -> tuple[Plugin, ...]:
+    def contexts(self) -> tuple[Plugin, ...]:
         """The plugins with a ``context_key``, without those that are left out."""
         deciding = [plugin for plugin in (self.whole or self)._deciding if plugin not in self.idle]
         return tuple(plugin for plugin in deciding if type(plugin).context_key is not Plugin.context_key)
@@ -251,41 +262,40 @@ class Profile:
         return all(is_built_in(plugin) for plugin in self._deciding)
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        """Equal for pods that every plugin of this profile treats alike at this moment; the same from the profile
-        ``for_pod``."""
-        memo = self._memos[0]
-        own = pod.memo.get(memo)
-        if own is None:
-            deciding = (self.whole or self)._deciding
-            own = pod.memo[memo] = _HashedOnce(tuple([plugin.class_key(pod) for plugin in deciding]))
-        profile = self.for_pod(pod) if self.whole is None else self
-        return own, profile._number, *[plugin.context_key(pod) for plugin in profile._contexts]
+        """Equal for pods that every plugin of this profile treats alike at this moment."""
+        points = self.points(pod)
+        if points.own is None:
+            points.own = _HashedOnce(tuple([plugin.class_key(pod) for plugin in self._deciding]))
+        contexts = [plugin.context_key(pod) for plugin in points.profile.contexts]
+        if points.key is None or points.contexts != contexts:
+            points.contexts, points.key = contexts, (points.own, points.profile._number, *contexts)
+        return points.key
 
     def for_pod(self, pod: PodInfo) -> Profile:
         """The profile without the plugins that do not concern the pod, to run the points of an attempt; nodes are
         evaluated by the whole. Pods that the same plugins concern share it."""
-        if not self._selective:
-            return self
-        memo, version = self._memos[1], self._selective[0].view.concerns_version
-        known: tuple[int, Profile] | None = pod.memo.get(memo)
-        if known is None or known[0] != version:
-            idle = frozenset([plugin for plugin in self._selective if not _concerns(plugin, pod)])
+        return self.points(pod).profile
+
+    def points(self, pod: PodInfo) -> PodPoints:
+        """What holds for the pod, and for all that share its memo."""
+        version = self._selective[0].view.concerns_version if self._selective else 0
+        known: PodPoints | None = pod.memo.get(self.memo)
+        if known is None or known.version != version:
+            idle = frozenset([plugin for plugin in self._selective if not may_read(plugin.concerns, pod)])
             if idle not in self._for_pods:
-                self._for_pods[idle] = replace(self, idle=idle, whole=self)
-            known = pod.memo[memo] = version, self._for_pods[idle]
-        return known[1]
+                self._for_pods[idle] = replace(self, idle=idle, whole=self) if self._selective else self
+            own = known.own if known is not None else None
+            known = pod.memo[self.memo] = PodPoints(version, self._for_pods[idle], own)
+        return known
 
     @cached_property
     def _number(self) -> int:
         return next(_numbers)
 
     @cached_property
-    def _memos(self) -> tuple[str, str]:
-        """The keys of a pod's class key and of its profile. No other profile has them, also none of the same name."""
-        if self.whole is not None:
-            return self.whole._memos
-        number = next(_numbers)
-        return f"class/{number}", f"profile/{number}"
+    def memo(self) -> str:
+        """The key under which a pod's memo has its points. No other profile has it, also none of the same name."""
+        return f"profile/{next(_numbers)}"
 
     @cached_property
     def _selective(self) -> tuple[Plugin, ...]:
@@ -324,17 +334,3 @@ class Profile:
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         plugins = (self.plugins[name] for name in names if name in self.plugins)
         return (part for plugin in plugins for part in (plugin, *plugin.parts) if part not in self.idle)
-
-
-def gate_of(profiles: Mapping[str, Profile]) -> Callable[[PodInfo], str | None]:
-    """The gate of the queue that the profiles share, by scheduler name: why it must not hold a pod yet; None admits
-    it."""
-    return lambda pod: ": ".join(profiles[pod.pod.spec.scheduler_name].gate(pod) or ()) or None
-
-
-def _concerns(plugin: Plugin, pod: PodInfo) -> bool:
-    try:
-        return plugin.concerns(pod)
-    except Exception:
-        # It is called then, and what fails there ends an attempt.
-        return True

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from koordinator.scheduler.engine.binding_points import CyclePreFilterPlugin
-from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import (
     NO_NODES,
     RejectedNodes,
@@ -18,13 +17,13 @@ from koordinator.scheduler.engine.decision import (
     pre_filter_error,
     restricted_text,
 )
-from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.failed_attempt import Attempt
+from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult
-from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
+from koordinator.scheduler.engine.profile import PointTimes, Profile
+from koordinator.scheduler.engine.view import ClusterView
 
 _EXAMPLES: Final = 3
 
@@ -43,16 +42,44 @@ def refused_on_node(profile: Profile, plugin: str, reason: Reason, node_name: st
     return Rejection(fit_error(1, {reason.text: 1}), 1, rejected, frozenset({plugin}), events_to_register)
 
 
-def reject(
-    profile: Profile,
-    state: ClusterState,
-    evaluation: Evaluation,
-    pod: PodInfo,
-    attempt: Attempt,
-    times: PointTimes = UNTIMED,
-) -> Rejection:
-    """Run PostFilter for ``pod`` and explain an evaluation without a feasible row."""
-    total = len(state.view.columns.row_of)
+class Rejections:
+    """Explains why pods of one class have no node; cached for pods that are tried before anything has changed."""
+
+    def __init__(self, number: int) -> None:
+        """``number`` is that of the class."""
+        self._number = number
+        self.row_cache = RowCache()
+        """Results of PostFilter plugins by row, for all pods of the class."""
+        self._by_variant: dict[Hashable, Rejection] = {}
+        """By the result keys of the PostFilter plugins; valid for ``_version``."""
+        self._version = -1
+
+    def reject(self, attempt: Attempt, times: PointTimes) -> Rejection:
+        """Run PostFilter for the pod and explain the evaluation of its class, which has no row for it."""
+        pod, profile, view = attempt.pod, attempt.profile, attempt.cluster.view
+        if self._version != view.columns.version:
+            self._version = view.columns.version
+            self._by_variant.clear()
+        variant = tuple([plugin.result_key(pod) for plugin in profile.post_filter])
+        alike = None not in variant and view.nominations.is_empty and attempt.only is None and attempt.refusal is None
+        rejection = self._by_variant.get(variant) if alike else None
+        if rejection is None:
+            rejection = _reject(attempt, times)
+            if attempt.refusal is None:
+                rejection = replace(rejection, pod_class=self._number)
+            if alike and not rejection.after.found:
+                # A simulation leaves the columns as they were, at a later version.
+                attempt.evaluation.refresh()
+                self._version = view.columns.version
+                self._by_variant[variant] = rejection
+        for transformer in profile.post_filter_transformers:
+            transformer.after_post_filter(pod, rejection.why)
+        return rejection
+
+
+def _reject(attempt: Attempt, times: PointTimes) -> Rejection:
+    pod, profile, view, plan = attempt.pod, attempt.profile, attempt.cluster.view, attempt.evaluation.plan
+    total, known = len(view.columns.row_of), profile.plugins
     begun = times.begin()
     try:
         after = _post_filter(profile, pod, attempt)
@@ -60,9 +87,8 @@ def reject(
         times.end("PostFilter", begun, "Error")
         raise
     times.end("PostFilter", begun, "Success" if after.found else "Unschedulable")
-    plan, known = evaluation.plan, profile.plugins
-    if state.view.engine_filters:
-        known = {**known, **{each.name: each for each in state.view.engine_filters}}
+    if view.engine_filters:
+        known = {**known, **{each.name: each for each in view.engine_filters}}
     refusal = attempt.refusal or plan.rejection
     if refusal is not None:
         plugin, reason = refusal
@@ -73,8 +99,8 @@ def reject(
         if attempt.refusal is None:
             return found
         return replace(found, waits_as=_waits_as(profile, plugin, pod), refusal=reason.text)
-    rejected = [_rejected_rows(state, status) for status in attempt.statuses]
-    skipped = total - sum(entry.count for entry in rejected)
+    rejected = [_rejected_rows(view, status) for status in attempt.statuses]
+    skipped = total - sum([entry.count for entry in rejected])
     plugins = {entry.plugin for entry in rejected}
     restricted_by = [*plan.restricted_by, attempt.chosen_by] if attempt.chosen_by else plan.restricted_by
     if restricted_by and skipped:
@@ -116,8 +142,8 @@ def _rejection(
     names: set[str],
 ) -> Rejection:
     # The events of the plugins that rejected nodes, and those that may change how the pod sees nodes.
-    registering = [*(known[name] for name in names), *profile.filter_transformers]
-    events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in registering))
+    registering = [*[known[name] for name in names], *profile.filter_transformers]
+    events_to_register = frozenset[str]().union(*[plugin.events_to_register() for plugin in registering])
     return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
 
 
@@ -129,12 +155,12 @@ def _waits_as(profile: Profile, plugin_name: str, pod: PodInfo) -> Hashable:
     return (plugin_name, key) if key is not None else None
 
 
-def _rejected_rows(state: ClusterState, status: NodeStatus) -> RejectedNodes:
-    names = state.view.columns.names
+def _rejected_rows(view: ClusterView, status: NodeStatus) -> RejectedNodes:
+    names = view.columns.names
     return RejectedNodes(
         status.plugin,
-        tuple(reason.text for reason in status.reasons),
+        tuple([reason.text for reason in status.reasons]),
         status.unresolvable,
         status.rows.size,
-        tuple(names[row] for row in status.rows[:_EXAMPLES].tolist()),
+        tuple([names[row] for row in status.rows[:_EXAMPLES].tolist()]),
     )

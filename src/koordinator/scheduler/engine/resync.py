@@ -12,7 +12,7 @@ from typing import Final
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect
-from koordinator.scheduler.engine.event_dispatch import Subject, subject_of
+from koordinator.scheduler.engine.event_listeners import Subject, subject_of
 from koordinator.scheduler.engine.framework import EventHandler
 
 TRIES: Final = 8

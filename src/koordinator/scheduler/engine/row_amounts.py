@@ -153,7 +153,7 @@ class RowAmounts:
 
 
 class RowIntegers:
-    """Lists by resource, to be read only."""
+    """Lists by resource, to be written by ``NodeColumns`` alone."""
 
     __slots__ = ("_column_of", "allocatable", "counted", "requested", "unoffered", "unused")
 
@@ -190,22 +190,8 @@ class RowIntegers:
         self.counted.append(requested)
         self.unused.append(-requested)
 
-    def add(self, request: Mapping[str, int], non_zero: tuple[int, int], times: int) -> None:
-        """See ``NodeColumns.add_request``."""
-        column_of, requested, counted, unused = self._column_of, self.requested, self.counted, self.unused
-        for name, amount in request.items():
-            column, more = column_of[name], times * amount
-            if column == UNOFFERED:
-                self._add_unoffered(name, more)
-                continue
-            requested[column] += more
-            unused[column] -= more
-            if column >= WITH_DEFAULTS:
-                counted[column] += more
-        counted[0] += times * non_zero[0]
-        counted[1] += times * non_zero[1]
-
-    def _add_unoffered(self, name: str, more: int) -> None:
+    def add_unoffered(self, name: str, more: int) -> None:
+        """Count so much more of a resource that no node has offered."""
         amount = self.unoffered.pop(name, 0) + more
         if amount:
             self.unoffered[name] = amount

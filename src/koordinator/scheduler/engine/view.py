@@ -8,13 +8,15 @@ matching the others.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from koordinator.api.kinds import Kind
-from koordinator.api.meta import Object
+from koordinator.api.meta import Object, ObjectMeta
 from koordinator.api.reservation import Reservation
 from koordinator.base.groups import Groups
 from koordinator.scheduler.engine.allocations import AllocationLedger
@@ -27,6 +29,7 @@ T = TypeVar("T", bound=Object)
 Shared = TypeVar("Shared")
 _Key = tuple[str, bool, frozenset[tuple[str, str]]]
 _REMEMBERED: Final = 4096
+_numbers = itertools.count()
 
 
 @dataclass(slots=True, eq=False)
@@ -43,26 +46,25 @@ class LabelGroup:
 
 
 class LabelGroups:
-    """Kept current by ClusterState: ``add`` and ``remove`` for each pod that counts on a row."""
+    """Kept current by ClusterState, which writes the counts: ``LabelGroup.rows``, and the same in ``on_rows``."""
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, LabelGroup] = {}
         self._by_number: dict[int, LabelGroup] = {}
         self._by_namespace = Groups[str, int, LabelGroup]()
         self._by_label = Groups[tuple[str, str, str], int, LabelGroup]()
-        self._of_pod: dict[str, LabelGroup] = {}
-        self._on_row: dict[int, dict[int, int]] = {}
+        self.on_rows: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        """Row -> group number -> pods of it there."""
         self._next = 0
-
-    def __len__(self) -> int:
-        return len(self._by_number)
+        self.memo = f"labels/{next(_numbers)}"
+        """The key under which a pod's memo has its group."""
 
     def group(self, number: int) -> LabelGroup:
         return self._by_number[number]
 
     def on_row(self, row: int) -> Mapping[int, int]:
         """Group number -> pods of it on ``row``."""
-        return self._on_row.get(row, {})
+        return self.on_rows.get(row, {})
 
     def candidates(self, namespaces: Collection[str] | None, required: Mapping[str, str]) -> Iterable[LabelGroup]:
         """Groups in ``namespaces`` (None: in all) that have the labels ``required`` with these values. The caller
@@ -78,28 +80,8 @@ class LabelGroups:
             )
         return found
 
-    def add(self, row: int, pod: PodInfo) -> None:
-        """The pod counts on ``row`` from now on."""
-        group = self._group_of(pod)
-        self._of_pod[pod.uid] = group
-        group.rows[row] = group.rows.get(row, 0) + 1
-        on_row = self._on_row.setdefault(row, {})
-        on_row[group.number] = on_row.get(group.number, 0) + 1
-
-    def remove(self, row: int, uid: str) -> None:
-        """The pod no longer counts on ``row``."""
-        group = self._of_pod.pop(uid)
-        on_row = self._on_row[row]
-        _take_one(group.rows, row)
-        _take_one(on_row, group.number)
-        if not on_row:
-            del self._on_row[row]
-        if not group.rows:
-            self._drop(group)
-
-    def _group_of(self, pod: PodInfo) -> LabelGroup:
-        metadata = pod.pod.metadata
-        terminating = metadata.deletion_timestamp is not None
+    def group_of(self, metadata: ObjectMeta, *, terminating: bool) -> LabelGroup:
+        """The group of a pod, which is about to get one there, or to lose one."""
         key = metadata.namespace, terminating, frozenset(metadata.labels.items())
         group = self._by_key.get(key)
         if group is None:
@@ -111,7 +93,8 @@ class LabelGroups:
                 self._by_label.put((group.namespace, *label), group.number, group)
         return group
 
-    def _drop(self, group: LabelGroup) -> None:
+    def drop(self, group: LabelGroup) -> None:
+        """Forget the group, which has no pods any more."""
         del self._by_key[(group.namespace, group.terminating, frozenset(group.labels.items()))]
         del self._by_number[group.number]
         self._by_namespace.take(group.namespace, group.number)
@@ -162,13 +145,6 @@ class MatchingPods:
         return amount
 
 
-def _take_one(counts: dict[int, int], key: int) -> None:
-    if counts[key] == 1:
-        del counts[key]
-    else:
-        counts[key] -= 1
-
-
 class ReservationInfo(Protocol):
     """A Reservation, or a pod in operating mode that represents one, as other plugins see it."""
 
@@ -208,9 +184,6 @@ class Nominations:
         self._on_node = Groups[str, str, PodInfo]()
         self._with_affinity: dict[str, PodInfo] = {}
         self._foreign: set[str] = set()
-
-    def __len__(self) -> int:
-        return len(self._node_of)
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is nominated to; empty for none."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from koordinator.api.explanations import NodeLack
 from koordinator.scheduler.engine.cached_results import CachedFilterResults
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.decision import DecisionLog
+from koordinator.scheduler.engine.decision import Attempt
 from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -29,11 +30,18 @@ from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
+class AttemptLog(Protocol):
+    """The last attempts of pods, which the scheduling loop keeps."""
+
+    def attempts(self, key: str) -> Sequence[Attempt]: ...
+    def latest(self) -> Iterator[tuple[str, Attempt]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The scheduler's state, only to be read. ``profiles`` by scheduler name."""
 
-    decisions: DecisionLog
+    decisions: AttemptLog
     queue: SchedulingQueue
     view: ClusterView
     profiles: Mapping[str, Profile]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.event_listeners import OnError
 from koordinator.scheduler.engine.framework import QueueSortPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 

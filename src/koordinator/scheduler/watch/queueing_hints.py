@@ -36,7 +36,7 @@ class QueueingHints:
         view, pod = self._state.view, entry.pod
         transformers = [each.name for each in profile.filter_transformers if each.name not in entry.plugins]
         plugins = [profile.plugins[name] for name in (*entry.plugins, *transformers)]
-        row = view.columns.row_of.get(_node_name(event)) if len(view.nominations) else None
+        row = view.columns.row_of.get(_node_name(event)) if not view.nominations.is_empty else None
         if row is None or not nominated_before(view, pod, row):
             return any(self._hint(plugin, pod, event) for plugin in plugins)
         try:
@@ -58,7 +58,7 @@ class QueueingHints:
     def nominated_to(self, event: ClusterEvent) -> Collection[str]:
         """The uids of the pods that are nominated to the node that the event is about."""
         nominations = self._state.view.nominations
-        return [pod.uid for pod in nominations.on(_node_name(event))] if len(nominations) else ()
+        return [pod.uid for pod in nominations.on(_node_name(event))] if not nominations.is_empty else ()
 
 
 def _node_name(event: ClusterEvent) -> str:

@@ -35,7 +35,7 @@ class UnreadablePodHandlers:
             return
         fault = f"the pod cannot be decoded: {broken.error}"
         uid = broken.uid
-        if self._state.node_of(uid) == broken.node_name and not self._state.is_assumed(uid):
+        if self._state.confirmed_node(uid) == broken.node_name:
             self._open(key)
         else:
             self._plugin.close(broken.node_name, Closure(key, fault))

@@ -102,11 +102,11 @@ def _take(machines: Machines, placements: dict[int, Placement], step: str, numbe
                 placements[number] = result
         case "forget" if placement is not None:
             machines.engine.forget(placements.pop(number))
-        case "confirm" if placement is not None and machines.state.is_assumed(uid):
+        case "confirm" if placement is not None and machines.state.confirmed_node(uid) == "":
             held = machines.held(uid)
             text = allocation_annotation(held) if held else ""
             machines.bound(pod_of(number), placement.node_name, devices=text)
-        case "spoil" if placement is None or not machines.state.is_assumed(uid):
+        case "spoil" if placement is None or machines.state.confirmed_node(uid) != "":
             machines.bound(pod_of(number), "a", devices="{bad")
         case "delete":
             machines.state.remove_pod(uid)

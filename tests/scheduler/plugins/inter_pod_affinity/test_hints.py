@@ -106,7 +106,8 @@ def test_a_namespace_that_a_term_selects_now() -> None:
 def event_of(fixture: ClusterFixture, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -> list[ClusterEvent]:
     """Change something in the cluster; what the queue would be notified of it."""
     name, pod_name = data.draw(st.sampled_from(NODE_NAMES)), data.draw(st.sampled_from(POD_NAMES))
-    known = fixture.state.pod(pod_name)
+    known = fixture.state.placed(pod_name)
+    before = known.pod if known is not None else None
     match data.draw(st.sampled_from(["node", "place", "label", "take", "remove"])):
         case "node":
             old = fixture.state.node(name)
@@ -117,7 +118,7 @@ def event_of(fixture: ClusterFixture, data: st.DataObject, kinds: st.SearchStrat
             return [ClusterEvent(EventKind.POD_ADD, None, fixture.place(renamed(data.draw(kinds), pod_name), name))]
         case "label" if known is not None:
             fixture.label(pod_name, data.draw(pod_labels))
-            return [ClusterEvent(EventKind.POD_LABEL, known, fixture.state.pod(pod_name))]
+            return [ClusterEvent(EventKind.POD_LABEL, before, known.pod)]
         case "take" if known is not None:
             fixture.take(pod_name)
             return [ClusterEvent(EventKind.POD_DELETE, known)]

@@ -72,8 +72,8 @@ class Api:
         return make_pod_info(pod)
 
     def set_pod(self, pod: Pod, node: str = "a") -> None:
-        state = self.cluster.state
-        state.set_pod(self._facts.of(pod, state.pod(pod.metadata.uid)), node)
+        known = self.cluster.state.placed(pod.metadata.uid)
+        self.cluster.state.set_pod(self._facts.of(pod, known.pod if known is not None else None), node)
 
     def set_reservation(self, made: Reservation) -> None:
         self.cluster.state.set_object(RESERVATIONS, made.metadata.name, made)

@@ -126,9 +126,9 @@ def test_evicting_the_user_of_a_claim_helps_on_its_node() -> None:
     storage.add(pod("other", "c", on="a"))
     plugin, info = storage.plugins["VolumeRestrictions"], storage.info(pod("p", "c"))
     state = plugin.pre_filter(info).state
-    other = storage.state.pod("uid-other")
+    other = storage.state.placed("uid-other")
     assert other is not None
-    with simulating(storage.state, storage.row("a"), [other], []):
+    with simulating(storage.state, storage.row("a"), [other.pod], []):
         assert plugin.filter_one(info, state, storage.row("a")) == 0
     assert plugin.filter_one(info, state, storage.row("a")) != 0
 

@@ -67,12 +67,14 @@ function Safety() {
     : findings.length
       ? "Something touches pods that must not be hurt, or may do so soon:"
       : `No pod is known to suffer from another, and no node is under pressure: ${counted(known.length, "node")}.`;
-  const throttled = held ? `Batch pods are held ${cores(held)} below their requests, so that online pods have theirs.` : "No batch pod is known to be held below its requests.";
+  const throttled = held
+    ? html`<${Link} to="nodes?show=suppressed">Batch pods are held ${cores(held)} below their requests<//>, so that online pods have theirs.`
+    : "No batch pod is known to be held below its requests.";
   return html`<${Panel} title="Is it safe?" verdict=${verdict} conclusion=${conclusion} sources=${[nodes, interference, audit]} command="koord audit --since 1h">
     <ul class="findings">
       ${findings.map(({ text, to, verdict }) => html`<li class=${verdict}><${Link} to=${to}>${text}<//></li>`)}
     </ul>
-    ${isKnown && html`<p class="conclusion"><${Link} to="nodes?show=suppressed">${throttled}<//></p>`}
+    ${isKnown && html`<p class="conclusion">${throttled}</p>`}
   <//>`;
 }
 

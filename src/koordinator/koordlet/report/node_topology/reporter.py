@@ -16,7 +16,13 @@ from koordinator.koordlet.agent_context import AgentContext
 from koordinator.koordlet.enforce.strategies.snapshot import STATIC
 from koordinator.koordlet.observe.node_info import NodeInfo
 from koordinator.koordlet.report.node_object import NodeObject
-from koordinator.koordlet.report.node_topology.description import TopologyFacts, describe, new_topology, topology_patch
+from koordinator.koordlet.report.node_topology.description import (
+    NodeTopology,
+    TopologyFacts,
+    describe,
+    new_topology,
+    topology_patch,
+)
 from koordinator.koordlet.report.node_topology.kubelet_cpus import (
     CPUManagerStateError,
     KubeletCPUs,
@@ -70,17 +76,32 @@ class TopologyReporter:
 
     async def report(self) -> None:
         """One round; an error of the node, of kubelet or of the API server ends it."""
-        cpus, memory = self._info.topology, self._info.numa_memory
-        node = self._states.node
-        present = self._states.node_resource_topology
+        present, node = self._states.node_resource_topology, self._states.node
         is_new = self._writes and present is None
         # Before the first pod nothing has CPUs of its own. An object that is there knows of pods that this agent does
         # not know yet.
-        if cpus is None or memory is None or node is None or not (self._states.has_synced_pods or is_new):
+        if node is None or not (self._states.has_synced_pods or is_new):
             return
+        topology = self.look()
+        if topology is None:
+            return
+        said = self._configuration()
+        if said or (present is not None and KOORDLET_CONFIGURATION in present.metadata.annotations):
+            topology = replace(topology, annotations={**topology.annotations, KOORDLET_CONFIGURATION: said})
+        if is_new:
+            await self._object.create(new_topology(node, topology))
+        elif present is not None and self._writes:
+            await self._object.patch(present.metadata, topology_patch(present, topology))
+
+    def look(self) -> NodeTopology | None:
+        """What the topology is now, of which the agent is told once its pods are known; None while something is not
+        known that it follows from. Nothing is reported."""
+        cpus, memory, node = self._info.topology, self._info.numa_memory, self._states.node
+        if cpus is None or memory is None or node is None:
+            return None
         kubelet = self._kubelet_cpus(cpus)
         if kubelet is None:
-            return
+            return None
         facts = TopologyFacts(
             cpus=cpus,
             basic_info=self._basic_info(cpus),
@@ -93,13 +114,7 @@ class TopologyReporter:
         topology = describe(facts)
         if self._states.has_synced_pods:
             self._states.set_topology(topology)
-        said = self._configuration()
-        if said or (present is not None and KOORDLET_CONFIGURATION in present.metadata.annotations):
-            topology = replace(topology, annotations={**topology.annotations, KOORDLET_CONFIGURATION: said})
-        if is_new:
-            await self._object.create(new_topology(node, topology))
-        elif present is not None and self._writes:
-            await self._object.patch(present.metadata, topology_patch(present, topology))
+        return topology
 
     def _kubelet_cpus(self, topology: CPUTopology) -> KubeletCPUs | None:
         """None before the kubelet has returned its configuration."""
