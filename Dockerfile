@@ -1,7 +1,7 @@
 # The images of the programs, one each, and `koordinator` with all of them and the command koord. docs/container-images.md
 # says what is in them, how large they are, and how to build them: `make images` with whatever builds images here, or
 #
-#   docker build --target koordlet --tag koordlet:0.1.0 .
+#   docker build --target koordlet --tag koordlet:0.2.0 .
 #
 # Everything is assembled in one stage. What is published has no more than what the program loads: neither a shell nor a
 # package manager. Probes are those of Kubernetes; a HEALTHCHECK would be ignored there.

@@ -60,7 +60,7 @@ examples:
       Permit koord-manager to run the recommender (docs/manager.md).
   koord manifests --only crd,rbac | kubectl diff -f -
       What an upgrade would change in two of the parts.
-  koord manifests --namespace colocation --image registry.example/{program}:0.1.0 --replicas 3
+  koord manifests --namespace colocation --image registry.example/{program}:0.2.0 --replicas 3
       Elsewhere, from a registry of your own, with three replicas of each Deployment.
   koord manifests deploy && kubectl apply -k deploy
       By way of a folder that you can keep and change.
