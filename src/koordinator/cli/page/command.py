@@ -151,7 +151,8 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
         client = await session.client(reached_by)
         await client.raw("GET", "/version")
         state = StateFolder(options.state) if options.state else None
-        feed, history = Feed(client, clock), History(state.history if state is not None else None)
+        feed = Feed(client, clock, is_for_administrator=not options.sign_in)
+        history = History(state.history if state is not None else None)
         stack.callback(history.close)
         questions = questions_of(cluster, client, sources, session, clock)
         broadcast = Broadcast(Board([*feed.tables.values(), *(each.table for each in questions)]), feed.turn, clock)

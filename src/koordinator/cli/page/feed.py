@@ -53,6 +53,7 @@ from koordinator.cli.usage import (
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.kube.lacks import without_remedy
 
 T = TypeVar("T", bound=Object)
 
@@ -81,7 +82,9 @@ _BY_NODE: Final = "node"
 class Feed:
     """Run ``informers``, and ``turn`` again and again."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, *, is_for_administrator: bool = True) -> None:
+        """Others are told what is lacking, and not what would put it right."""
+        self._is_for_administrator = is_for_administrator
         self.informers = InformerSet(client, clock=clock, write_through=False)
         self.tables = {name: Table(name, is_namespaced=any(kind.namespaced for kind in READS[name])) for name in READS}
         self._nodes = self.informers.informer(NODES, transform=keep_node)
@@ -184,7 +187,7 @@ class Feed:
     def _problem(self, kind: Kind[Any]) -> str:
         informer = self.informers.informer(kind)
         if informer.lack or informer.has_synced:
-            return informer.lack
+            return informer.lack if self._is_for_administrator else without_remedy(informer.lack)
         return f"{kind.plural} are not read yet: {informer.reflector_statistics.last_error or 'that takes a moment'}"
 
 
