@@ -24,7 +24,7 @@ from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import Client
 from koordinator.kube.pages import ClientName, PageError, Request
-from koordinator.kube.secure_serving import AccessOptions
+from koordinator.kube.secure_options import AccessOptions
 
 SCRAPER = UserInfo(username="scraper", groups=["system:authenticated"])
 

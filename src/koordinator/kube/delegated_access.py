@@ -37,7 +37,7 @@ from koordinator.base.token_bucket import TokenBucket
 from koordinator.kube.errors import KubeError
 from koordinator.kube.interface import Client
 from koordinator.kube.pages import PageError, Request
-from koordinator.kube.secure_serving import AccessOptions
+from koordinator.kube.secure_options import AccessOptions
 
 logger = logging.getLogger(__name__)
 
