@@ -98,6 +98,8 @@ def play(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
         ("/debug/pprof/heap", "good", "GET", 403),
         ("/metrics", "bad", "GET", 401),
         ("/metrics", "", "GET", 403),
+        # What everybody may get of an API server is not what everybody may get of a program.
+        ("/apis/v1/nodes/n", "good", "GET", 403),
         ("/version", "", "GET", 200),
         ("/healthz", "", "GET", 200),
         ("/healthz", "bad", "GET", 401),

@@ -184,11 +184,12 @@ def test_a_program_that_asks_nothing_else_reaches_the_api_server_of_the_flags(tm
         f"clusters: [{{name: c, cluster: {{server: '{NOBODY}'}}}}]}}"
     )
     (port,) = free_ports(1)
-    reaching = {"authentication_kubeconfig": str(file), "authorization_kubeconfig": str(file)}
     process = Process(clock=ManualClock(), random=Random(1))
 
     async def scenario() -> list[int]:
-        options = SecureOptions(port=port, skip_lookup=True, **reaching)
+        options = SecureOptions(
+            port=port, skip_lookup=True, authentication_kubeconfig=str(file), authorization_kubeconfig=str(file)
+        )
         servers = Servers(process.metrics, process.clock)
         servers.add_secure(options, "program", process, HealthChecks())
         async with servers:

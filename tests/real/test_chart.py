@@ -128,7 +128,7 @@ def test_helm_test_may_read_what_it_asks_for(helm: Helm, empty: ControlPlane, tm
     code, made = empty.request("POST", f"{path_of('ServiceAccount')}/koordinator-test/token", request)
     assert code == 201
     (tmp_path / "token").write_text(made["status"]["token"])
-    (tmp_path / "ca.crt").write_bytes(empty.authority)
+    (tmp_path / "ca.crt").write_bytes((empty.kubeconfig.parent / "certificates/apiserver.crt").read_bytes())
     (container,) = objects("defaults")["Pod", "koordinator-test-release"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     given |= {"API": f"https://127.0.0.1:{empty.port}", "ACCOUNT": str(tmp_path), "SECONDS": "0"}

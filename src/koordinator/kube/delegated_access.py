@@ -48,6 +48,7 @@ ANONYMOUS: Final = UserInfo(username="system:anonymous", groups=["system:unauthe
 _AUTHENTICATED: Final = "system:authenticated"
 _BEARER: Final = "bearer "
 _LONGEST_TOKEN: Final = 16 << 10
+_PAGES: Final = "/pages"
 _LONGEST_PATH: Final = 2048
 _MOST_ANSWERS: Final = 1024
 _QUESTIONS_PER_SECOND: Final = 20.0
@@ -78,8 +79,9 @@ class DelegatedAccess:
         if _is_open(request.path, self._options.open_paths):
             return
         verb = request.method.lower()
-        if len(request.path) > _LONGEST_PATH or not await self._may(user, verb, request.path):
-            text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path[:_LONGEST_PATH]}"\n'
+        path = _path_of_the_right(request.path)
+        if len(path) > _LONGEST_PATH or not await self._may(user, verb, path):
+            text = f'forbidden: User "{user.username}" cannot {verb} path "{path[:_LONGEST_PATH]}"\n'
             raise PageError(403, text, {"X-Content-Type-Options": "nosniff"})
 
     async def _user(self, request: Request) -> UserInfo:
@@ -191,6 +193,12 @@ def _keep(answers: OrderedDict[K, V], key: K, value: V) -> None:
     answers.move_to_end(key)
     if len(answers) > _MOST_ANSWERS:
         answers.popitem(last=False)
+
+
+def _path_of_the_right(path: str) -> str:
+    """What a ClusterRole has to name. Everybody with a token may get paths like those below which an API server has its
+    APIs (system:discovery), so that a right to them says nothing about pages of a program."""
+    return f"{_PAGES}{path}" if path.split("/", 2)[1:2] == ["apis"] else path
 
 
 def _is_open(path: str, patterns: tuple[str, ...]) -> bool:

@@ -8,7 +8,7 @@ import json
 from multidict import CIMultiDict
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.kube.pages import JSON, Request
+from koordinator.kube.pages import JSON, Request, Response
 from koordinator.manager.webhook.quota_accounts import quota_page
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench
 from tests.model.quota_tree.quota_objects import quota_document
@@ -41,5 +41,9 @@ SHOWN = {
 def test_it_shows_quotas_under_the_names_of_the_original() -> None:
     bench = QuotaBench()
     bench.observe(TOP, SUB)
-    response = asyncio.run(quota_page(bench.quotas)(Request.to("GET", "/elasticQuota", CIMultiDict())))
+
+    async def scenario() -> Response:
+        return await quota_page(bench.quotas)(Request.to("GET", "/elasticQuota", CIMultiDict()))
+
+    response = asyncio.run(scenario())
     assert (response.headers["Content-Type"], json.loads(response.body)) == (JSON, SHOWN)
