@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock dist release clean
+.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture image images docs docs-serve lock dist release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -72,8 +72,15 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-picture: $(STAMP) ## play the day and write its report to docs/images/demo.svg
+picture: $(STAMP) ## play the day and write its report, and the drawings of the pages, to docs/images
 	$(BIN)/koord demo --svg docs/images/demo.svg
+	$(BIN)/python -m tests.docs.diagrams
+
+docs: $(STAMP) ## build the pages as a site into build/site; a dead link or anchor is an error
+	$(BIN)/zensical build --clean --strict
+
+docs-serve: $(STAMP) ## the same at http://127.0.0.1:8000, built again when a page changes; stop with Ctrl-C
+	$(BIN)/zensical serve
 
 bench: $(STAMP) ## benchmarks that need nothing but Python; each prints one JSON line
 	$(BIN)/python -m benchmarks
@@ -89,8 +96,16 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
 	$(COMPILE) pyproject.toml -o requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
-	for group in node nvidia network; do \
+	for group in scheduler manager node image; do \
 	  $(COMPILE) --constraints requirements/dev.txt --group $$group -o requirements/$$group.txt || exit; done
+
+IMAGES = $(BIN)/python -m images $(ENGINE:%=--engine=%) $(REGISTRY:%=--registry=%) $(BASE:%=--base=%) $(SOURCE:%=--source=%)
+
+image: $(STAMP) ## build the image PROGRAM=koordinator with Docker, Podman or buildah (ENGINE=); docs/container-images.md
+	$(IMAGES) $(or $(PROGRAM),koordinator)
+
+images: $(STAMP) ## build the images of all programs: REGISTRY= is what their names begin with
+	$(IMAGES)
 
 dist: $(STAMP) ## build wheel, sdist and chart of the last commit, twice with the same bytes, and SHA256SUMS, into dist/
 	$(BIN)/python -m release build
@@ -99,4 +114,4 @@ release: $(STAMP) ## commit the release of this version and build it, then begin
 	$(BIN)/python -m release cut --next $(NEXT)
 
 clean: ## remove everything that was installed or generated locally
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data
+	rm -rf $(VENV) build .cache .mypy_cache .ruff_cache .hypothesis .pytest_cache .data

@@ -18,8 +18,8 @@ from release.errors import ReleaseError
 HOME: Final = Path("src/koordinator/__init__.py")
 _ASSIGNED: Final = re.compile(r'(?<=^__version__ = ")[^"]*(?="$)', re.MULTILINE)
 _VERSION: Final = r"[0-9]+\.[0-9]+\.[0-9]+"
-_SPELT: Final = re.compile(rf"\b(koord[a-z-]*[:/ -]|process [0-9]+, version ){_VERSION}\b")
-"""Of an image, a wheel, a chart or a program, ours alone: those of the original have a v before theirs."""
+_SPELT: Final = re.compile(rf"(\bkoord[a-z-]*[:/ -]|\{{program\}}:|\bprocess [0-9]+, version ){_VERSION}\b")
+"""Of images, a wheel, a chart or a program, ours alone: those of the original have a v before theirs."""
 _FILES: Final = ("Dockerfile", "*.md", "docs/*.md", "src/**/*.py")
 _HISTORY: Final = frozenset({"CHANGELOG.md"})
 

@@ -1,3 +1,3 @@
 """QoS-based co-location scheduling for Kubernetes."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

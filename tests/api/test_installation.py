@@ -151,8 +151,19 @@ def test_image_and_replicas_are_those_that_were_requested() -> None:
     assert (images, {spec["replicas"] for spec in specs if "replicas" in spec}) == ({requested.image}, {3})
 
 
-def test_the_usual_image_has_the_version_of_the_package() -> None:
-    assert Installation().image == f"koordinator:{koordinator.__version__}"
+def test_each_program_has_an_image_of_its_own_name_where_the_name_says_so() -> None:
+    requested = Installation(image="registry.example/{program}:1")
+    found = {
+        document["metadata"]["name"]: [each["image"] for each in document["spec"]["template"]["spec"]["containers"]]
+        for document in documents(requested)
+        if document["kind"] in ("Deployment", "DaemonSet")
+    }
+    assert found == {name: [f"registry.example/{name}:1"] for name in found}
+    assert found.keys() >= {"koordlet", "koord-manager"}
+
+
+def test_the_usual_images_have_the_version_of_the_package() -> None:
+    assert Installation().image == f"{{program}}:{koordinator.__version__}"
 
 
 @pytest.mark.parametrize("entry", [PriorityClass.PROD, PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE])

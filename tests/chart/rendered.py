@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from koordinator.manager.command_line import parse_options as manager_options
 from koordinator.manager.options import Options as ManagerOptions
-from tests.chart.renderings import Document, recorded
+from tests.chart.renderings import CHART, Document, recorded
+from tests.yaml_documents import yaml_documents
 
 ELSEWHERE = "elsewhere"
 
@@ -51,3 +54,23 @@ PROGRAMS = {
     "koordlet": "DaemonSet",
     "koord-device-daemon": "DaemonSet",
 }
+
+NOT_RESTRICTED = ("koordlet", "koord-device-daemon")
+"""The programs that work on nodes, with rights that the restricted Pod Security Standard does not permit."""
+
+
+def configured() -> list[Document]:
+    """The workloads of config/."""
+    folders = (CHART.parents[1] / "config" / each for each in ("deployments", "daemon-sets"))
+    paths = [path for folder in folders for path in folder.iterdir()]
+    return [document for path in paths for document in yaml_documents(path.read_text())]
+
+
+def pod_specs(documents: Iterable[Document]) -> Iterator[tuple[str, Document]]:
+    """Name and spec of each pod, and of each template of one."""
+    for each in documents:
+        name = each["metadata"]["name"]
+        if each["kind"] == "Pod":
+            yield name, each["spec"]
+        elif each["kind"] in ("Deployment", "DaemonSet"):
+            yield name, each["spec"]["template"]["spec"]

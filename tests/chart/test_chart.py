@@ -277,14 +277,8 @@ def test_images_are_those_of_the_values() -> None:
         for each in recorded("everything")
         if each["kind"] in ("Deployment", "DaemonSet")
     }
-    usual = f"registry.example/team/koordinator:{koordinator.__version__}"
-    assert found == {
-        "koord-manager": f"registry.example/team/koordinator:9.9.9@sha256:{'a' * 64}",
-        "koord-scheduler": usual,
-        "koord-descheduler": usual,
-        "koordlet": usual,
-        "koord-device-daemon": usual,
-    }
+    usual = {name: f"registry.example/team/{name}:{koordinator.__version__}" for name in PROGRAMS}
+    assert found == {**usual, "koord-manager": f"registry.example/team/koord-manager:9.9.9@sha256:{'a' * 64}"}
 
 
 def test_pods_run_where_the_values_say() -> None:

@@ -74,7 +74,7 @@ def test_options_reach_the_manifests(capsys: pytest.CaptureFixture[str]) -> None
         ("--only=crds", f"argument --only: 'crds': a list of {', '.join((*PARTS, *OPTIONAL_PARTS))} is allowed"),
         ("--without=,", f"argument --without: ',': a list of {', '.join((*PARTS, *OPTIONAL_PARTS))} is allowed"),
         ("--namespace=Co_Location", "argument --namespace: 'Co_Location': a lowercase RFC 1123 label must consist of"),
-        ("--image=a b", "argument --image: 'a b': [REGISTRY/]NAME[:TAG][@DIGEST] is allowed"),
+        ("--image=a b", "argument --image: 'a b': [REGISTRY/]NAME[:TAG][@DIGEST] is allowed, with {program} in NAME"),
         ("--replicas=0", "argument --replicas: '0': a number from 1 to 100 is allowed"),
         ("--webhook-failure-policy=Maybe", "argument --webhook-failure-policy: invalid choice: 'Maybe'"),
     ],

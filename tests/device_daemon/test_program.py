@@ -173,3 +173,18 @@ def get(port: int, path: str) -> str:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+def test_a_file_that_cannot_be_written_is_tried_again(host: Path) -> None:
+    (host / "out").rmdir()
+    (host / "out").touch()
+    process = start(host, "--sleep-interval=10ms")
+    assert process.stderr is not None
+    while "ic-device" not in process.stderr.readline():
+        assert process.poll() is None
+    (host / "out").unlink()
+    (host / "out").mkdir()
+    wait_for(host, ["npu-1-0", "npu-2-1"])
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode == 0

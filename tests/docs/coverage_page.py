@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.docs.generated_pages import ROOT, table, write_or_print
+
 DATA: Final = ROOT / "docs/coverage.toml"
 PAGE: Final = ROOT / "docs/coverage.md"
 _INTRODUCTION: Final = """\
@@ -66,7 +66,8 @@ def page(covered: Coverage) -> str:
     """The whole page, in Markdown."""
     sections = [_INTRODUCTION, _summary(covered)]
     for part, claims in groupby(covered.claim, key=lambda claim: claim.part):
-        sections.append(_table(f"## {part}", ["documents", "claim", "shown by", "since"], map(_row, claims)))
+        head = ["documents", "claim", "shown by", "since"]
+        sections.append(f"## {part}\n\n{table(head, map(_row, claims))}")
     return "\n".join(sections)
 
 
@@ -77,7 +78,7 @@ def _summary(covered: Coverage) -> str:
         claims = [claim for claim in covered.claim if document.number in claim.documents]
         rows.append([document.number, document.title, f"{len(claims)}", f"{sum(bool(one.missing) for one in claims)}"])
     head = f"Of {count} claims {count - missing} work and {missing} are open."
-    return f"{head}\n\n{_table('', ['', 'document', 'claims', 'open'], rows).lstrip()}"
+    return f"{head}\n\n{table(['', 'document', 'claims', 'open'], rows)}"
 
 
 def _row(claim: Claim) -> Sequence[str]:
@@ -86,17 +87,9 @@ def _row(claim: Claim) -> Sequence[str]:
     return [", ".join(claim.documents), claim.claim, "<br>".join(shown), f"{claim.since or ''}"]
 
 
-def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [title, "", *(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))]
-    return "\n".join(lines) + "\n"
-
-
 def main(arguments: Sequence[str]) -> None:
     """Write the page, or print it with ``--print``."""
-    if arguments == ["--print"]:
-        sys.stdout.write(page(coverage()))
-    else:
-        PAGE.write_text(page(coverage()))
+    write_or_print({PAGE: page(coverage())}, arguments)
 
 
 if __name__ == "__main__":

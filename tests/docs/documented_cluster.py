@@ -26,6 +26,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from tests.docs.pages import ROOT, Command
+from tests.docs.printed import missing
 from tests.free_ports import free_ports
 from tests.waiting import once
 
@@ -113,6 +114,8 @@ class Shell:
         assert done.returncode == 0, (
             f"{command.where}: `{text}` ends with status {done.returncode}\n{done.stdout}{done.stderr}"
         )
+        lacking = missing(command.prints, done.stdout + done.stderr)
+        assert not lacking, f"{command.where}: `{text}` does not print {lacking!r}, but\n{done.stdout}{done.stderr}"
 
     def _start(self, command: Command, text: str, flags: Sequence[str], path: str) -> None:
         """A program that serves: on a free port unless the page gives it one."""
@@ -174,14 +177,14 @@ def wait_for(holds: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def has_kubectl() -> bool:
-    return shutil.which("kubectl") is not None
+def has(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 def _checkout(folder: Path) -> Path:
     """A checkout whose ``.venv`` is what runs these tests, whatever that is called."""
     folder.mkdir()
-    for name in ("README.md", "Makefile", "pyproject.toml", "config", "docs", "src", "tests", "benchmarks"):
+    for name in ("README.md", "Makefile", "pyproject.toml", "charts", "config", "docs", "src", "tests", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder

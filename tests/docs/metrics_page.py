@@ -29,11 +29,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from koordinator.base.metrics import Metrics
 from koordinator.base.program import Process, Run
 from koordinator.kube.serving import HealthServer
+from tests.docs.generated_pages import ROOT, table, write_or_print
 from tests.free_ports import free_ports
 from tests.manager.test_on_embedded_api import installed
 from tests.waiting import PATIENCE
 
-ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/metrics.md"
 _RECORDED: Final = ROOT / "tests/koordlet/recorded"
 _STABILITY: Final = re.compile(r"^\[\w+\] ")
@@ -91,12 +91,13 @@ def page(running: Mapping[str, Running]) -> str:
 
 
 def _table(title: str, where: str, metrics: Mapping[str, Described], names: Set[str]) -> str:
-    lines = [f"## {title}", "", f"{where}.", "", "| metric | type | labels | meaning |", "| --- | --- | --- | --- |"]
-    for name in sorted(names):
-        one = metrics[name]
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        lines.append(f"| `{name}` | {one.kind} | {labels} | {one.meaning} |")
-    return "\n".join(lines) + "\n"
+    head = ["metric", "type", "labels", "meaning"]
+    return f"## {title}\n\n{where}.\n\n{table(head, (_row(metrics[name]) for name in sorted(names)))}"
+
+
+def _row(one: Described) -> Sequence[str]:
+    labels = ", ".join(f"`{label}`" for label in one.labels)
+    return [f"`{one.name}`", one.kind, labels, one.meaning]
 
 
 def _of_koordlet() -> dict[str, Described]:
@@ -239,11 +240,11 @@ def main(arguments: Sequence[str]) -> None:
     """Write the page; with ``--print``, print it and what each program serves as JSON."""
     logging.disable()
     running = asyncio.run(run_all())
-    text = page(running)
     if arguments == ["--print"]:
-        json.dump({"page": text, "routes": {name: program.routes for name, program in running.items()}}, sys.stdout)
+        routes = {name: program.routes for name, program in running.items()}
+        json.dump({"page": page(running), "routes": routes}, sys.stdout)
     else:
-        PAGE.write_text(text)
+        write_or_print({PAGE: page(running)}, arguments)
 
 
 if __name__ == "__main__":

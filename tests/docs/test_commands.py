@@ -1,7 +1,7 @@
 """The commands of every page do what the page says: they are run as printed, page by page, on one cluster.
 
-What cannot be run here is named below, or by its page in the line before its block (``<!-- not run: why -->``). Such
-commands are read all the same: their flags, files and targets exist.
+What cannot be run here is marked by its page in the line before its block (``<!-- not run: why -->``). Such commands
+are read all the same: their flags, files and targets exist. How many there may be is bounded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -31,27 +32,19 @@ from tests.docs.documented_cluster import (
     Shell,
     documented_cluster,
     fill,
-    has_kubectl,
+    has,
     until,
 )
-from tests.docs.pages import ROOT, Command, pages
+from tests.docs.documents import documents
+from tests.docs.pages import ROOT, Block, Command, Page, pages
 
-NOT_RUN: Final[dict[str, str]] = {
-    r"^make (?!help)": "takes minutes, sets up an environment of its own, or does not end",
-    r"^(\.venv/bin/)?koord up\b": "the cluster that the other commands run on is one, and it does not end",
-    r"^(\.venv/bin/)?koord demo\b": "takes a minute; tests/e2e plays it",
-    r"-m benchmarks\b(?!.* --help)": "a benchmark",
-    r"-m tests\.costs\.record\b": "records what the tests of costs compare with: nothing would ever cost too much",
-    r"^(GOFLAGS=\S+ )?go ": "needs Go and its module proxy",
-    r"^(sudo|systemctl|helm|docker|kind|minikube|k3s|kubeadm|crictl|ctr|apt|apt-get|dnf|git|uv|pipx)\b": (
-        "changes the machine, or needs a network or programs that tests do not have"
-    ),
-    r"\[--": "a synopsis",
-    r"koord manifests\b.*\| *kubectl": "installs what koord up runs already; tests/real installs it on a real cluster",
-    r"^kubectl create namespace koordinator-system$": "koord up has made it",
-    r"config/webhook": "would put a Service in the place of koord up's own webhooks; tests/real installs it",
-}
-NOT_RUN_PAGES: Final = {"docs/install.md": "for a real cluster, which tests/real has"}
+MOST_NOT_RUN: Final = 0.5
+"""The part of the commands that pages may mark as not run."""
+MOST_WITHOUT_A_TEST: Final = 0.25
+"""The part of the commands that are not run and whose mark names no test that runs the like."""
+MOST_NOT_COMPARED: Final = 5
+WORDS_BETWEEN: Final = 30
+"""Between a command and what it prints."""
 PLUGINS: Final = "docs/plugins.md"
 COMMANDS: Final = [command for page in pages() for command in page.commands]
 MENTIONED: Final = [command for page in pages() for command in page.mentioned]
@@ -65,13 +58,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedClus
 
 def reason_not_to_run(command: Command) -> str:
     """Why it is not run here; empty when it is."""
-    if command.not_run:
-        return command.not_run
-    if command.words[0] == "kubectl" and not has_kubectl():
-        return "kubectl is not installed here"
-    if why := NOT_RUN_PAGES.get(command.page):
-        return why
-    return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, command.text)), "")
+    lacking = [
+        program for program in ("kubectl", "jq") if re.search(rf"\b{program}\b", command.text) and not has(program)
+    ]
+    return command.not_run or (f"{lacking[0]} is not installed here" if lacking else "")
 
 
 def with_commands_to_run() -> list[str]:
@@ -96,7 +86,7 @@ def test_the_commands_of_a_page_succeed_in_their_order(page: str, cluster: Docum
         pass
 
 
-@pytest.mark.skipif(not has_kubectl(), reason="the page's commands need kubectl")
+@pytest.mark.skipif(not has("kubectl"), reason="the page's commands need kubectl")
 def test_the_example_of_a_plugin_runs_beside_koord_up_and_leaves_its_lease_alone(cluster: DocumentedCluster) -> None:
     before = asyncio.run(lease_holders(cluster))
     with typed(PLUGINS, cluster):
@@ -190,13 +180,43 @@ def flags_of(program: tuple[str, ...]) -> frozenset[str]:
     return frozenset(re.findall(r"--[a-z][\w-]*", shown.getvalue()))
 
 
-@pytest.mark.parametrize("pattern", NOT_RUN)
-def test_a_reason_not_to_run_is_one_line(pattern: str) -> None:
-    assert re.compile(pattern)
-    assert NOT_RUN[pattern].strip().count("\n") == 0
+def test_no_more_is_left_out_than_must_be() -> None:
+    not_run = [command for command in COMMANDS if command.not_run]
+    without_a_test = [command for command in not_run if not named_tests(command.not_run)]
+    assert len(not_run) <= MOST_NOT_RUN * len(COMMANDS)
+    assert len(without_a_test) <= MOST_WITHOUT_A_TEST * len(COMMANDS)
+
+
+def test_what_is_shown_below_a_command_is_compared_or_says_why_not() -> None:
+    below = [
+        (f"{page.name}:{block.line}", block)
+        for page in pages()
+        for before, block in pairwise(page.blocks)
+        if before.is_shell and not before.not_run and not page.reason and is_printed(block)
+    ]
+    assert [where for where, block in below if not block.is_printed and not block.not_compared] == []
+    assert sum(bool(block.not_compared) for _, block in below) <= MOST_NOT_COMPARED
+
+
+def is_printed(block: Block) -> bool:
+    """Whether readers take it for what the command before it prints: it follows soon, and is nothing else."""
+    is_something_else = block.is_shell or block.language not in ("", "text") or bool(documents(block))
+    return not is_something_else and len(block.between.split()) <= WORDS_BETWEEN
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_a_reason_names_tests_that_are_there(page: Page) -> None:
+    reasons = {page.reason, *(mark.reason for block in page.blocks for mark in block.marks)}
+    named = {test for reason in reasons for test in named_tests(reason)}
+    assert [test for test in named if not (ROOT / test).exists()] == []
+
+
+def named_tests(reason: str) -> list[str]:
+    return re.findall(r"\b(?:tests|benchmarks)/[\w/.]*\w", reason)
 
 
 def test_pages_are_found_by_themselves() -> None:
     names = [page.name for page in pages()]
     assert {"README.md", "CONTRIBUTING.md", "docs/explain.md"} <= set(names)
-    assert len(names) == 2 + len(list((ROOT / "docs").rglob("*.md")))
+    folders = ("docs", "charts", "config", "benchmarks")
+    assert len(names) == 2 + sum(len(list((ROOT / folder).rglob("*.md"))) for folder in folders)

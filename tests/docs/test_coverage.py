@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
-import re
 import shlex
-from collections.abc import Iterator
 from contextlib import redirect_stderr
-from functools import cache
 from io import StringIO
 
 import pytest
 
 from koordinator.cli.main import make_parser
-from tests.docs.coverage_page import PAGE, ROOT, Claim, coverage, page
+from tests.docs.coverage_page import PAGE, Claim, coverage, page
+from tests.docs.generated_pages import ROOT, absent_tests, stale_lines
 from tests.docs.pages import pages
 
 CLAIMS = coverage().claim
@@ -22,34 +18,12 @@ PARSER = make_parser()
 
 
 def test_the_page_is_as_the_data_are() -> None:
-    difference = difflib.unified_diff(PAGE.read_text().splitlines(), page(coverage()).splitlines(), lineterm="")
-    assert not (lines := list(difference)), "python -m tests.docs.coverage_page writes it anew:\n" + "\n".join(lines)
+    lines = stale_lines({PAGE: page(coverage())})
+    assert not lines, "python -m tests.docs.coverage_page writes it anew:\n" + "\n".join(lines)
 
 
 def test_every_test_is_there() -> None:
-    """By parsing the files: to collect them would import most of the project."""
-    named = {test for claim in CLAIMS for test in claim.tests}
-    absent = {test for test in named if test not in node_ids(test.partition("::")[0])}
-    assert not absent
-
-
-@cache
-def node_ids(path: str) -> frozenset[str]:
-    """The node ids of a file, without parameters; none where there is no such file. Slow ones are left out: neither
-    `make test` nor `make test-real` runs them."""
-    text = (ROOT / path).read_text() if (ROOT / path).is_file() else ""
-    is_slow = re.search(r"^pytestmark = .*\bmark\.slow", text, re.MULTILINE)
-    return frozenset() if is_slow else frozenset(_node_ids(ast.parse(text), path))
-
-
-def _node_ids(node: ast.AST, prefix: str) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        match child:
-            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) if name.startswith("test_"):
-                if not any("mark.slow" in ast.unparse(decorator) for decorator in child.decorator_list):
-                    yield f"{prefix}::{name}"
-            case ast.ClassDef(name) if name.startswith("Test"):
-                yield from _node_ids(child, f"{prefix}::{name}")
+    assert absent_tests(test for claim in CLAIMS for test in claim.tests) == []
 
 
 def test_every_command_is_taken() -> None:

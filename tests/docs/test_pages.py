@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import Page, pages
+from tests.docs.printed import missing
 
 
 def commands(text: str) -> list[tuple[int, str, str]]:
@@ -37,6 +38,47 @@ def test_a_paragraph_of_a_list_is_no_block() -> None:
 def test_a_block_may_say_why_it_is_not_run() -> None:
     text = "<!-- not run: needs a GPU -->\n\n    make help\n\nbut\n\n    make help\n"
     assert [why for _, _, why in commands(text)] == ["needs a GPU", ""]
+
+
+def test_a_block_may_say_which_of_its_commands_are_not_run() -> None:
+    marks = "<!-- not run `make help`: it is known -->\n<!-- not run `go`: needs Go -->\n"
+    text = f"{marks}\n    make help\n    make run\n    go on\n"
+    assert [why for _, _, why in commands(text)] == ["it is known", "", "needs Go"]
+
+
+def test_a_session_has_commands_after_prompts_and_what_they_print() -> None:
+    page = Page("page.md", "See\n\n    $ koord status\n    healthy\n      1 node\n    $ koord top\n    none\n")
+    assert [(each.text, each.prints) for each in page.commands] == [
+        ("koord status", "healthy\n  1 node"),
+        ("koord top", "none"),
+    ]
+
+
+def test_a_block_may_be_what_the_last_command_before_it_prints() -> None:
+    page = Page("page.md", "See\n\n    koord top\n    koord status\n\nprints\n\n<!-- prints -->\n\n    healthy\n")
+    assert [each.prints for each in page.commands] == ["", "healthy\n"]
+
+
+def test_a_sentence_that_begins_with_the_name_of_a_program_is_no_command() -> None:
+    assert commands("It says\n\n    koordlet goes by its ConfigMap\n") == []
+    assert len(commands("Run\n\n    koordlet --help\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "lacking"),
+    [
+        ("2 nodes", "17 nodes", ""),
+        ("all is well", "all is\n   well, as it was", ""),
+        ("in ~/folder of http://a:1", "in /tmp/x of https://127.0.0.1:2", ""),
+        ("well: a (ping), b …", "well: a (ping, storage), b (none)", ""),
+        ("one\n\ntwo", "two\n\none", "two"),
+        ("\u2503 node \u2503 pods \u2503\n\u2502 a \u2502 1 \u2502", "node   pods\nb      2", ""),
+        ("\u2503 node \u2503 pods \u2503\n\u2502 a \u2502 1 \u2502", "+------+\n| node | pods |\n|------+", ""),
+        ("nodes are ready", "no nodes", "nodes are ready"),
+    ],
+)
+def test_what_is_printed_is_compared_by_what_stays(shown: str, printed: str, lacking: str) -> None:
+    assert missing(shown, printed) == lacking
 
 
 def test_a_page_may_say_why_none_of_it_is_run() -> None:

@@ -51,7 +51,15 @@ def test_without_the_name_of_its_node_it_does_not_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", ["--kubelet-sync-timeout=soon", "--no-such-flag=1", "--feature-gates=NoSuchGate=true", "--addr=nowhere"]
+    "argument",
+    [
+        "--kubelet-sync-timeout=soon",
+        "--no-such-flag=1",
+        "--feature-gates=NoSuchGate=true",
+        "--addr=nowhere",
+        "--psi-collector-interval=10ms",
+        "--runtime-hooks-network=tcp",
+    ],
 )
 def test_nonsense_ends_with_one_line_that_names_the_flag(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -63,3 +71,8 @@ def test_nonsense_ends_with_one_line_that_names_the_flag(argument: str, capsys: 
 def test_what_only_observes_takes_nothing_back() -> None:
     with pytest.raises(ConfigurationError, match="--cleanup"):
         parse_options(["--cleanup", "--observe-only"], {"NODE_NAME": "n"})
+
+
+def test_hooks_are_served_where_the_mode_has_their_folder_and_tried_again_within_a_minute() -> None:
+    hooks = parsed(agent_mode="hostMode").hooks
+    assert (hooks.socket, hooks.nri.longest_pause) == ("/var/run/koordlet/koordlet.sock", 60.0)

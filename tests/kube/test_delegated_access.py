@@ -37,6 +37,7 @@ class Reviewer:
         self.audiences: list[str] = []
         """For whom the tokens are, beside the API server."""
         self.rights = {("scraper", "get", "/metrics"), ("system:anonymous", "get", "/version")}
+        self.rights.add(("scraper", "get", "/apis/v1/nodes/n"))
         self.asked: list[str] = []
         self.answers = asyncio.Event()
         self.answers.set()

@@ -23,7 +23,7 @@ from koordinator.kube.secure_options import SecureOptions
 from koordinator.kube.secure_serving import SecureServing
 from koordinator.kube.servers import Routes, Servers
 from koordinator.kube.serving import HealthServer
-from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
+from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError, server_context
 from tests.free_ports import free_ports
 from tests.kube.certificates import Authority
 
@@ -196,3 +196,10 @@ def test_a_program_that_asks_nothing_else_reaches_the_api_server_of_the_flags(tm
             return [await status(options.listen_address(), path, trusted=False) for path in ("/readyz", "/nothing")]
 
     assert asyncio.run(scenario()) == [200, 503]
+
+
+def test_no_session_is_resumed_and_none_is_negotiated_anew() -> None:
+    """Clients written in Go resume none, and tickets cost a good part of a handshake."""
+    context = server_context()
+    assert context.num_tickets == 0
+    assert ssl.OP_NO_RENEGOTIATION in context.options

@@ -209,3 +209,18 @@ def test_every_example_of_the_help_is_understood(capsys: pytest.CaptureFixture[s
         start = example.index("koord-manager")
         variables = dict(each.split("=", 1) for each in example[:start])
         assert parse_options(example[start + 1 :], variables).remarks == ()
+
+
+def test_what_happens_at_the_start_is_logged_unless_flags_say_otherwise() -> None:
+    assert parse_options([], {}).verbosity == 2
+
+
+def test_the_namespace_restricts_pods_and_quotas_and_leaves_the_slo_configuration() -> None:
+    options = parse_options(["--namespace=shop"], {})
+    assert (options.namespace, options.config_namespace) == ("shop", Options().config_namespace)
+
+
+def test_the_recommender_can_run_alone() -> None:
+    options = parse_options(["--controllers=recommender"], {})
+    assert options.runs_controller("recommender")
+    assert not options.runs_controller("nodeslo")

@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from koordinator.node.errors import Unavailable
-from koordinator.node.netlink_traffic_control import NetlinkTrafficControl, _is_tree, _Library, open_traffic_control
-from koordinator.node.traffic_control import Marking, Rule, Step, TrafficControlError
+from koordinator.node.netlink_traffic_control import (
+    NetlinkTrafficControl,
+    _is_tree,
+    _Library,
+    _parameters,
+    open_traffic_control,
+)
+from koordinator.node.traffic_control import Marking, Rule, Step, TrafficClass, TrafficControlError
 
 LISTING = """\
 -P POSTROUTING ACCEPT
@@ -102,3 +108,9 @@ def test_a_library_that_is_not_installed_is_named() -> None:
 
 def test_a_message_that_is_cut_off_is_no_tree() -> None:
     assert not _is_tree(b"")
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(1_000, 1600), (16_000_000, 1600), (125_000_000, 12_500)])
+def test_a_burst_is_one_packet_or_a_ten_thousandth_of_a_second(rate: int, burst: int) -> None:
+    given = _parameters(TrafficClass(minor=3, parent=1, rate=rate, ceil=rate, priority=0))
+    assert (given["burst"], given["cburst"]) == (burst, burst)

@@ -168,3 +168,17 @@ def test_a_library_that_is_closed_has_no_event_set_left(host: Host) -> None:
     assert library.event_sets == 1
     nvml.close()
     assert library.event_sets == 0
+
+
+def test_a_library_without_event_sets_is_one_warning(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(library: Any) -> str:
+        raise library.NVMLError_NotSupported("Not Supported")
+
+    monkeypatch.setattr(FakeNvmlLibrary, "nvmlEventSetCreate", refuse)
+    nvml, _ = watched(host, FakeCard())
+    assert failures(nvml) == {}
+    assert [record.getMessage() for record in caplog.records] == [
+        "critical errors of GPUs are not noticed: Not Supported"
+    ]

@@ -1,4 +1,4 @@
-"""A Docker of the test's own, and the project's image, which it builds with the Dockerfile as it is.
+"""Engines of a test's own, with which `python -m images` builds the project's images by the Dockerfile as it is.
 
 No registry is needed. The Dockerfile begins with an official image of Python; where a test runs there is perhaps none,
 so what stands for it is made of Debian's packages: the same system with Python where ``python`` is found on the PATH.
@@ -6,95 +6,149 @@ so what stands for it is made of Debian's packages: the same system with Python 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.real.polling import until
 from tests.real.real_node import REPOSITORY
 
-_PYTHON: Final = "of-debian"
-"""The tag of the image that stands for the official one is ``python:of-debian-slim``."""
+REGISTRY: Final = "registry.example/team"
+_BASE: Final = "localhost/python:of-debian-slim"
+"""Stands for the official image."""
 _PACKAGES: Final = "ca-certificates,python3,python3-pip,python3-venv"
 _SUITE: Final = "bookworm"
 _OF_THIS_MACHINE: Final = ("etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
-"""How packages are reached from here. They are in the stand-in, and so in the image that a test builds, which nobody
+"""How packages are reached from here. They are in the stand-in, and so in the images that a test builds, which nobody
 keeps."""
 _SECONDS_OF_SYSTEM: Final = 600.0
-_SECONDS_OF_BUILD: Final = 900.0
+_SECONDS_OF_BUILD: Final = 1800.0
 
 
 @dataclass(frozen=True)
 class ContainerEngine:
-    """``folder`` has dockerd's files and everything else."""
+    """One of the engines, whose files are all in ``folder``. ``name`` is that of its command."""
 
+    name: str
     folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of the environment of its command."""
 
     @property
-    def socket(self) -> Path:
-        return self.folder / "docker.sock"
+    def bills(self) -> Path:
+        """Where the bills of materials are written."""
+        return self.folder / "sbom"
 
-    def docker(self, *arguments: str, seconds: float = 120) -> str:
-        """What it prints; AssertionError with its output if it fails."""
-        command = ["docker", "--host", f"unix://{self.socket}", *arguments]
-        # The classic builder is part of dockerd; BuildKit's needs a plugin of the command.
-        variables = {**os.environ, "DOCKER_BUILDKIT": "0"}
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=seconds, check=False)
+    def __call__(self, *arguments: str, seconds: float = 120) -> str:
+        """What its command prints; AssertionError with its output if it fails."""
+        return self._output([self.name, *arguments], seconds)
+
+    def _output(self, command: list[str], seconds: float) -> str:
+        done = subprocess.run(
+            command,
+            cwd=REPOSITORY,
+            env={**os.environ, **self.variables},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
     def run(self, image: str, *command: str) -> str:
-        """What a command prints in a container of the image, whose files cannot be changed."""
-        return self.docker("run", "--rm", "--network=none", "--read-only", image, *command)
+        """What a command prints in a container of an image of Docker's, whose files cannot be changed."""
+        program, *arguments = command
+        options = ("--rm", "--network=none", "--read-only", f"--entrypoint={program}")
+        return self("run", *options, image, *arguments)
 
-    def build(self, tag: str, **arguments: str) -> None:
-        """Build the project's image. ``arguments`` are those of the Dockerfile."""
-        self._import_python(self.folder / "python")
-        options = [f"--build-arg={name}={value}" for name, value in {"PYTHON": _PYTHON, **arguments}.items()]
-        self.docker("build", "--network=host", f"--tag={tag}", *options, str(REPOSITORY), seconds=_SECONDS_OF_BUILD)
+    def settings(self, image: str) -> dict[str, Any]:
+        """The configuration of an image of Docker's: User, Entrypoint, Labels."""
+        (found,) = json.loads(self("image", "inspect", image))
+        settings: dict[str, Any] = found["Config"]
+        return settings
 
-    def _import_python(self, system: Path) -> None:
-        if system.exists():
-            return
-        bootstrap = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(system)]
-        done = subprocess.run(bootstrap, capture_output=True, text=True, timeout=_SECONDS_OF_SYSTEM, check=False)
-        if done.returncode:
-            pytest.skip(f"Debian's packages cannot be had: {done.stdout.strip()[-500:]}")
-        (system / "usr/local/bin/python").symlink_to("/usr/bin/python3")
-        for path in _OF_THIS_MACHINE:
-            if Path("/", path).is_file():
-                shutil.copyfile(Path("/", path), system / path)
-        packed = self.folder / "python.tar"
-        subprocess.run(["tar", "--create", "--file", str(packed), "--directory", str(system), "."], check=True)
-        self.docker("import", str(packed), f"python:{_PYTHON}-slim")
+    def build(self, *names: str, options: tuple[str, ...] = ()) -> None:
+        """Build images with `python -m images`, as `make images` does; all of them where none is named."""
+        command = [sys.executable, "-m", "images", f"--engine={self.name}", f"--base={_BASE}", f"--registry={REGISTRY}"]
+        command += [f"--bills={self.bills}", *(f"--build-option={each}" for each in ("--network=host", *options))]
+        self._output([*command, *names], _SECONDS_OF_BUILD)
+
+    def _import_base(self) -> None:
+        packed = _packed_base(self.folder)
+        if self.name == "buildah":
+            container = self("from", "scratch").strip()
+            self("add", container, str(packed), "/", seconds=600)
+            self("commit", "--rm", container, _BASE, seconds=600)
+        else:
+            self("import", str(packed), _BASE, seconds=600)
         packed.unlink()
+
+
+def _packed_base(folder: Path) -> Path:
+    """A tar file of the system that stands for the official image."""
+    system, packed = folder / "python", folder / "python.tar"
+    bootstrap = ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, str(system)]
+    done = subprocess.run(bootstrap, capture_output=True, text=True, timeout=_SECONDS_OF_SYSTEM, check=False)
+    if done.returncode:
+        pytest.skip(f"Debian's packages cannot be had: {done.stdout.strip()[-500:]}")
+    (system / "usr/local/bin/python").symlink_to("/usr/bin/python3")
+    for path in _OF_THIS_MACHINE:
+        if Path("/", path).is_file():
+            shutil.copyfile(Path("/", path), system / path)
+    subprocess.run(["tar", "--create", "--file", str(packed), "--directory", str(system), "."], check=True)
+    shutil.rmtree(system)
+    return packed
 
 
 @contextmanager
 def container_engine() -> Iterator[ContainerEngine]:
-    """dockerd, which neither makes a network nor changes the firewall; skips the test where the machine lacks
-    something. Nothing of it is left: its images are gigabytes."""
-    if os.geteuid() != 0:
-        pytest.skip("a container engine of the test's own needs root")
-    if missing := [program for program in ("dockerd", "docker", "debootstrap") if shutil.which(program) is None]:
-        pytest.skip(f"apt-get install docker.io debootstrap: {missing[0]} is absent")
+    """dockerd, which neither makes a network nor changes the firewall, with the stand-in; skips the test where the
+    machine lacks something. Nothing of it is left: its images are gigabytes."""
+    _skip_without("dockerd", "docker", "debootstrap", package="docker.io")
     with tempfile.TemporaryDirectory(prefix="koordinator-engine-") as folder, _dockerd(Path(folder)) as engine:
+        engine._import_base()
         yield engine
 
 
 @contextmanager
+def builder(name: str) -> Iterator[ContainerEngine]:
+    """Podman or buildah, with files and the stand-in of its own."""
+    _skip_without(name, "debootstrap", package=name)
+    with tempfile.TemporaryDirectory(prefix="koordinator-engine-") as folder:
+        settings = Path(folder, "storage.conf")
+        settings.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/data"\nrunroot = "{folder}/run"\n')
+        # Without an OCI runtime, which needs more of the machine than a build does.
+        variables = {"CONTAINERS_STORAGE_CONF": str(settings), "BUILDAH_ISOLATION": "chroot"}
+        engine = ContainerEngine(name, Path(folder), variables)
+        engine._import_base()
+        yield engine
+
+
+def _skip_without(*programs: str, package: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a container engine of the test's own needs root")
+    if missing := [program for program in programs if shutil.which(program) is None]:
+        pytest.skip(f"apt-get install {package} debootstrap: {missing[0]} is absent")
+
+
+@contextmanager
 def _dockerd(folder: Path) -> Iterator[ContainerEngine]:
-    engine = ContainerEngine(folder)
+    # The classic builder is part of dockerd; BuildKit's needs a plugin of the command.
+    variables = {"DOCKER_HOST": f"unix://{folder}/docker.sock", "DOCKER_BUILDKIT": "0"}
+    engine = ContainerEngine("docker", folder, variables)
     command = [
-        *("dockerd", f"--host=unix://{engine.socket}", f"--pidfile={folder}/docker.pid"),
+        *("dockerd", f"--host={variables['DOCKER_HOST']}", f"--pidfile={folder}/docker.pid"),
         *(f"--data-root={folder}/data", f"--exec-root={folder}/run"),
         *("--bridge=none", "--iptables=false", "--ip6tables=false"),
     ]
@@ -105,7 +159,7 @@ def _dockerd(folder: Path) -> Iterator[ContainerEngine]:
 
         def is_up() -> bool:
             assert process.poll() is None, log.read_text(errors="replace")[-2000:]
-            return engine.socket.exists() and _is_up(engine)
+            return (folder / "docker.sock").exists() and _is_up(engine)
 
         until(is_up, 60, "dockerd")
         yield engine
@@ -120,7 +174,7 @@ def _dockerd(folder: Path) -> Iterator[ContainerEngine]:
 
 def _is_up(engine: ContainerEngine) -> bool:
     try:
-        engine.docker("info")
+        engine("info")
     except AssertionError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The image of the Dockerfile: built, run, and rolled out to a real node by `koord manifests` and by the Helm chart.
+"""The images of the Dockerfile: built, run, and rolled out to a real node by `koord manifests` and by the Helm chart.
 
 What stands for something else: the official image of Python (see container_engine), the way from pods to the API server
 (see pod_network), and kube-scheduler, for which a koord-scheduler places the pods of the installation itself.
@@ -22,10 +22,12 @@ from typing import Any, Final
 
 import pytest
 
-from tests.real.container_engine import ContainerEngine, container_engine
+import koordinator
+from images.programs import IMAGES, commands_of
+from tests.real.container_engine import REGISTRY, ContainerEngine, container_engine
 from tests.real.control_plane import ControlPlane
 from tests.real.helm import helm_command, helm_program
-from tests.real.installation import NAMESPACE, shell
+from tests.real.installation import NAMESPACE, REPOSITORY, shell
 from tests.real.migration_programs import running
 from tests.real.node_pods import IMAGE as PAUSE
 from tests.real.pod_network import pod_network
@@ -36,42 +38,96 @@ from tests.real.scheduler_configuration import write_configuration
 
 pytestmark = pytest.mark.slow
 
-_TAG: Final = "koordinator:built-by-a-test"
-_NODE_TAG: Final = "koordinator-node:built-by-a-test"
 _PROGRAMS: Final = ("koord-scheduler", "koord-manager", "koord-descheduler", "koordlet", "koord-device-daemon")
 _NODE: Final = "rolled-out"
 _SECONDS: Final = 120.0
 _HOST_PATHS: Final = (Path("/etc/runtime/hookserver.d"), Path("/var/run/koordlet"))
 """Folders of the node that the DaemonSets create."""
+_IMPORTS: Final = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(len(sys.modules))
+"""
+"""Imports a package with all its modules, and what these import."""
+_INSTALLED: Final = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({each.name.lower().replace("_", "-"): each.version for each in distributions()}))
+"""
+_TOOLS: Final = ("sh", "bash", "pip", "apt-get", "dpkg", "gcc", "strip")
+_LIBRARY_OF_DEBIAN: Final = "libc6"
+
+
+def _tag(name: str) -> str:
+    return f"{REGISTRY}/{name}:{koordinator.__version__}"
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[ContainerEngine]:
+    """With all images."""
     with container_engine() as running_engine:
-        running_engine.build(_TAG)
-        running_engine.build(_NODE_TAG, REQUIREMENTS="node")
+        running_engine.build()
         yield running_engine
 
 
-def test_it_has_all_programs_and_no_rights(engine: ContainerEngine) -> None:
-    for program in (*_PROGRAMS, "koord-runtime-proxy", "koord"):
-        assert engine.run(_TAG, program, "--version").split()[-1].count(".") == 2
-    for program in _PROGRAMS:
-        # As the original's manifests start it.
-        engine.run(_TAG, f"/{program}", "--version")
-    assert engine.run(_TAG, "python", "-c", "import os; print(os.getuid(), os.getgid())").split() == ["65532", "65532"]
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_has_its_programs_and_nothing_else_that_can_be_run(name: str, engine: ContainerEngine) -> None:
+    for command in commands_of(name):
+        if command != "kubectl_complete-koord":
+            # The original's manifests start it at the root.
+            assert engine.run(_tag(name), f"/{command}", "--version").count(".") >= 2
+    listed = "import os; print(*[e for d in os.environ['PATH'].split(':') if os.path.isdir(d) for e in os.listdir(d)])"
+    runnable = set(engine.run(_tag(name), "python", "-c", listed).split())
+    assert {each for each in runnable if not each.startswith("python")} == set(commands_of(name))
+    assert not runnable & set(_TOOLS)
 
 
-def test_the_image_of_a_node_has_the_programs_of_a_node_alone(engine: ContainerEngine) -> None:
-    for program in ("koordlet", "koord-device-daemon", "koord-runtime-proxy"):
-        engine.run(_NODE_TAG, program, "--version")
-    with pytest.raises(AssertionError, match="No module named 'numpy'"):
-        engine.run(_NODE_TAG, "python", "-c", "import numpy")
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_has_all_that_its_program_imports(name: str, engine: ContainerEngine) -> None:
+    *_, package = IMAGES[name].packages or ("koordinator",)
+    imported = package if package == "koordinator" else f"koordinator.{package}"
+    assert int(engine.run(_tag(name), "python", "-c", _IMPORTS, imported)) > 100
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_an_image_says_what_it_is_and_is_root_only_where_it_works_on_the_node(
+    name: str, engine: ContainerEngine
+) -> None:
+    settings = engine.settings(_tag(name))
+    labels = {key.removeprefix("org.opencontainers.image."): text for key, text in settings["Labels"].items()}
+    assert (labels["title"], labels["version"], labels["licenses"]) == (name, koordinator.__version__, "Apache-2.0")
+    assert len(labels["revision"].removesuffix("-dirty")) == 40
+    of_a_node = IMAGES[name].requirements == "node"
+    assert settings["User"] == ("0:0" if of_a_node else "65532:65532")
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_its_bill_of_materials_has_all_that_is_installed(name: str, engine: ContainerEngine) -> None:
+    bill = json.loads((engine.bills / f"{name}.cdx.json").read_text())
+    listed = {each["name"].lower().replace("_", "-"): each for each in bill["components"]}
+    installed = json.loads(engine.run(_tag(name), "python", "-c", _INSTALLED))
+    assert installed.keys() >= {"koordinator", "msgspec"}
+    for distribution, version in installed.items():
+        component = listed[distribution]
+        assert component["version"] == version
+        assert component["purl"].startswith(("pkg:pypi/", "pkg:generic/koordinator@"))
+        assert component["licenses"]
+        (digest,) = component["hashes"]
+        assert len(digest["content"]) == 64
+    # The hash is that of the lock.
+    locked = (REPOSITORY / f"requirements/{IMAGES[name].requirements}.txt").read_text()
+    assert f"sha256:{listed['msgspec']['hashes'][0]['content']}" in locked
+    records = "import os; print(*os.listdir('/var/lib/dpkg/status.d'))"
+    packages = engine.run(_tag(name), "python", "-c", records).split()
+    assert {_LIBRARY_OF_DEBIAN, *packages} <= {each["name"] for each in listed.values() if each["licenses"]}
 
 
 @dataclass(frozen=True)
 class RolledOut:
-    """A cluster of one real node, whose containerd has the image."""
+    """A cluster of one real node, whose containerd has the images."""
 
     plane: ControlPlane
 
@@ -134,8 +190,8 @@ def cluster(
     engine: ContainerEngine, real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RolledOut]:
     folder = tmp_path_factory.mktemp("rolled-out")
-    archive = folder / "image.tar"
-    engine.docker("save", "--output", str(archive), _TAG)
+    archive = folder / "images.tar"
+    engine("save", "--output", str(archive), *map(_tag, _PROGRAMS))
     plane = ControlPlane(
         real_programs.kubernetes,
         folder / "cluster",
@@ -205,10 +261,6 @@ _WORKLOADS: Final = (
     ("daemonset", "koordlet"),
     ("daemonset", "koord-device-daemon"),
 )
-_IMAGES: Final = ",".join(
-    f"{program}.image.tag={_TAG.partition(':')[2]}"
-    for program in ("scheduler", "manager", "descheduler", "koordlet", "deviceDaemon")
-)
 _ONE_EACH: Final = "scheduler.replicas=1,manager.replicas=1,descheduler.replicas=1"
 _REMOVE_DEFINITIONS: Final = "koord manifests --only=namespace,crd --for-deletion | kubectl delete --wait=false -f -"
 
@@ -223,11 +275,12 @@ class Recipe:
 
 _RECIPES: Final = {
     "manifests": Recipe(
-        f"koord manifests --image={_TAG} --replicas=1 | kubectl apply -f -",
+        f"koord manifests --image={_tag('{program}')} --replicas=1 | kubectl apply -f -",
         "koord manifests --without=namespace,crd --for-deletion | kubectl delete --ignore-not-found -f -",
     ),
     "chart": Recipe(
-        f"$HELM install koordinator charts/koordinator --set={_IMAGES},{_ONE_EACH}", "$HELM uninstall koordinator"
+        f"$HELM install koordinator charts/koordinator --set=imageRepositoryHost={REGISTRY},{_ONE_EACH}",
+        "$HELM uninstall koordinator",
     ),
 }
 _LEND_ALL: Final = {
@@ -341,10 +394,8 @@ class PodCreations:
 def test_every_pod_is_changed_while_koord_manager_is_replaced(cluster: RolledOut) -> None:
     """Its only replica, without whose webhooks no pod would be let in: the new one is ready when it serves them, and
     the old one finishes what it has begun."""
-    parts = "--without=scheduler,descheduler,koordlet,device-daemon"
-    cluster.run(
-        f"koord manifests --image={_TAG} --replicas=1 --webhook-failure-policy=Fail {parts} | kubectl apply -f -"
-    )
+    parts = "--without=scheduler,descheduler,koordlet,device-daemon --webhook-failure-policy=Fail"
+    cluster.run(f"koord manifests --image={_tag('{program}')} --replicas=1 {parts} | kubectl apply -f -")
     rolled_out = f"kubectl --namespace={NAMESPACE} rollout status deployment/koord-manager --timeout=110s"
     cluster.run(rolled_out)
     cluster.apply(_PROFILE)

@@ -463,3 +463,19 @@ def test_a_second_client_has_its_own_connection() -> None:
             assert len(proxy.runtime.received) == 2
 
     run(scenario())
+
+
+def test_a_start_that_failed_has_no_hook_after_it() -> None:
+    async def refuse(message: bytes, context: Any) -> bytes:
+        await context.abort(grpc.StatusCode.INTERNAL, "no")
+        return b""
+
+    async def scenario() -> None:
+        async with proxied(FakeRuntime({"StartContainer": refuse})) as proxy, proxy.hooked(FakeHookServer()) as server:
+            container = await create(proxy, await run_pod(proxy))
+            with pytest.raises(grpc.aio.AioRpcError, match="no"):
+                await proxy.call("StartContainer", of(container))
+            assert len(server.requests("PreStartContainer")) == 1
+            assert server.requests("PostStartContainer") == []
+
+    run(scenario())

@@ -26,7 +26,7 @@ def test_the_gates_are_those_of_the_original_with_its_stages_and_defaults() -> N
 
 
 def _state(gates: FeatureGates, name: str) -> str:
-    return f"{gates.stage(name).value} {'on' if gates.enabled(name) else 'off'}"
+    return f"{gates.feature(name).stage.value} {'on' if gates.enabled(name) else 'off'}"
 
 
 @pytest.mark.parametrize("name", sorted(ACCEPTED))

@@ -86,3 +86,13 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Examples:" in text
     assert "--leader-elect" in text
     assert "--permit-port-sharing" not in text
+
+
+def test_the_open_port_is_on_loopback_unless_an_address_is_given() -> None:
+    assert str(parse_options(["--port=10300"]).address) == "127.0.0.1:10300"
+    assert str(parse_options(["--port=10300", "--address=0.0.0.0"]).address) == "0.0.0.0:10300"
+
+
+def test_headers_of_a_proxy_in_front_have_no_effect_and_that_is_said() -> None:
+    (said,) = parse_options(["--requestheader-username-headers=x-remote-user"]).without_effect
+    assert said.startswith("--requestheader-username-headers ")

@@ -15,7 +15,7 @@ _GIT_SECONDS: Final = 2.0
 
 
 def version_line(program: str, version: str = __version__) -> str:
-    """``koord 0.1.0 (commit 1a2b3c4d5e6f, Python 3.11.7)``."""
+    """``koord 0.2.0 (commit 1a2b3c4d5e6f, Python 3.11.7)``."""
     known = commit()
     details = f"commit {known}, " if known else ""
     return f"{program} {version} ({details}Python {platform.python_version()})"

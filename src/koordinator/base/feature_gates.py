@@ -78,9 +78,9 @@ class FeatureGates:
                 return self._set[everything]
         return feature.default
 
-    def stage(self, name: str) -> Stage:
-        """The maturity of a feature; KeyError for a name that was never added."""
-        return self._features[name].stage
+    def feature(self, name: str) -> Feature:
+        """What is known of a feature; KeyError for a name that was never added."""
+        return self._features[name]
 
     def set(self, values: Mapping[str, bool], field: str = "featureGates") -> None:
         """Set gates by name, all or none. Raises ConfigurationError for an unknown or a locked gate."""

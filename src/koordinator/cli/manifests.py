@@ -15,6 +15,7 @@ from koordinator.api.manifests.installation import (
     KUSTOMIZATION,
     OPTIONAL_PARTS,
     PARTS,
+    PROGRAM,
     Installation,
     deletion_order,
     kustomization,
@@ -63,14 +64,14 @@ examples:
       Refuse all connections that the programs do not need (docs/helm.md).
   koord manifests --only crd,rbac | kubectl diff -f -
       What an upgrade would change in two of the parts.
-  koord manifests --namespace colocation --image registry.example/koordinator:0.1.0 --replicas 3
+  koord manifests --namespace colocation --image registry.example/{program}:0.2.0 --replicas 3
       Elsewhere, from a registry of your own, with three replicas of each Deployment.
   koord manifests deploy && kubectl apply -k deploy
       By way of a folder that you can keep and change.
   koord manifests --without namespace,crd --for-deletion | kubectl delete --ignore-not-found -f -
       Uninstall, but keep the custom resources. docs/install.md says what to do before.
 """
-_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_IMAGE: Final = re.compile(rf"([A-Za-z0-9]|{PROGRAM})([A-Za-z0-9._/:@-]|{PROGRAM})*")
 _MOST_REPLICAS: Final = 100
 
 
@@ -102,8 +103,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--image",
         type=_image,
         default=default.image,
-        help="the image of all programs; no published one exists, the default is what the Dockerfile's head builds "
-        "(%(default)s)",
+        help=f"the images of the programs, with {PROGRAM} for the name of each, or one image for all of them; none is "
+        "published, the default is what `make images` builds (%(default)s)",
     )
     parser.add_argument(
         "--replicas", type=_replicas, metavar="N", default=default.replicas, help="of each Deployment (%(default)s)"
@@ -178,7 +179,7 @@ def _namespace(text: str) -> str:
 
 def _image(text: str) -> str:
     if not _IMAGE.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r}: [REGISTRY/]NAME[:TAG][@DIGEST] is allowed")
+        raise argparse.ArgumentTypeError(f"{text!r}: [REGISTRY/]NAME[:TAG][@DIGEST] is allowed, with {PROGRAM} in NAME")
     return text
 
 

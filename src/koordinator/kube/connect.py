@@ -32,7 +32,7 @@ _GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": 
 
 
 def user_agent(program: str) -> str:
-    """Return ``koord-scheduler/0.1.0 (linux/amd64) koordinator``, in the format of Go clients."""
+    """Return ``koord-scheduler/0.2.0 (linux/amd64) koordinator``, in the format of Go clients."""
     machine = platform.machine()
     return (
         f"{program}/{koordinator.__version__} "

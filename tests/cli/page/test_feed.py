@@ -247,5 +247,7 @@ def test_the_list_of_pods_comes_in_parts() -> None:
         assert ([each["key"] for each in rest["pods"]], rest["more"]) == (["shop/many-3", "shop/many-4"], False)
         (spark,) = pods.page({"node": "n1", "class": "koord-batch"})["pods"]
         assert (spark["key"], spark["measured"]) == ("shop/spark", {"cpu": 1200, "memory": 1 << 30})
+        (spark,) = pods.page({"node": "n1", "class": "koord-batch"}, measured=False)["pods"]
+        assert spark["measured"] is None, "the reports of nodes are not for those who may see pods alone"
 
     story(told)

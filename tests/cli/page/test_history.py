@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,22 @@ def test_a_time_without_samples_has_no_values() -> None:
     history.add(1000, {"used": 1})
     history.add(1030, {"used": 2})
     assert history.read(HOUR, 1040)["series"] == {"used": [1, None, None, 2]}
+
+
+def test_a_sample_of_a_wrong_clock_does_not_stretch_the_time() -> None:
+    history = History()
+    history.add(1000 + 300 * 24 * 3600, {"used": 2})
+    history.add(1000, {"used": 1})
+    assert history.read(HOUR, 1000 + 300 * 24 * 3600)["series"] == {}
+    assert history.read(HOUR, 1010)["series"] == {"used": [1]}
+
+
+def test_half_a_sample_is_none(tmp_path: Path) -> None:
+    history = History(tmp_path / "history")
+    broken: Any = {"used": 1, "given": object()}
+    with pytest.raises(HistoryError):
+        history.add(1000, broken)
+    assert history.read(HOUR, 1000)["series"] == {}
 
 
 def test_nothing_is_kept_longer_than_its_span(tmp_path: Path) -> None:

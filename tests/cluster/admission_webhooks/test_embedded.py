@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.admission_webhooks.api_server import HttpResponse
 from tests.cluster.admission_webhooks.cases.objects import config_map
 from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
-from tests.cluster.admission_webhooks.webhook_server import Document, Reply, allow, deny, raw
+from tests.cluster.admission_webhooks.webhook_server import Document, Reply, allow, deny, patch, raw
 
 _NAME = "a.example.com"
 
@@ -97,3 +97,16 @@ def test_connections_are_kept(cluster: WebhookCluster) -> None:
     before = cluster.server.connections
     codes = [_create(cluster, "?dryRun=All").code for _ in range(5)]
     assert (codes, cluster.server.connections - before) == ([201] * 5, 0)
+
+
+def test_of_two_refusals_the_one_of_the_first_webhook_counts(cluster: WebhookCluster) -> None:
+    cluster.server.behaviours |= {"/one": deny(message="one"), "/two": deny(message="two")}
+    cluster.register("validating", cluster.webhook("b.example.com", "/one"), cluster.webhook("a.example.com", "/two"))
+    response = cluster.request("POST", cluster.path("configmaps"), config_map("a"))
+    assert response.message == 'admission webhook "b.example.com" denied the request: one'
+
+
+def test_an_unknown_field_that_a_patch_adds_stays(cluster: WebhookCluster) -> None:
+    cluster.server.behaviours["/patch"] = patch({"op": "add", "path": "/nonsense", "value": 1})
+    cluster.register("mutating", cluster.webhook("a.example.com", "/patch"))
+    assert cluster.request("POST", cluster.path("configmaps"), config_map("a")).body["nonsense"] == 1

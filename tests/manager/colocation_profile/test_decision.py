@@ -248,3 +248,8 @@ def test_labels_and_annotations_alone_give_the_same(
         return
     part = {"metadata": {"labels": labels, "annotations": annotations}}
     assert texts(changed_pod(made, part)) == texts(changed_pod(made, pod(labels, annotations)))
+
+
+def test_a_copy_stays_when_its_source_is_gone() -> None:
+    mapped = compiled(labelKeysMapping={"from": "to"})
+    assert texts(changed_pod(mapped, pod({"to": "old"})))[0]["to"] == "old"

@@ -246,3 +246,32 @@ def test_a_metric_of_a_node_that_is_gone_disturbs_nothing() -> None:
             await made.once(NODES, lambda node: node.metadata.name == "n2" and offers(BATCH_CPU, 58_000)(node))
 
     asyncio.run(scenario())
+
+
+def test_devices_are_offered_where_colocation_is_off() -> None:
+    async def scenario() -> None:
+        async with working() as (made, _):
+            name = made.context.options.slo_config_name
+            patch = {"data": {"colocation-config": '{"enable": false}'}}
+            await made.client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, SYSTEM)
+            await made.once(NODES, offers(BATCH_CPU, None))
+            card = {"type": "gpu", "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
+            await made.client.create(DEVICES, {"metadata": {"name": "n1"}, "spec": {"devices": [card]}})
+            await made.once(NODES, offers("koordinator.sh/gpu-core", 100))
+
+    asyncio.run(scenario())
+
+
+def test_runs_of_plugins_are_counted_by_one_stage_and_only_grow() -> None:
+    async def scenario() -> None:
+        async with working() as (made, _):
+            (runs,) = (
+                family
+                for family in made.metrics.registry.collect()
+                if family.name == "slo_controller_node_resource_run_plugin_status"
+            )
+            assert runs.type == "gauge"
+            assert {sample.labels["reason"] for sample in runs.samples} == {"ResourceCalculate"}
+            assert sum(sample.value for sample in runs.samples if sample.labels["status"] == "succeeded") > 0
+
+    asyncio.run(scenario())

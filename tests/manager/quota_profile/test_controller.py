@@ -120,3 +120,16 @@ def test_a_quota_that_the_server_refuses_is_reported_and_tried_again() -> None:
                 await quota_once(made, lambda quota: True)
 
     asyncio.run(scenario())
+
+
+def test_the_quota_follows_the_annotations_of_its_profile_at_once() -> None:
+    async def scenario() -> None:
+        async with controller_bench() as made, made.working(QuotaProfileController(made.context)):
+            await add_node(made.client, "n1")
+            await add_profile(made.client)
+            await quota_once(made, lambda quota: True)
+            patch = {"metadata": {"annotations": {f"{P}/resource-keys": '["cpu"]'}}}
+            await made.client.patch(ELASTIC_QUOTA_PROFILES, "pool", patch, PatchType.MERGE, "default")
+            await quota_once(made, lambda quota: set(quota.spec.min) == {"cpu"})
+
+    asyncio.run(scenario())

@@ -72,3 +72,20 @@ def test_an_authority_that_cannot_be_read_is_not(folder: Path) -> None:
 
 def test_one_that_still_responds_but_is_about_to_stop_is_not(folder: Path) -> None:
     assert check(folder, withdrawn=True) == "webhooks are about to stop"
+
+
+def test_those_who_ask_at_once_share_one_call(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    async def call(self: Readiness) -> str:
+        calls.append("call")
+        await asyncio.sleep(0)
+        return ""
+
+    async def scenario() -> list[str]:
+        readiness = Readiness(cast("ConfigurationSync", Sync("")), folder, NAME, HOST, 1)
+        return await asyncio.gather(*[readiness.check() for _ in range(100)])
+
+    monkeypatch.setattr(Readiness, "_call", call)
+    assert asyncio.run(scenario()) == [""] * 100
+    assert calls == ["call"]

@@ -7,8 +7,11 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.codec import convert
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.model.overcommit.amounts import NOTHING
+from koordinator.model.overcommit.facts import pod_facts
 from koordinator.model.overcommit.policies import CapacityPolicy
 from tests.model.overcommit.node_objects import (
     BATCH_CPU,
@@ -227,3 +230,10 @@ def test_terms_say_what_the_sum_is_made_of() -> None:
     }
     assert cpu.value == 11_000
     assert cpu.policy == "usage"
+
+
+def test_a_request_below_zero_counts_as_zero() -> None:
+    given = {"metadata": {"name": "p", "namespace": "test"}, "status": {"phase": "Running"}}
+    requests = {"cpu": "-10", "memory": "-10G"}
+    spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
+    assert pod_facts(convert({**given, "spec": spec}, Pod)).requests == NOTHING

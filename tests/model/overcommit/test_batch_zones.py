@@ -159,3 +159,13 @@ def test_the_pool_of_huge_pages_is_subtracted_from_zones_that_contain_it(
     plan = decided(a_snapshot(node, [], metric, zones), policy(100, 100, memory_calculate_policy=by))
 
     assert [batch.memory.value for batch in plan.zones] == [left << 30] * 2
+
+
+def test_a_zone_that_a_pod_names_twice_counts_once() -> None:
+    metric = a_metric({"podProd": ("5", "5G"), **OTHER_USAGE})
+
+    def zones_of(*numa: int) -> object:
+        pods = [a_pod("podProd", ("10", "10G"), qos="LS", numa=numa), *OTHERS]
+        return zone_values(decided(a_snapshot(a_node(), pods, metric, TWO_ZONES), policy()))
+
+    assert zones_of(0, 0) == zones_of(0)

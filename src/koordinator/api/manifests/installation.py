@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
+from pathlib import PurePosixPath
 from typing import Final
 
 import koordinator
@@ -20,6 +21,8 @@ from koordinator.api.manifests.labels import labelled, recommended_labels
 from koordinator.api.manifests.webhooks import until_served, webhook_configurations, webhook_service
 from koordinator.api.manifests.yaml_text import generated_text, scalar_text
 
+PROGRAM: Final = "{program}"
+"""In an image: the name of the program that a pod runs."""
 KUSTOMIZATION: Final = "kustomization.yaml"
 _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
 _TEMPLATES: Final = {
@@ -73,9 +76,9 @@ class Installation:
 
     namespace: str = NAMESPACE
     """Of the programs, their Leases and their ConfigMaps."""
-    image: str = f"koordinator:{koordinator.__version__}"
-    """One image has all programs. The default is the name under which the Dockerfile's head builds it; there is no
-    published one."""
+    image: str = f"{PROGRAM}:{koordinator.__version__}"
+    """Of the programs; ``{program}`` in it stands for the name of each. The default has the names that `make images`
+    gives; there are no published ones."""
     replicas: int = 2
     """Of each program with a Deployment; one of them leads."""
     failure_policy: str = "Ignore"
@@ -128,4 +131,6 @@ def _files_of(part: str, installation: Installation) -> dict[str, str]:
 
 def _filled(path: str, installation: Installation) -> str:
     template = (resources.files(__package__) / "templates" / path).read_text("utf-8")
-    return _PLACEHOLDER.sub(lambda found: scalar_text(getattr(installation, found[1])), template)
+    # A file with pods has the name of their program.
+    values = asdict(installation) | {"image": installation.image.replace(PROGRAM, PurePosixPath(path).stem)}
+    return _PLACEHOLDER.sub(lambda found: scalar_text(values[found[1]]), template)

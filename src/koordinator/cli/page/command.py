@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 import webbrowser
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import NoReturn
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.base.said_once import SaidOnce
 from koordinator.cli import interruption
 from koordinator.cli.arguments import whole_number
 from koordinator.cli.explain import add_sources, needed_cluster, sources_of
@@ -22,8 +24,8 @@ from koordinator.cli.explain_terminal import ended, output, say
 from koordinator.cli.page.board import Board, sees_all
 from koordinator.cli.page.broadcast import Broadcast
 from koordinator.cli.page.feed import Feed
-from koordinator.cli.page.history import SAMPLE_SECONDS, History, sample_of
-from koordinator.cli.page.local_access import LocalAccess
+from koordinator.cli.page.history import SAMPLE_SECONDS, History, HistoryError, sample_of
+from koordinator.cli.page.local_access import LocalAccess, named
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.questions import questions_of
 from koordinator.cli.page.site import Site
@@ -34,6 +36,8 @@ from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import open_session
 from koordinator.kube.serving import HealthServer
 from koordinator.kube.serving_certificate import ServingCertificate
+
+logger = logging.getLogger(__name__)
 
 _DESCRIPTION = """\
 Show a cluster in the browser, kept current: whether co-location is safe, what it earns, nodes and their classes, why
@@ -103,8 +107,16 @@ def run(options: argparse.Namespace) -> int:
         return say(str(error), UsageError.status)
     except (KoordinatorError, OSError) as error:
         return say(str(error), NOT_REACHED)
+    except BaseExceptionGroup as group:
+        return ended(_first(group), stream)
     except (KeyboardInterrupt, Exception) as error:
         return ended(error, stream)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What has ended the tasks of a page."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 async def _until_interrupted(options: argparse.Namespace) -> int:
@@ -113,7 +125,7 @@ async def _until_interrupted(options: argparse.Namespace) -> int:
     if cluster.data is not None and not (options.state or options.sign_in or options.page_port):
         link = await StateFolder(cluster.data).link()
         if link is not None:
-            _announce(link, options, "The page of koord up, for one browser")
+            await _announce(link, options, "The page of koord up, for one browser")
             return 0
     return await interruption.until_interrupted(
         serve(options, SystemClock()), kill=lambda: None, on_interrupt=lambda: None
@@ -161,8 +173,8 @@ async def serve(options: argparse.Namespace, clock: Clock) -> int:
                 if state is not None:
                     state.publish(server.bound_port, access.key)
                     stack.callback(state.withdraw)
-                link = f"http://{options.bind_address}:{server.bound_port}/open?ticket={access.ticket()}"
-                _announce(link, options, "The page, for one browser (Ctrl-C ends it)")
+                link = f"http://{named(options.bind_address)}:{server.bound_port}/open?ticket={access.ticket()}"
+                await _announce(link, options, "The page, for one browser (Ctrl-C ends it)")
             else:
                 tasks.create_task(access.run(), name="rights")
                 print(
@@ -215,12 +227,19 @@ def _cluster_options(options: argparse.Namespace) -> list[str]:
 async def _record(feed: Feed, history: History, clock: Clock) -> NoReturn:
     """A sample every ten seconds, once the cluster has been read."""
     await feed.informers.wait_synced()
+    said = SaidOnce(logger)
     while True:
         await clock.sleep(SAMPLE_SECONDS)
-        history.add(clock.now().timestamp(), sample_of(feed.classes()))
+        with said.round():
+            try:
+                history.add(clock.now().timestamp(), sample_of(feed.classes()))
+            except HistoryError as error:
+                # A full disk takes the history, not the page.
+                said.say(str(error))
 
 
-def _announce(link: str, options: argparse.Namespace, what: str) -> None:
+async def _announce(link: str, options: argparse.Namespace, what: str) -> None:
     print(f"{what}: {link}", flush=True)
-    if not options.no_browser and not webbrowser.open(link):
+    # A browser for the terminal is waited for until it ends, and waits for the page.
+    if not options.no_browser and not await asyncio.to_thread(webbrowser.open, link):
         print("No browser could be started here: open the link yourself.", file=sys.stderr, flush=True)

@@ -58,6 +58,7 @@ T = TypeVar("T", bound=Object)
 
 CLASSES: Final = "classes"
 PENDING: Final = "pending"
+INTERFERENCE: Final = "interference"
 _OF_ONE_OBJECT: Final[Mapping[str, tuple[Kind[Any], Callable[[Any], Row | None]]]] = {
     PENDING: (PODS, lambda pod: cast("KeptPod", pod).waits),
     "quotas": (ELASTIC_QUOTAS, quota_row),
@@ -69,7 +70,7 @@ _OF_ONE_OBJECT: Final[Mapping[str, tuple[Kind[Any], Callable[[Any], Row | None]]
 READS: Final[Mapping[str, Sequence[Kind[Any]]]] = {
     "nodes": (NODES, PODS, NODE_METRICS),
     CLASSES: (NODES, PODS, NODE_METRICS),
-    "interference": (NODE_METRICS,),
+    INTERFERENCE: (NODE_METRICS,),
     "devices": (DEVICES, PODS),
     **{name: (kind,) for name, (kind, _) in _OF_ONE_OBJECT.items()},
 }
@@ -159,7 +160,7 @@ class Feed:
     def _turn_node(self, name: str) -> None:
         metric, device = cast("KeptMetric | None", self._metrics.get(name)), self._devices.get(name)
         pods = self.pods_on(name)
-        self._turn_rows("interference", name, _suffering(metric) if metric is not None else {})
+        self._turn_rows(INTERFERENCE, name, _suffering(metric) if metric is not None else {})
         self._turn_rows("devices", name, dict(device_rows(device, pods)) if device is not None else {})
         node = cast("KeptNode | None", self._nodes.get(name))
         if node is None:

@@ -75,23 +75,26 @@ class History:
             for span in SPANS.values()
             for series, value in values.items()
         ]
-        ends = [(span.step, int(seconds) - span.seconds) for span in SPANS.values()]
+        # Samples of the future were made while the clock was wrong.
+        kept = [(span.step, int(seconds) - span.seconds, int(seconds)) for span in SPANS.values()]
         try:
             self._file.execute("BEGIN")
             try:
                 self._file.executemany(_ADD, rows)
-                self._file.executemany("DELETE FROM samples WHERE step = ? AND time < ?", ends)
-            finally:
-                self._file.execute("COMMIT")
+                self._file.executemany("DELETE FROM samples WHERE step = ? AND time NOT BETWEEN ? AND ?", kept)
+            except BaseException:
+                self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
         except sqlite3.Error as error:
             raise HistoryError(f"the history cannot be written: {error}") from error
 
     def read(self, span: Span, now: float) -> dict[str, Any]:
         """``times`` in seconds since 1970, and for each of ``series`` as many values, None where nothing was seen."""
-        query = "SELECT time, series, total, count FROM samples WHERE step = ? AND time >= ? ORDER BY time"
+        query = "SELECT time, series, total, count FROM samples WHERE step = ? AND time BETWEEN ? AND ? ORDER BY time"
         since = (int(now) - span.seconds) // span.step * span.step
         try:
-            found = self._file.execute(query, (span.step, since)).fetchall()
+            found = self._file.execute(query, (span.step, since, int(now))).fetchall()
         except sqlite3.Error as error:
             raise HistoryError(f"the history cannot be read: {error}") from error
         times = _steps(found[0][0], found[-1][0], span.step) if found else []

@@ -97,3 +97,8 @@ def test_the_class_is_written_where_the_pod_has_its_cgroup(tmp_path: Path) -> No
     node.rules = shaped()
     node.run_hooks()
     assert Path(node.layout.folder("net_cls", pod.cgroup), "net_cls.classid").read_text().strip() == str(0x10004)
+
+
+def test_a_pod_with_a_cap_of_incoming_traffic_alone_counts_by_its_class() -> None:
+    incoming = {"koordinator.sh/networkQOS": '{"ingressLimit": "10M"}'}
+    assert net_class(running(annotations=incoming), shaped()) == net_class(running(), shaped())

@@ -110,6 +110,11 @@ def test_only_those_leave_that_have_to() -> None:
     assert (len(evicted), bound) == (2, {"g-0", "g-1"})
 
 
+def test_a_node_where_nobody_has_to_leave_comes_first() -> None:
+    evicted, bound = play([running("a", 0), running("b", 0)], gang(2), 3)
+    assert (len(evicted), bound) == (1, {"g-0", "g-1"})
+
+
 def test_the_less_important_leave() -> None:
     evicted, _ = play([running("a", 0, 5), running("b", 1, 1)], gang(1), 1, 1)
     assert evicted == {"b"}
