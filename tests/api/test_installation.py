@@ -276,6 +276,7 @@ def test_without_tls_nothing_is_served_but_on_loopback() -> None:
     manager = manager_options(arguments("koord-manager"), {})
     found = {scheduler.address.host, manager.metrics_address.host, manager.health_address.host}
     found |= {manager.profile_address.host, options_of_koordlet().listen.host}
+    found.add(device_daemon_options(arguments("koord-device-daemon"), {}).metrics.host)
     assert found == {"127.0.0.1"}
 
 

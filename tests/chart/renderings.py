@@ -93,13 +93,13 @@ CASES: Final[dict[str, Document]] = {
             **_PODS,
             "features": "TerwayQoS=true,Accelerators=true",
             "enableServiceMonitor": True,
-            "metrics": {"port": 9317},
+            "metrics": {"port": 9326},
             "runtimeClassName": "nvidia",
             "hostDirs": {"koordletSockDir": "/run/agents/", "koordletTSDBDir": "/data/koordlet"},
             "nodeAffinity": {"nodeAffinity": {}},
             "tolerations": [],
         },
-        "deviceDaemon": {**_PODS, "nodeSelector": {"accelerator": "npu"}},
+        "deviceDaemon": {**_PODS, "nodeSelector": {"accelerator": "npu"}, "monitorEnabled": True},
         "dashboard": {
             **_PODS,
             "enabled": True,
@@ -130,6 +130,7 @@ CASES: Final[dict[str, Document]] = {
         "deviceDaemon": {"enabled": False},
         "koordlet": {"enabled": False},
     },
+    "policies": {"crds": {"managed": False}, "networkPolicy": {"enabled": True}},
     "recommender": yaml.safe_load((CHART / "recommender.yaml").read_text()),
 }
 

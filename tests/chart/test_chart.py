@@ -14,9 +14,11 @@ import yaml
 import koordinator
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.installation import Installation, manifest_files
+from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.descheduler.catalogue import Catalogue
 from koordinator.descheduler.configuration.loading import load_configuration as load_descheduler_configuration
 from koordinator.descheduler.main import BUILT_IN as BUILT_IN_DESCHEDULER_PLUGINS
+from koordinator.device_daemon.options import Options as DeviceDaemonOptions
 from koordinator.device_daemon.options import parse_options as device_daemon_options
 from koordinator.koordlet.command_line import parse_options as koordlet_options
 from koordinator.koordlet.options import Options as KoordletOptions
@@ -35,8 +37,15 @@ from tests.chart.rendered import (
     pod_spec,
     ports,
 )
-from tests.chart.renderings import CHART, Document, fingerprint, recorded, recorded_fingerprint
+from tests.chart.renderings import CASES, CHART, Document, fingerprint, recorded, recorded_fingerprint
 from tests.yaml_documents import yaml_documents
+
+_OF_THE_RELEASE = {
+    "part-of": "koordinator",
+    "instance": "koordinator",
+    "version": koordinator.__version__,
+    "managed-by": "Helm",
+}
 
 
 def webhook_entries(case: str) -> dict[str, Document]:
@@ -61,8 +70,8 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 
 
 def comparable(document: Document) -> Document:
-    """The object without what is intended to differ: annotations and labels of Helm's, the seconds of webhooks, and
-    how the texts of ConfigMaps are written."""
+    """The object without what is intended to differ: annotations of Helm's, who installs it, the seconds of webhooks,
+    and how the texts of ConfigMaps are written."""
     found: Document = json.loads(json.dumps(document))
     annotations = found["metadata"].get("annotations", {})
     annotations.pop("helm.sh/resource-policy", None)
@@ -71,8 +80,7 @@ def comparable(document: Document) -> Document:
         annotations["template"] = [{k: v for k, v in each.items() if k != "timeoutSeconds"} for each in entries]
     if not annotations:
         found["metadata"].pop("annotations", None)
-    for name in ("instance", "version", "managed-by"):
-        found["metadata"].get("labels", {}).pop(f"app.kubernetes.io/{name}", None)
+    assert found["metadata"]["labels"].pop("app.kubernetes.io/managed-by") in ("Helm", "koord")
     if found["kind"] == "Deployment":
         found["spec"]["template"]["metadata"].pop("annotations", None)
     if found["kind"] == "ConfigMap":
@@ -82,12 +90,32 @@ def comparable(document: Document) -> Document:
     return found
 
 
+def _is_of_a_test(document: Document) -> bool:
+    return "helm.sh/hook" in document["metadata"].get("annotations", {})
+
+
 def test_it_installs_what_the_manifests_do() -> None:
     printed = [each for text in manifest_files(Installation()).values() for each in yaml_documents(text)]
     expected = {(each["kind"], each["metadata"]["name"]): comparable(each) for each in printed}
-    rendered = {key: comparable(each) for key, each in objects("defaults").items()}
-    del rendered["Pod", "koordinator-test-webhooks"]
+    rendered = {key: comparable(each) for key, each in objects("defaults").items() if not _is_of_a_test(each)}
     assert rendered == expected
+
+
+def test_its_network_policies_are_those_of_the_manifests() -> None:
+    (text,) = manifest_files(Installation(), ("network-policies",)).values()
+    expected = {each["metadata"]["name"]: comparable(each) for each in yaml_documents(text)}
+    rendered = {name: comparable(each) for (kind, name), each in objects("policies").items() if kind == "NetworkPolicy"}
+    del rendered["koordinator-test"]
+    assert rendered == expected
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_object_has_the_labels_that_kubernetes_recommends(case: str) -> None:
+    wanted = {f"app.kubernetes.io/{each}" for each in ("name", "component", *_OF_THE_RELEASE)}
+    for document in recorded(case):
+        labels = document["metadata"].get("labels", {})
+        assert wanted <= labels.keys(), (document["kind"], document["metadata"]["name"])
+        assert {each: labels[f"app.kubernetes.io/{each}"] for each in _OF_THE_RELEASE} == _OF_THE_RELEASE
 
 
 def test_webhooks_have_as_long_as_the_api_server_gives_them_by_default() -> None:
@@ -171,11 +199,46 @@ def koordlet(case: str) -> KoordletOptions:
 
 def test_koordlet_understands_its_arguments() -> None:
     options = koordlet("everything")
-    assert (options.remarks, options.listen.port) == ((), 9317)
+    assert (options.remarks, options.listen.port) == ((), 9326)
 
 
-def test_prometheus_reaches_koordlet_only_where_it_is_to() -> None:
-    assert (koordlet("defaults").listen.host, koordlet("everything").listen.host) == ("127.0.0.1", "")
+def device_daemon(case: str) -> DeviceDaemonOptions:
+    return device_daemon_options(arguments(case, "DaemonSet", "koord-device-daemon"), {})
+
+
+def test_programs_of_nodes_serve_others_where_prometheus_is_to_read_them_and_whom_the_api_server_admits() -> None:
+    """On a node, what is not loopback is for everybody."""
+    for case, secure in (("defaults", [NOWHERE, NOWHERE]), ("everything", [_every(9319), _every(9320)])):
+        assert (koordlet(case).listen.host, device_daemon(case).metrics.host) == ("127.0.0.1", "127.0.0.1")
+        assert [each.secure.listen_address() for each in (koordlet(case), device_daemon(case))] == secure
+
+
+def _every(port: int) -> ListenAddress:
+    return ListenAddress("", port, "--secure-port")
+
+
+@pytest.mark.parametrize("name", ["koordlet", "koord-device-daemon"])
+def test_a_program_of_nodes_may_ask_who_somebody_is_only_where_it_serves_others(name: str) -> None:
+    binding = ("ClusterRoleBinding", f"{name}-auth-delegator")
+    account = pod_spec("everything", "DaemonSet", name)["serviceAccountName"]
+    assert [case for case in CASES if binding in objects(case)] == ["everything"]
+    assert objects("everything")[binding]["subjects"] == [
+        {"kind": "ServiceAccount", "name": account, "namespace": ELSEWHERE}
+    ]
+    assert objects("everything")["ServiceAccount", account]
+    assert pod_spec("defaults", "DaemonSet", "koord-device-daemon")["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("case", ["defaults", "everything"])
+def test_a_kubelet_reaches_the_probes_of_the_programs_of_nodes(case: str) -> None:
+    """It connects to the address of the pod, which is the node's here, or to the one that the probe names."""
+    served = {"koordlet": koordlet(case).listen, "koord-device-daemon": device_daemon(case).metrics}
+    for name, address in served.items():
+        spec = pod_spec(case, "DaemonSet", name)
+        (container,) = spec["containers"]
+        probes = [container[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")]
+        assert [(each["host"], each["port"]) for each in probes] == [(address.host, address.port)] * 2
+        assert spec["hostNetwork"]
 
 
 def test_folders_of_the_node_are_those_of_the_values() -> None:
@@ -190,8 +253,7 @@ def test_folders_of_the_node_are_those_of_the_values() -> None:
 
 
 def test_the_device_daemon_understands_its_arguments() -> None:
-    options = device_daemon_options(arguments("everything", "DaemonSet", "koord-device-daemon"), {})
-    assert options.remarks == ()
+    assert device_daemon("everything").remarks == ()
 
 
 def test_the_recommender_alone_is_one_deployment_and_one_definition() -> None:
@@ -270,15 +332,18 @@ def test_the_service_account_has_its_annotations() -> None:
 
 def test_monitors_find_the_pods_and_the_service() -> None:
     found = objects("everything")
-    for name in ("koord-manager", "koord-scheduler", "koord-descheduler"):
+    for name in ("koord-manager", "koord-scheduler", "koord-descheduler", "koord-device-daemon"):
         monitor = found["PodMonitor", f"{name}-metrics-podmonitor"]["spec"]
-        labels = found["Deployment", name]["spec"]["template"]["metadata"]["labels"]
+        labels = found[PROGRAMS[name], name]["spec"]["template"]["metadata"]["labels"]
+        (endpoint,) = monitor["podMetricsEndpoints"]
         assert monitor["selector"]["matchLabels"].items() <= labels.items()
-        assert monitor["podMetricsEndpoints"][0]["port"] in ports("everything", name)
+        assert endpoint["port"] in ports("everything", name)
+        assert (endpoint["scheme"], endpoint["bearerTokenSecret"]["name"]) == ("https", "koordinator-metrics")
     service = found["Service", "koordlet-service"]
     monitor = found["ServiceMonitor", "koordlet-service-monitor"]["spec"]
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert [each["port"] for each in monitor["endpoints"]] == [each["name"] for each in service["spec"]["ports"]]
+    assert [each["bearerTokenSecret"]["name"] for each in monitor["endpoints"]] == ["koordinator-metrics"]
 
 
 def definitions(case: str) -> dict[str, Mapping[str, Any]]:
@@ -305,7 +370,7 @@ def test_every_definition_has_its_value() -> None:
 
 
 def test_each_program_can_be_left_out() -> None:
-    assert {each["kind"] for each in recorded("least")} == {
+    assert {each["kind"] for each in recorded("least") if not _is_of_a_test(each)} == {
         "ClusterRole",
         "ClusterRoleBinding",
         "ConfigMap",

@@ -27,7 +27,7 @@ def test_what_no_policy_allows_is_refused() -> None:
     assert [each["kind"] for each in recorded("defaults") if each["kind"] == "NetworkPolicy"] == []
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "koordlet"])
+@pytest.mark.parametrize("name", [name for name, kind in PROGRAMS.items() if kind == "Deployment"])
 def test_a_policy_lets_prometheus_in_and_the_program_out(name: str) -> None:
     policy = network_policies()[name]
     template = objects("everything")[PROGRAMS[name], name]["spec"]["template"]
@@ -36,9 +36,7 @@ def test_a_policy_lets_prometheus_in_and_the_program_out(name: str) -> None:
     metrics = policy["ingress"][0]
     assert metrics["ports"] == [{"port": served["metrics"]}]
     assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
-    # koord-device-daemon queries no API server.
-    reached = [[each["port"] for each in rule["ports"]] for rule in policy.get("egress", [])]
-    assert reached == ([] if name == "koord-device-daemon" else [[53, 53], [8443], [9090]])
+    assert [[each["port"] for each in rule["ports"]] for rule in policy["egress"]] == [[53, 53], [8443], [9090]]
 
 
 def test_a_policy_lets_api_servers_and_the_test_reach_the_webhooks() -> None:
@@ -47,14 +45,15 @@ def test_a_policy_lets_api_servers_and_the_test_reach_the_webhooks() -> None:
     assert rule["from"][0] == {"ipBlock": {"cidr": "10.0.0.0/28"}}
     test = objects("everything")["Pod", "koordinator-test-webhooks"]
     assert rule["from"][1]["podSelector"]["matchLabels"].items() <= test["metadata"]["labels"].items()
-    (_, to_manager) = network_policies()["koordinator-test"]["egress"]
+    (_, to_api_servers, to_manager) = network_policies()["koordinator-test"]["egress"]
+    assert to_api_servers["ports"] == [{"port": 8443}]
     assert to_manager["ports"] == rule["ports"]
 
 
 def test_the_test_reaches_the_webhooks_wherever_they_are() -> None:
     """A policy names pods by their labels, but none in the network of its node."""
     named, in_the_network_of_nodes = (
-        network_policies(case)["koordinator-test"]["egress"][1] for case in ("unaudited", "everything")
+        network_policies(case)["koordinator-test"]["egress"][-1] for case in ("unaudited", "everything")
     )
     (peer,) = named["to"]
     manager = objects("unaudited")["Deployment", "koord-manager"]["spec"]["template"]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import koordinator
 from tests.chart.rendered import PROGRAMS, environment, manager, objects, pod_spec
 
 
@@ -17,18 +16,6 @@ def test_pods_have_the_metadata_and_the_environment_of_the_values(name: str) -> 
     assert metadata["annotations"]["example.com/team"] == metadata["labels"]["team"] == "nodes"
     assert workload["spec"]["selector"]["matchLabels"].items() <= metadata["labels"].items()
     assert environment("everything", PROGRAMS[name], name)["HTTPS_PROXY"] == "http://proxy.example:3128"
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_have_the_labels_that_kubernetes_recommends(name: str) -> None:
-    labels = objects("defaults")[PROGRAMS[name], name]["metadata"]["labels"]
-    assert {key.partition("/")[2]: value for key, value in labels.items() if "/" in key} == {
-        "name": name,
-        "part-of": "koordinator",
-        "instance": "koordinator",
-        "version": koordinator.__version__,
-        "managed-by": "Helm",
-    }
 
 
 @pytest.mark.parametrize("name", [name for name, kind in PROGRAMS.items() if kind == "Deployment"])

@@ -21,7 +21,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.interface import PatchType
 from koordinator.kube.pages import Request, Response, json_response
-from koordinator.kube.secure_serving import AccessOptions
+from koordinator.kube.secure_options import AccessOptions
 from koordinator.kube.self_signed import self_signed_files
 from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import logging
 import os
 import re
@@ -27,6 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from koordinator.base.metrics import Metrics
 from koordinator.base.program import Process, Run
+from koordinator.kube.serving import HealthServer
 from tests.docs.generated_pages import ROOT, table, write_or_print
 from tests.free_ports import free_ports
 from tests.manager.test_on_embedded_api import installed
@@ -40,8 +42,9 @@ _WHERE: Final[Mapping[str, str]] = {
     "koord-scheduler": "`:10259/metrics` in the chart, over HTTPS; `--port`, 10251 on loopback by default",
     "koord-manager": "`:10257/metrics` in the chart, over HTTPS; `--metrics-addr`, `127.0.0.1:8080` by default",
     "koord-descheduler": "`:10258/metrics` in the chart, over HTTPS; `--port`, 10251 on loopback by default",
-    "koordlet": "`127.0.0.1:9316/metrics`, with `koordlet.enableServiceMonitor` on every address; `--addr`",
-    "koord-device-daemon": "`:9317/metrics` in the chart; `--metrics-addr`, `127.0.0.1:9317` by default",
+    "koordlet": "`127.0.0.1:9316/metrics`, `--addr`; with `koordlet.enableServiceMonitor` `:9319/metrics`, over HTTPS",
+    "koord-device-daemon": "`127.0.0.1:9317/metrics`, `--metrics-addr`; with `deviceDaemon.monitorEnabled` "
+    "`:9320/metrics`, over HTTPS",
     "koord-runtime-proxy": "`--metrics-addr`, `127.0.0.1:9318` by default",
 }
 _INTRODUCTION: Final = """\
@@ -66,9 +69,18 @@ class Described:
     meaning: str
 
 
-async def page() -> str:
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a program has when it says that it works."""
+
+    metrics: Mapping[str, Described]
+    routes: Sequence[str]
+    """The paths that it serves; docs/access.md says who may see them."""
+
+
+def page(running: Mapping[str, Running]) -> str:
     """The whole page, in Markdown."""
-    found = {**await _of_running(), "koordlet": _of_koordlet()}
+    found = {name: program.metrics for name, program in running.items()} | {"koordlet": _of_koordlet()}
     common = set.intersection(*(set(found[name]) for name in _COMMON))
     sections = [_INTRODUCTION, _table(", ".join(_COMMON), "What the three have in common", found[_COMMON[0]], common)]
     sections += [
@@ -115,8 +127,9 @@ def _one(family: Metric, declared: tuple[str, ...] | None) -> Described:
     return Described(name, kind, tuple(labels), _STABILITY.sub("", family.documentation).rstrip("."))
 
 
-async def _of_running() -> dict[str, dict[str, Described]]:
-    scheduler, descheduler, manager, webhook, daemon, proxy = free_ports(6)
+async def run_all() -> dict[str, Running]:
+    """All but koordlet, one after the other."""
+    scheduler, descheduler, manager, pages, webhook, daemon, proxy = free_ports(7)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cluster = f"--kubeconfig={folder}/kubeconfig"
@@ -140,7 +153,7 @@ async def _of_running() -> dict[str, dict[str, Described]]:
                     cluster,
                     "--enable-leader-election=false",
                     "--enable-pprof=false",
-                    "--metrics-addr=0",
+                    f"--metrics-addr=127.0.0.1:{pages}",
                     f"--health-probe-addr=127.0.0.1:{manager}",
                     environment=environment,
                 ),
@@ -167,7 +180,7 @@ def _configuration(program: str, folder: Path, port: int = 0) -> str:
     name = f"{program}-config"
     installed = yaml.safe_load((ROOT / f"config/config-maps/{name}.yaml").read_text())
     document = yaml.safe_load(installed["data"][name])
-    document["leaderElection"] = {"leaderElect": False}
+    document |= {"leaderElection": {"leaderElect": False}, "enableProfiling": True}
     addresses = [field for field in document if field.endswith("BindAddress")]
     document.update(dict.fromkeys(addresses, f"127.0.0.1:{port}"))
     (folder / name).write_text(yaml.safe_dump(document))
@@ -180,9 +193,15 @@ async def _running(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     path: str = "readyz",
-) -> dict[str, Described]:
-    """What a program has when it says that it works."""
+) -> Running:
     prepared: list[Run] = []
+    routes: list[str] = []
+    start = HealthServer.start
+
+    async def start_and_remember(server: HealthServer) -> None:
+        routes.extend((*server._routes._fixed, *server._routes._with_parameters))
+        await start(server)
+
     main = importlib.import_module(f"koordinator.{package}.main")
 
     def prepare_only(_: str, prepare: Callable[[], Run]) -> int:
@@ -194,14 +213,15 @@ async def _running(
     process = Process()
     process.metrics.add_process_metrics()
     process.metrics.add_build_info(package)
-    run = asyncio.create_task(prepared[0](process))
-    healthy = asyncio.create_task(asyncio.to_thread(_wait_for, f"http://127.0.0.1:{port}/{path}"))
-    await asyncio.wait((run, healthy), return_when=asyncio.FIRST_COMPLETED)
+    with patch.object(HealthServer, "start", start_and_remember):
+        run = asyncio.create_task(prepared[0](process))
+        healthy = asyncio.create_task(asyncio.to_thread(_wait_for, f"http://127.0.0.1:{port}/{path}"))
+        await asyncio.wait((run, healthy), return_when=asyncio.FIRST_COMPLETED)
     described = _described(process.metrics)
     process.stop.set()
     await run
     await healthy
-    return described
+    return Running(described, routes)
 
 
 def _wait_for(url: str) -> None:
@@ -217,9 +237,14 @@ def _wait_for(url: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page, or print it with ``--print``."""
+    """Write the page; with ``--print``, print it and what each program serves as JSON."""
     logging.disable()
-    write_or_print({PAGE: asyncio.run(page())}, arguments)
+    running = asyncio.run(run_all())
+    if arguments == ["--print"]:
+        routes = {name: program.routes for name, program in running.items()}
+        json.dump({"page": page(running), "routes": routes}, sys.stdout)
+    else:
+        write_or_print({PAGE: page(running)}, arguments)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import Client
 from koordinator.kube.pages import ClientName, PageError, Request
-from koordinator.kube.secure_serving import AccessOptions
+from koordinator.kube.secure_options import AccessOptions
 
 SCRAPER = UserInfo(username="scraper", groups=["system:authenticated"])
 
@@ -37,6 +37,7 @@ class Reviewer:
         self.audiences: list[str] = []
         """For whom the tokens are, beside the API server."""
         self.rights = {("scraper", "get", "/metrics"), ("system:anonymous", "get", "/version")}
+        self.rights.add(("scraper", "get", "/apis/v1/nodes/n"))
         self.asked: list[str] = []
         self.answers = asyncio.Event()
         self.answers.set()
@@ -98,6 +99,8 @@ def play(scenario: Callable[[Bench], Awaitable[None]]) -> Bench:
         ("/debug/pprof/heap", "good", "GET", 403),
         ("/metrics", "bad", "GET", 401),
         ("/metrics", "", "GET", 403),
+        # What everybody may get of an API server is not what everybody may get of a program.
+        ("/apis/v1/nodes/n", "good", "GET", 403),
         ("/version", "", "GET", 200),
         ("/healthz", "", "GET", 200),
         ("/healthz", "bad", "GET", 401),

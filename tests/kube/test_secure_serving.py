@@ -17,8 +17,10 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.program import Process
 from koordinator.kube.connect import ClientOptions
+from koordinator.kube.health import HealthChecks
 from koordinator.kube.pages import Request, Response
-from koordinator.kube.secure_serving import SecureOptions, SecureServing
+from koordinator.kube.secure_options import SecureOptions
+from koordinator.kube.secure_serving import SecureServing
 from koordinator.kube.servers import Routes, Servers
 from koordinator.kube.serving import HealthServer
 from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError, server_context
@@ -172,6 +174,28 @@ def test_a_certificate_and_its_key_come_together(options: SecureOptions) -> None
 
 def test_without_a_port_nothing_is_served() -> None:
     assert SecureOptions().listen_address() == NOWHERE
+
+
+def test_a_program_that_asks_nothing_else_reaches_the_api_server_of_the_flags(tmp_path: Path) -> None:
+    """koord-device-daemon and koord-runtime-proxy, whose other work is on the node alone."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "{contexts: [{name: c, context: {cluster: c}}], current-context: c, "
+        f"clusters: [{{name: c, cluster: {{server: '{NOBODY}'}}}}]}}"
+    )
+    (port,) = free_ports(1)
+    process = Process(clock=ManualClock(), random=Random(1))
+
+    async def scenario() -> list[int]:
+        options = SecureOptions(
+            port=port, skip_lookup=True, authentication_kubeconfig=str(file), authorization_kubeconfig=str(file)
+        )
+        servers = Servers(process.metrics, process.clock)
+        servers.add_secure(options, "program", process, HealthChecks())
+        async with servers:
+            return [await status(options.listen_address(), path, trusted=False) for path in ("/readyz", "/nothing")]
+
+    assert asyncio.run(scenario()) == [200, 503]
 
 
 def test_no_session_is_resumed_and_none_is_negotiated_anew() -> None:

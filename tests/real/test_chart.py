@@ -6,6 +6,7 @@ import base64
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.chart.original import original_chart
+from tests.chart.rendered import objects
 from tests.chart.renderings import (
     CASES,
     CHART,
@@ -112,6 +114,44 @@ def entries(plane: ControlPlane) -> list[str]:
     return sorted(entry["name"] for each in configurations(plane).values() for entry in each.get("webhooks", []))
 
 
+def test_helm_test_may_read_what_it_asks_for(helm: Helm, empty: ControlPlane, tmp_path: Path) -> None:
+    """No program runs, and nothing is forbidden: each thing that is wrong is named, and the resources are served."""
+    helm("install", "koordinator", str(CHART))
+    for kind in ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"):
+        document = objects("defaults")[kind, "koordinator-test"]
+        code, made = empty.request("POST", path_of(kind), document)
+        assert code == 201, made.get("message")
+    daemon_set = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/koordlet/status"
+    counts = dict.fromkeys(("currentNumberScheduled", "desiredNumberScheduled", "numberReady"), 1)
+    assert empty.request("PATCH", daemon_set, {"status": {**counts, "numberMisscheduled": 0}})[0] == 200
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    code, made = empty.request("POST", f"{path_of('ServiceAccount')}/koordinator-test/token", request)
+    assert code == 201
+    (tmp_path / "token").write_text(made["status"]["token"])
+    (tmp_path / "ca.crt").write_bytes((empty.kubeconfig.parent / "certificates/apiserver.crt").read_bytes())
+    (container,) = objects("defaults")["Pod", "koordinator-test-release"]["spec"]["containers"]
+    given = {each["name"]: each["value"] for each in container["env"]}
+    given |= {"API": f"https://127.0.0.1:{empty.port}", "ACCOUNT": str(tmp_path), "SECONDS": "0"}
+    command = [sys.executable, *container["command"][1:]]
+    ended = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout.splitlines()) == (
+        1,
+        [
+            f"no replica holds the Lease {NAMESPACE}/koord-scheduler",
+            f"no replica holds the Lease {NAMESPACE}/koord-descheduler",
+            f"no replica holds the Lease {NAMESPACE}/koordinator-manager",
+            "koordlet runs, and no NodeMetric has a report",
+        ],
+    ), ended.stderr
+
+
+def path_of(kind: str) -> str:
+    if kind == "ServiceAccount":
+        return f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+    where = "" if kind.startswith("Cluster") else f"/namespaces/{NAMESPACE}"
+    return f"/apis/rbac.authorization.k8s.io/v1{where}/{kind.lower()}s"
+
+
 def test_webhooks_stay_served_through_an_upgrade(helm: Helm, empty: ControlPlane, tmp_path: Path) -> None:
     helm("install", "koordinator", str(CHART))
     assert entries(empty) == []
@@ -146,12 +186,13 @@ def test_what_is_removed_leaves_no_webhooks_and_keeps_custom_resources(helm: Hel
 def test_an_api_server_takes_what_all_values_make(helm: Helm, empty: ControlPlane, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     # There are no definitions of the Prometheus operator.
-    without_monitors = {"manager.monitorEnabled", "scheduler.monitorEnabled", "descheduler.monitorEnabled"}
-    switches = [f"--set={name}=false" for name in (*without_monitors, "koordlet.enableServiceMonitor")]
+    monitored = ("manager", "scheduler", "descheduler", "deviceDaemon")
+    switches = [f"--set={name}.monitorEnabled=false" for name in monitored]
+    switches.append("--set=koordlet.enableServiceMonitor=false")
     values.write_text(yaml.safe_dump(CASES["everything"]))
     helm("install", "koordinator", str(CHART), f"--values={values}", *switches)
     code, policies = empty.request("GET", "/apis/networking.k8s.io/v1/namespaces/elsewhere/networkpolicies")
-    assert (code, len(policies["items"])) == (200, 6)
+    assert (code, len(policies["items"])) == (200, 5)
 
 
 def test_priority_classes_of_a_release_stay_when_they_are_no_longer_managed(helm: Helm, empty: ControlPlane) -> None:

@@ -1,7 +1,11 @@
-"""The doors of the programs on a cluster: who is let in by the real API server, by a token and by a certificate."""
+"""The doors of the programs on a cluster: who is let in by the real API server, by a token and by a certificate.
+
+Each program is tried with every path that docs/access.md names for it.
+"""
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 import sys
@@ -14,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from tests.docs.access_page import documented
 from tests.free_ports import free_ports
 from tests.kube.certificates import Authority
 from tests.real.control_plane import ControlPlane
@@ -23,26 +28,42 @@ from tests.real.programs import RealPrograms
 pytestmark = pytest.mark.real
 
 PROGRAMS: Final = {
-    "koord-scheduler": ("koordinator.scheduler", ("--port=0", "--leader-elect=false")),
-    "koord-descheduler": ("koordinator.descheduler", ("--port=0", "--leader-elect=false")),
+    "koord-scheduler": ("scheduler", ("--port=0", "--leader-elect=false")),
+    "koord-descheduler": ("descheduler", ("--port=0", "--leader-elect=false")),
     "koord-manager": (
-        "koordinator.manager",
+        "manager",
         ("--metrics-addr=0", "--health-probe-addr=0", "--enable-pprof=false", "--feature-gates=WebhookFramework=false"),
     ),
+    "koordlet": (
+        "koordlet",
+        (
+            "--addr=0",
+            "--feature-gates=AuditEvents=true,AuditEventsHTTPHandler=true",
+            "--audit-log-dir={folder}/audit",
+            "--cgroup-root-dir={folder}/cgroup/",
+        ),
+    ),
+    "koord-device-daemon": (
+        "device_daemon",
+        ("--metrics-addr=0", "--host-root={folder}", "--prints-output-file={folder}/devices"),
+    ),
+    "koord-runtime-proxy": (
+        "runtime_proxy",
+        (
+            "--metrics-addr=0",
+            "--koord-runtimeproxy-endpoint={folder}/proxy",
+            "--remote-runtime-service-endpoint={folder}/none",
+            "--hook-server-dir={folder}",
+        ),
+    ),
 }
+_OF_THE_NODE_ALONE: Final = ("koord-device-daemon", "koord-runtime-proxy")
+"""They have no other question for an API server."""
 SECONDS: Final = 60.0
+_KINDS: Final = ("authorized", "unauthorized")
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
-_SCRAPER, _STRANGER = "scrapertoken", "strangertoken"
-_USERS: Final = {_SCRAPER: ("scraper", ()), _STRANGER: ("stranger", ())}
-_ROLE: Final = {
-    "metadata": {"name": "metrics-reader"},
-    "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
-}
-_BINDING: Final = {
-    "metadata": {"name": "metrics-reader"},
-    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics-reader"},
-    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "scraper"}],
-}
+_SCRAPER, _STRANGER, _OPERATOR = "scrapertoken", "strangertoken", "operatortoken"
+_USERS: Final = {_SCRAPER: ("scraper", ()), _STRANGER: ("stranger", ()), _OPERATOR: ("operator", ())}
 
 
 class Door:
@@ -77,24 +98,39 @@ class Cluster:
 
     def grant(self) -> None:
         """The user ``scraper`` may get /metrics, and nothing else."""
-        for kind, document in (("clusterroles", _ROLE), ("clusterrolebindings", _BINDING)):
+        self.allow("scraper", "/metrics")
+
+    def allow(self, user: str, *paths: str) -> None:
+        """To get these, and nothing else."""
+        role = {"metadata": {"name": user}, "rules": [{"nonResourceURLs": paths, "verbs": ["get"]}]}
+        binding = {
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }
+        for kind, document in (("clusterroles", role), ("clusterrolebindings", binding)):
             assert self.plane.request("POST", f"{_RBAC}/{kind}", document)[0] in {201, 409}
 
-    def withdraw(self) -> None:
-        assert self.plane.request("DELETE", f"{_RBAC}/clusterrolebindings/metrics-reader")[0] == 200
+    def withdraw(self, user: str = "scraper") -> None:
+        for kind in ("clusterrolebindings", "clusterroles"):
+            assert self.plane.request("DELETE", f"{_RBAC}/{kind}/{user}")[0] == 200
 
     @contextmanager
     def door(self, program: str) -> Iterator[Door]:
         """While the program runs."""
         (port,) = free_ports(1)
         module, flags = PROGRAMS[program]
-        secure = (f"--secure-port={port}", "--authorization-webhook-cache-authorized-ttl=100ms")
-        command = [sys.executable, "-m", module, f"--kubeconfig={self.plane.kubeconfig}", *flags, *secure]
+        secure = [f"--secure-port={port}", *(f"--authorization-webhook-cache-{kind}-ttl=100ms" for kind in _KINDS)]
+        questions = ("authentication-", "authorization-") if program in _OF_THE_NODE_ALONE else ("",)
+        secure += [f"--{question}kubeconfig={self.plane.kubeconfig}" for question in questions]
+        own = [flag.format(folder=self._folder) for flag in flags]
+        command = [sys.executable, "-m", f"koordinator.{module}", *own, *secure]
         log = self._folder / f"{program}.log"
-        with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
+        given = {**os.environ, "NODE_NAME": "n1"}
+        with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file, env=given) as process:
             door = Door(port, self._folder, self._clients)
             try:
-                until(lambda: door.knock("/healthz") == 200, SECONDS, f"{program}; see {log}")
+                until(lambda: door.knock("/livez") == 200, SECONDS, f"{program}; see {log}")
                 yield door
             finally:
                 process.terminate()
@@ -103,6 +139,8 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder, clients = tmp_path_factory.mktemp("doors"), Authority("clients")
+    (folder / "cgroup").mkdir()
+    (folder / "cgroup/cgroup.controllers").write_text("cpu memory\n")
     (folder / "clients.crt").write_bytes(clients.pem)
     with ControlPlane(
         real_programs.kubernetes,
@@ -125,6 +163,28 @@ def test_the_api_server_says_who_may_see_what(cluster: Cluster, program: str) ->
         assert door.knock("/debug/pprof/", _SCRAPER) == 403
         cluster.withdraw()
         until(lambda: door.knock("/metrics", _SCRAPER) == 403, SECONDS, "the end of the right")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_path_of_the_table_is_seen_by_whom_the_table_says(cluster: Cluster, program: str) -> None:
+    paths = documented()[program]
+    closed = [path for path in paths if not path.is_open]
+    with cluster.door(program) as door:
+        for path in paths:
+            # What has no right is not told whether there is such a page.
+            without = {token: door.knock(path.example, token) for token in ("", "nonsense", _STRANGER)}
+            if path.is_open:
+                assert {without[""], without[_STRANGER]} <= {200, 500}, path.text
+            else:
+                assert without == {"": 403, "nonsense": 401, _STRANGER: 403}, path.text
+        cluster.allow("operator", *(path.url for path in closed))
+        try:
+            until(lambda: door.knock("/metrics", _OPERATOR) == 200, SECONDS, "the right")
+            refused = [path.text for path in closed if door.knock(path.example, _OPERATOR) in {401, 403}]
+        finally:
+            cluster.withdraw("operator")
+        assert refused == []
+        until(lambda: door.knock("/metrics", _OPERATOR) == 403, SECONDS, "the end of the right")
 
 
 def test_while_no_api_server_answers_nobody_is_let_in_and_probes_are(cluster: Cluster) -> None:

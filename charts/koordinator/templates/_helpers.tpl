@@ -5,9 +5,10 @@
 {{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
-{{/* The labels of a program beside those that select it: (list root name). */}}
+{{/* The labels that Kubernetes recommends, which every object has: (list root name component). */}}
 {{- define "koordinator.labels" -}}
 app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/component: {{ index . 2 }}
 app.kubernetes.io/part-of: koordinator
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
@@ -23,30 +24,71 @@ app.kubernetes.io/part-of: koordinator
 {{- end }}
 {{- end -}}
 
-{{/* Prometheus scrapes the pods of a program: (list values name). */}}
+{{/* Prometheus scrapes the secure port of the pods of a program: (list root values name component). */}}
 {{- define "koordinator.podMonitor" -}}
 apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
-  name: {{ index . 1 }}-metrics-podmonitor
-  namespace: {{ (index . 0).installation.namespace | quote }}
+  name: {{ index . 2 }}-metrics-podmonitor
+  namespace: {{ (index . 1).installation.namespace | quote }}
+  labels:
+    {{- include "koordinator.labels" (list (index . 0) (index . 2) (index . 3)) | nindent 4 }}
 spec:
   selector:
     matchLabels:
-      koord-app: {{ index . 1 }}
+      koord-app: {{ index . 2 }}
   podMetricsEndpoints:
     - port: metrics
       path: /metrics
       interval: 30s
-      {{- if eq (index . 2) "https" }}
-      scheme: https
-      # The program has made its certificate for itself.
-      tlsConfig:
-        insecureSkipVerify: true
-      bearerTokenSecret:
-        name: koordinator-metrics
-        key: token
-      {{- end }}
+      {{- include "koordinator.scraped" . | nindent 6 }}
+{{- end -}}
+
+{{/* How Prometheus reads the metrics of a secure port: metrics-reader.yaml has the token. */}}
+{{- define "koordinator.scraped" -}}
+scheme: https
+# The program has made its certificate for itself.
+tlsConfig:
+  insecureSkipVerify: true
+bearerTokenSecret:
+  name: koordinator-metrics
+  key: token
+{{- end -}}
+
+{{/* What the account of a program of the nodes needs for its secure port, which it only has if Prometheus is to read it;
+     rbac/secure-ports.yaml is the same for the others: (list root values name component). */}}
+{{- define "koordinator.delegator" -}}
+{{- $labels := include "koordinator.labels" (list (index . 0) (index . 2) (index . 3)) -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ index . 2 }}-auth-delegator
+  labels:
+    {{- $labels | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: system:auth-delegator
+subjects:
+  - kind: ServiceAccount
+    name: {{ index . 2 }}
+    namespace: {{ (index . 1).installation.namespace | quote }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ index . 2 }}-authentication-reader
+  namespace: kube-system
+  labels:
+    {{- $labels | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: extension-apiserver-authentication-reader
+subjects:
+  - kind: ServiceAccount
+    name: {{ index . 2 }}
+    namespace: {{ (index . 1).installation.namespace | quote }}
 {{- end -}}
 
 {{/* "true" where a list of feature gates switches one on: (list gates name). */}}
@@ -127,20 +169,22 @@ strategy:
     maxUnavailable: 0
 {{- end -}}
 
-{{/* One replica at a time may be evicted: (list values name). */}}
+{{/* One replica at a time may be evicted: (list root values name component). */}}
 {{- define "koordinator.budget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ index . 1 }}
-  namespace: {{ (index . 0).installation.namespace | quote }}
+  name: {{ index . 2 }}
+  namespace: {{ (index . 1).installation.namespace | quote }}
+  labels:
+    {{- include "koordinator.labels" (list (index . 0) (index . 2) (index . 3)) | nindent 4 }}
 spec:
   maxUnavailable: 1
   # A replica that never gets ready must not keep its node from being drained.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
-      koord-app: {{ index . 1 }}
+      koord-app: {{ index . 2 }}
 {{- end -}}
 
 {{/* Where pods of a DaemonSet run: (list values program). */}}
@@ -163,22 +207,88 @@ affinity:
 {{- end }}
 {{- end -}}
 
-{{/* Whether a program works: (list port scheme), which is empty for HTTP. */}}
+{{/* Whether a program works, from its secure port, or of the network of the node over HTTP: (list port host). */}}
 {{- define "koordinator.probes" -}}
 readinessProbe:
   httpGet:
     path: /readyz
     port: {{ index . 0 }}
     {{- with index . 1 }}
-    scheme: {{ . }}
+    host: {{ . }}
+    {{- else }}
+    scheme: HTTPS
     {{- end }}
 livenessProbe:
   httpGet:
     path: /livez
     port: {{ index . 0 }}
     {{- with index . 1 }}
-    scheme: {{ . }}
+    host: {{ . }}
+    {{- else }}
+    scheme: HTTPS
     {{- end }}
   initialDelaySeconds: 15
   timeoutSeconds: 15
+{{- end -}}
+
+{{/* A pod of `helm test`, from its name to its containers: (list root values name program account). */}}
+{{- define "koordinator.testPod" -}}
+{{- $values := index . 1 -}}
+{{- $program := index . 3 -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ index . 2 }}
+  namespace: {{ $values.installation.namespace | quote }}
+  labels:
+    koord-app: koordinator-test
+    {{- include "koordinator.labels" (list (index . 0) "koordinator" "test") | nindent 4 }}
+  annotations:
+    {{- include "koordinator.testHook" 0 | nindent 4 }}
+spec:
+  restartPolicy: Never
+  {{- with index . 4 }}
+  serviceAccountName: {{ . }}
+  {{- else }}
+  automountServiceAccountToken: false
+  {{- end }}
+  {{- with $values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  nodeSelector:
+    {{- merge (dict) $program.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 4 }}
+  {{- with $program.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    seccompProfile:
+      type: RuntimeDefault
+{{- end -}}
+
+{{/* What makes an object one of `helm test` alone; those with a lower weight come first. */}}
+{{- define "koordinator.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{/* What the container of such a pod needs and may: (list root values program). */}}
+{{- define "koordinator.testContainer" -}}
+image: {{ include "koordinator.image" . | quote }}
+{{- with (index . 2).image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+resources:
+  requests:
+    cpu: 10m
+    memory: 32Mi
+  limits:
+    memory: 128Mi
+securityContext:
+  {{- include "koordinator.restricted" . | nindent 2 }}
 {{- end -}}

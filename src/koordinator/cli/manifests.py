@@ -49,6 +49,8 @@ parts that are only printed when --only names them:
   feature-gates     what koord-manager needs for the gate ColocationProfileController and for
                     --quota-update-conflict-fresh-get: to write pods in every namespace
   koordlet-confinement  a policy by which each koordlet writes of its own node alone; Kubernetes 1.30 or newer
+  network-policies  who may connect to the programs, and to whom these may; only where the ports of API servers are
+                    443 and 6443, and for networks that enforce it
 """
 EXAMPLES: Final = """\
 examples:
@@ -58,6 +60,8 @@ examples:
       All but Deployments and DaemonSets: the programs run elsewhere, with a kubeconfig.
   koord manifests --only recommender | kubectl apply -f -
       Permit koord-manager to run the recommender (docs/manager.md).
+  koord manifests --only network-policies | kubectl apply -f -
+      Refuse all connections that the programs do not need (docs/helm.md).
   koord manifests --only crd,rbac | kubectl diff -f -
       What an upgrade would change in two of the parts.
   koord manifests --namespace colocation --image registry.example/{program}:0.2.0 --replicas 3

@@ -16,8 +16,8 @@ from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, compo
 from koordinator.descheduler.configuration.document import DEFAULT_PORT, DeschedulerLeaderElection
 from koordinator.descheduler.features import WORKING, enabled_gates, make_features
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
-from koordinator.kube.secure_serving import TITLE as SECURE
-from koordinator.kube.secure_serving import SecureOptions
+from koordinator.kube.secure_options import TITLE as SECURE
+from koordinator.kube.secure_options import SecureOptions
 
 _DESCRIPTION: Final = """\
 Moves pods off nodes that use too much, and off nodes where they should not be, in place of the Go koord-descheduler: it

@@ -72,6 +72,7 @@ async def _run(options: Options, configure: Callable[[], Options], process: Proc
     servers = Servers(process.metrics, process.clock)
     dispensable = "no metrics are served, see --metrics-addr" if options.metrics_dispensable else ""
     servers.add(options.metrics, health=health, dispensable=dispensable)
+    servers.add_secure(options.secure, _PROGRAM, process, health)
     async with servers:
         await daemon.run(process.stop, hang_up, configure)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,24 +16,27 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.flag_types import Flag, FlagError
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import ListenAddress, parse_listen_address
+from koordinator.base.option_flags import OptionFlags
 from koordinator.base.strict_yaml import load_documents
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
+from koordinator.kube.secure_options import TITLE as SECURE
+from koordinator.kube.secure_options import SecureOptions
 
 T = TypeVar("T")
 
 _DESCRIPTION: Final = """\
 Finds the accelerators of a node with the tools of their vendors (Huawei Ascend NPU, Cambricon MLU, Baidu Kunlun XPU,
 MetaX GPU) and writes them to a file, from which koordlet makes the Device of the node. NVIDIA GPUs are koordlet's own
-matter. It queries no API server. Options come from the command line, else the environment (KDD_ONESHOT,
-KDD_SLEEP_INTERVAL, KDD_PRINTS_OUTPUT_FILE), else the configuration file.
+matter. It queries no API server but about who may see what at --secure-port. Options come from the command line, else
+the environment (KDD_ONESHOT, KDD_SLEEP_INTERVAL, KDD_PRINTS_OUTPUT_FILE), else the configuration file.
 
 SIGHUP reads the configuration anew. SIGTERM ends the daemon and removes the file: the node then has no such devices.
 
 Examples:
   koord-device-daemon --oneshot --prints-output-file= --host-root=
       Show what this machine has, and end.
-  koord-device-daemon --v=4 --sleep-interval=5m --metrics-addr=:9317
-      In a DaemonSet, with the host's root folder at /hostfs; Prometheus and kubelet's probes reach it."""
+  koord-device-daemon --v=4 --sleep-interval=5m --secure-port=9320 --bind-address=0.0.0.0
+      In a DaemonSet, with the host's root folder at /hostfs; Prometheus reaches it, with a token."""
 
 DEFAULT_METRICS: Final = ListenAddress("127.0.0.1", 9317)
 DEFAULT_OUTPUT: Final = "/var/run/koordlet/xpu-device-infos/ic-device"
@@ -64,6 +67,7 @@ class Options:
     metrics: ListenAddress = DEFAULT_METRICS
     metrics_dispensable: bool = True
     """Whether the daemon works without ``metrics`` if the address is taken: where nobody has chosen it."""
+    secure: SecureOptions = field(default_factory=SecureOptions)
     verbosity: int = 1
     remarks: tuple[str, ...] = ()
     """What of the command line has no effect, in sentences."""
@@ -123,6 +127,7 @@ class _Flags:
             str(DEFAULT_METRICS),
             "Where /metrics, /healthz and /readyz are served: HOST:PORT, :PORT for every address, 0: nowhere.",
         )
+        self.secure = OptionFlags(SecureOptions, self.set.group, SECURE)
         self.verbosity = serving.integer("v", 1, "How much is logged, from 0 up.")
         self.unused = UnusedFlags(self.set, _UNUSED, {*LOG_SWITCHES, "no-timestamp"})
 
@@ -149,6 +154,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         dev=given[flags.dev],
         metrics=parse_listen_address("--metrics-addr", given[flags.metrics]),
         metrics_dispensable=not given.is_set(flags.metrics),
+        secure=flags.secure.read(given),
         verbosity=given[flags.verbosity],
         remarks=tuple(flags.unused.remarks(given)),
     )

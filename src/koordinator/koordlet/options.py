@@ -13,8 +13,8 @@ from koordinator.base.option_flags import group, integer, interval, number, seco
 from koordinator.koordlet.enforce.hooks.options import HOOKS, HookOptions
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.observe.prediction.options import PREDICTION, PredictionOptions
-from koordinator.kube.secure_serving import TITLE as SECURE
-from koordinator.kube.secure_serving import SecureOptions
+from koordinator.kube.secure_options import TITLE as SECURE
+from koordinator.kube.secure_options import SecureOptions
 from koordinator.node.host import Host
 
 CLUSTER: Final = "Cluster"

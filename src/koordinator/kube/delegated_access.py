@@ -34,7 +34,7 @@ from koordinator.kube.errors import KubeError
 from koordinator.kube.interface import Client
 from koordinator.kube.kept_answers import AGAIN, KeptAnswers
 from koordinator.kube.pages import PageError, Request
-from koordinator.kube.secure_serving import AccessOptions
+from koordinator.kube.secure_options import AccessOptions
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ ANONYMOUS: Final = UserInfo(username="system:anonymous", groups=["system:unauthe
 _AUTHENTICATED: Final = "system:authenticated"
 _BEARER: Final = "bearer "
 _LONGEST_TOKEN: Final = 16 << 10
+_PAGES: Final = "/pages"
 _LONGEST_PATH: Final = 2048
 _TOKENS: Final = "TokenReviews"
 _RIGHTS: Final = "SubjectAccessReviews"
@@ -68,8 +69,9 @@ class DelegatedAccess:
         if is_open(request.path, self._options.open_paths):
             return
         verb = request.method.lower()
-        if len(request.path) > _LONGEST_PATH or not await self._may(user, verb, request.path):
-            text = f'forbidden: User "{user.username}" cannot {verb} path "{request.path[:_LONGEST_PATH]}"\n'
+        path = _path_of_the_right(request.path)
+        if len(path) > _LONGEST_PATH or not await self._may(user, verb, path):
+            text = f'forbidden: User "{user.username}" cannot {verb} path "{path[:_LONGEST_PATH]}"\n'
             raise PageError(403, text, {"X-Content-Type-Options": "nosniff"})
 
     async def _user(self, request: Request) -> UserInfo:
@@ -126,6 +128,12 @@ class DelegatedAccess:
             raise PageError(503, "the API server does not say who may see this now\n", AGAIN) from error
         said.end()
         return answer
+
+
+def _path_of_the_right(path: str) -> str:
+    """What a ClusterRole has to name. Everybody with a token may get paths like those below which an API server has its
+    APIs (system:discovery), so that a right to them says nothing about pages of a program."""
+    return f"{_PAGES}{path}" if path.split("/", 2)[1:2] == ["apis"] else path
 
 
 def is_open(path: str, patterns: tuple[str, ...]) -> bool:

@@ -1,9 +1,8 @@
 """The port of a program for a cluster: HTTPS, and only whom the API server admits.
 
-The flags are those of every Kubernetes component (``--secure-port`` and the like), so that its manifests hold. The
-certificate is read from files, and again when they change; without files, the program makes one for itself. Clients are
-known by a bearer token or by a certificate of the cluster's authority for clients, which is read from the ConfigMap
-``extension-apiserver-authentication`` of kube-system.
+The certificate is read from files, and again when they change; without files, the program makes one for itself.
+Clients are known by a bearer token or by a certificate of the cluster's authority for clients, which is read from the
+ConfigMap ``extension-apiserver-authentication`` of kube-system.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.loops import Loop, LoopSupervisor
-from koordinator.base.option_flags import integer, seconds, switch, text, texts
 from koordinator.base.program import Process
 from koordinator.base.said_once import SaidOnce
 from koordinator.kube.connect import ClientOptions, connected
 from koordinator.kube.errors import KubeError
 from koordinator.kube.interface import Client
+from koordinator.kube.secure_options import CERTIFICATE, PORT, PRIVATE_KEY, SecureOptions
 from koordinator.kube.serving_certificate import ServingCertificate
 
 if TYPE_CHECKING:
@@ -33,98 +31,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TITLE: Final = "Serving on a cluster"
-"""Of the flags in the help text."""
-_PORT: Final = "secure-port"
 _NAMESPACE, _NAME, _KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
 _PERIOD: Final = 60.0
 _QUESTION_SECONDS: Final = 10.0
 _QUESTIONS_PER_SECOND: Final = 100.0
-_CERTIFICATE, _PRIVATE_KEY, _FOLDER = "tls-cert-file", "tls-private-key-file", "cert-dir"
-
-
-PROBES: Final = ("/healthz", "/readyz", "/livez")
-
-
-@dataclass(frozen=True, slots=True)
-class AccessOptions:
-    """How long answers are kept, in seconds, and which paths are open: ``*`` at the end stands for all that follows."""
-
-    token_ttl: float = 10.0
-    authorized_ttl: float = 10.0
-    unauthorized_ttl: float = 10.0
-    open_paths: tuple[str, ...] = PROBES
-
-
-@dataclass(frozen=True, slots=True)
-class SecureOptions:
-    """The flags."""
-
-    port: int = integer(
-        _PORT,
-        0,
-        "Serve over HTTPS to whom the API server admits, at this port; 0 does not. Probes need no rights.",
-        minimum=0,
-        maximum=65535,
-    )
-    address: str = text("bind-address", "127.0.0.1", "Where --secure-port is; 0.0.0.0 for every address.")
-    folder: str = text(
-        _FOLDER,
-        "",
-        "A folder with the certificate tls.crt and its key tls.key, as a mounted Secret has them.",
-        placeholder="folder",
-    )
-    certificate: str = text(
-        _CERTIFICATE, "", "The certificate of --secure-port; without one, the program makes one.", placeholder="file"
-    )
-    key: str = text(_PRIVATE_KEY, "", "The key of --tls-cert-file.", placeholder="file")
-    client_authority: str = text(
-        "client-ca-file",
-        "",
-        "Clients with a certificate of these authorities are known by its name; without the flag, those of the "
-        "cluster's.",
-        placeholder="file",
-    )
-    skip_lookup: bool = switch(
-        "authentication-skip-lookup", False, "Do not read the cluster's authority for clients; tokens are enough."
-    )
-    authentication_kubeconfig: str = text(
-        "authentication-kubeconfig",
-        "",
-        "How to reach the API server that says whose a token is; without it, as for all else.",
-        placeholder="file",
-    )
-    authorization_kubeconfig: str = text(
-        "authorization-kubeconfig",
-        "",
-        "How to reach the API server that says what somebody may do; without it, as for all else.",
-        placeholder="file",
-    )
-    open_paths: tuple[str, ...] = texts(
-        "authorization-always-allow-paths", PROBES, "Paths that everybody may see; * at the end stands for the rest."
-    )
-    token_ttl: float = seconds(
-        "authentication-token-webhook-cache-ttl", 10.0, "How long a token is good without asking again.", minimum=0.0
-    )
-    authorized_ttl: float = seconds(
-        "authorization-webhook-cache-authorized-ttl", 10.0, "How long a right is good.", minimum=0.0
-    )
-    unauthorized_ttl: float = seconds(
-        "authorization-webhook-cache-unauthorized-ttl", 10.0, "How long a refusal holds.", minimum=0.0
-    )
-
-    def access(self) -> AccessOptions:
-        """Of whom the API server admits."""
-        return AccessOptions(self.token_ttl, self.authorized_ttl, self.unauthorized_ttl, self.open_paths)
-
-    def listen_address(self) -> ListenAddress:
-        """NOWHERE without a port. Raises ConfigurationError for a certificate without its key, or the reverse."""
-        if bool(self.certificate) != bool(self.key):
-            missing = _PRIVATE_KEY if self.certificate else _CERTIFICATE
-            raise ConfigurationError(f"--{missing}", "", f"--{_CERTIFICATE} and --{_PRIVATE_KEY} come together")
-        # As in Go, this is every address of both families.
-        host = "" if self.address == "::" else self.address
-        return ListenAddress(host, self.port, f"--{_PORT}") if self.port else NOWHERE
 
 
 class SecureServing:
@@ -172,8 +82,8 @@ class SecureServing:
         try:
             from koordinator.kube.self_signed import self_signed_files
         except ModuleNotFoundError as error:
-            allowed = f"without the package {error.name}, it needs --{_CERTIFICATE} and --{_PRIVATE_KEY}"
-            raise ConfigurationError(f"--{_PORT}", options.port, allowed) from error
+            allowed = f"without the package {error.name}, it needs --{CERTIFICATE} and --{PRIVATE_KEY}"
+            raise ConfigurationError(f"--{PORT}", options.port, allowed) from error
         return self_signed_files(self._process.clock.now())
 
     def _client(self, kubeconfig: str) -> AbstractAsyncContextManager[Client]:

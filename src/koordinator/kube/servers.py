@@ -20,6 +20,8 @@ from koordinator.base.served_connections import ProgramConnections
 from koordinator.kube.health import HealthChecks
 
 if TYPE_CHECKING:
+    from koordinator.base.program import Process
+    from koordinator.kube.secure_options import SecureOptions
     from koordinator.kube.secure_serving import SecureServing
     from koordinator.kube.serving import HealthServer
 
@@ -70,6 +72,17 @@ class Servers:
         """
         if address.port:
             self._planned.append(_Planned(address, health or HealthChecks(), routes, secure, profiles, dispensable))
+
+    def add_secure(self, options: SecureOptions, program: str, process: Process, health: HealthChecks) -> None:
+        """Serve where ``options`` say, for a program that has nothing else to ask an API server: it reaches one as a
+        pod does, unless the options name a kubeconfig, and loads no client while the port is off."""
+        address = options.listen_address()
+        if address.port:
+            from koordinator.kube.connect import ClientOptions, user_agent
+            from koordinator.kube.secure_serving import SecureServing
+
+            reaching = ClientOptions(user_agent=user_agent(program), metrics=process.metrics)
+            self.add(address, health=health, secure=SecureServing(options, reaching, process))
 
     async def __aenter__(self) -> Self:
         try:

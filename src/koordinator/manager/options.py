@@ -12,8 +12,8 @@ from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.name_list import is_enabled
 from koordinator.base.option_flags import duration, group, integer, listen_address, number, switch, text, texts
-from koordinator.kube.secure_serving import TITLE as SECURE
-from koordinator.kube.secure_serving import SecureOptions
+from koordinator.kube.secure_options import TITLE as SECURE
+from koordinator.kube.secure_options import SecureOptions
 from koordinator.manager import features as gates
 from koordinator.manager.audit.options import TITLE as AUDIT
 from koordinator.manager.audit.options import AuditOptions

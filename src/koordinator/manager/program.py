@@ -101,6 +101,7 @@ class Manager:
         leadership.announce_by(self._events, MANAGER_LEASE)
         self._admissions = AdmissionSummary(self._events.recorder("colocationprofile"), given.clock)
         connections = ProgramConnections(given.metrics, given.clock)
+        self._quotas = QuotaAssumeCache(given.clock.monotonic)
         self.webhooks = self._make_webhooks(options, given, connections)
         context = ControllerContext(
             client=given.leader_client,
@@ -148,14 +149,16 @@ class Manager:
         audit = self._controllers.get(AuditKeeper.name)
         if isinstance(audit, AuditKeeper):
             server.add_route(AUDIT_PATH, audit_page(audit.find))
+        if self.webhooks is not None:
+            # The original has it where the webhooks are, which have to be open to everybody who may be an API server.
+            server.add_route(QUOTA_PAGE, quota_page(self._quotas))
 
     def _make_webhooks(self, options: Options, given: Dependencies, connections: ProgramConnections) -> Webhooks | None:
         if not options.features.enabled(WEBHOOK_FRAMEWORK):
             logger.info("feature gate %s is off: no webhooks are served", WEBHOOK_FRAMEWORK)
             return None
         metrics = WebhookMetrics(given.metrics)
-        quotas = QuotaAssumeCache(given.clock.monotonic)
-        watch_quotas(self._informers, options.namespace, quotas)
+        watch_quotas(self._informers, options.namespace, self._quotas)
         context = HandlerContext(
             given.client,
             self._informers,
@@ -163,10 +166,10 @@ class Manager:
             metrics,
             given.clock,
             given.random,
-            quotas,
+            self._quotas,
             self._admissions,
         )
-        webhooks = Webhooks(
+        return Webhooks(
             given.client,
             self._informers,
             make_handlers(context),
@@ -180,8 +183,6 @@ class Manager:
             queue=options.admission_queue,
             client_authority=Path(options.webhook_client_authority) if options.webhook_client_authority else None,
         )
-        webhooks.server.add_route(QUOTA_PAGE, quota_page(quotas))
-        return webhooks
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. Raises an ExceptionGroup when a part fails for good."""

@@ -15,8 +15,11 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import ListenAddress, parse_listen_address
+from koordinator.base.option_flags import OptionFlags
 from koordinator.base.process import nice_flag
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
+from koordinator.kube.secure_options import TITLE as SECURE
+from koordinator.kube.secure_options import SecureOptions
 from koordinator.node.host import HOOK_SERVERS
 
 _DESCRIPTION: Final = """\
@@ -28,8 +31,8 @@ and before kubelet, and give kubelet its socket:
 Examples:
   koord-runtime-proxy
       Between kubelet and containerd, everything where it usually is.
-  koord-runtime-proxy --remote-runtime-service-endpoint=/var/run/crio/crio.sock --metrics-addr=:9318
-      Another runtime; health and metrics for all clients."""
+  koord-runtime-proxy --remote-runtime-service-endpoint=/var/run/crio/crio.sock --metrics-addr=0
+      Another runtime; no health and no metrics."""
 
 _UNUSED: Final = {
     **LOG_FLAGS,
@@ -60,6 +63,7 @@ class Options:
     metrics: ListenAddress
     metrics_dispensable: bool
     """Whether the proxy works without ``metrics`` if the address is taken: where nobody has chosen it."""
+    secure: SecureOptions
     verbosity: int = 0
     nice: int = 0
     remarks: tuple[str, ...] = ()
@@ -111,6 +115,7 @@ class _Flags:
             "127.0.0.1:9318",
             "Where /metrics, /healthz and /readyz are served: HOST:PORT, :PORT for every address, 0: nowhere.",
         )
+        self.secure = OptionFlags(SecureOptions, self.set.group, SECURE)
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
         self.nice = nice_flag(serving)
         self.unused = UnusedFlags(self.set, _UNUSED, LOG_SWITCHES)
@@ -140,6 +145,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         checkpoint_folder=Path(given[flags.checkpoints] or endpoint.parent / "checkpoints"),
         metrics=parse_listen_address("--metrics-addr", given[flags.metrics]),
         metrics_dispensable=not given.is_set(flags.metrics),
+        secure=flags.secure.read(given),
         verbosity=given[flags.verbosity],
         nice=given[flags.nice],
         remarks=tuple(flags.unused.remarks(given)),

@@ -24,6 +24,7 @@ from koordinator.runtime_proxy.interceptor import SkipLabel
 
 logger = logging.getLogger(__name__)
 
+_PROGRAM: Final = "koord-runtime-proxy"
 _GRACE: Final = 5.0
 """Seconds that calls in flight get at the end."""
 _RECOVERY: Final = 10.0
@@ -55,6 +56,7 @@ class RuntimeProxy:
         # Containers must start although another program has the port that nobody has chosen.
         dispensable = "no metrics are served, see --metrics-addr" if self._options.metrics_dispensable else ""
         servers.add(self._options.metrics, health=health, dispensable=dispensable)
+        servers.add_secure(self._options.secure, _PROGRAM, self._given, health)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
         lifecycle.background("loops", self._loops.run)

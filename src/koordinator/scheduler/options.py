@@ -18,8 +18,8 @@ from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.option_flags import OptionFlags, group, integer, seconds, switch, text, texts
 from koordinator.base.unused_flags import COMPONENT_SWITCHES, UnusedFlags, component_flags
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
-from koordinator.kube.secure_serving import TITLE as SECURE
-from koordinator.kube.secure_serving import SecureOptions
+from koordinator.kube.secure_options import TITLE as SECURE
+from koordinator.kube.secure_options import SecureOptions
 from koordinator.scheduler.configuration.document import SchedulerLeaderElection
 from koordinator.scheduler.features import WORKING, make_features
 

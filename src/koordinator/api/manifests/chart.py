@@ -18,6 +18,7 @@ import yaml
 import koordinator
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.labels import labelled, name_and_component
 from koordinator.api.manifests.monitoring.table import monitoring_files
 from koordinator.api.manifests.slo_values import slo_schema
 from koordinator.api.manifests.webhooks import webhook_configurations
@@ -129,12 +130,18 @@ def _templates() -> dict[str, str]:
         for definition in custom_resource_definitions()
     }
     files |= {f"rbac/{name}.yaml": _rbac(name, condition) for name, condition in _RBAC.items()}
+    files["crd/_resources.tpl"] = _custom_resources()
     files["webhook-configurations.yaml"] = _webhooks()
     files["priority-classes.yaml"] = _priority_classes()
     files["gpu-shared-resource-templates.yaml"] = _when(
         "$values.scheduler.enabled", _template("config-maps/gpu-shared-resource-templates.yaml")
     )
-    return files
+    return {path: labelled(text, _labels(path)) for path, text in files.items()}
+
+
+def _labels(path: str) -> str:
+    name, component = name_and_component(path)
+    return f'    {{{{- include "koordinator.labels" (list . "{name}" "{component}") | nindent 4 }}}}\n'
 
 
 def _template(path: str) -> str:
@@ -144,6 +151,19 @@ def _template(path: str) -> str:
 
 def _when(condition: str, text: str, definitions: str = "") -> str:
     return f"{_VALUES}{definitions}{{{{- if {condition} }}}}\n{GENERATED}{text.removeprefix(GENERATED)}{{{{- end }}}}\n"
+
+
+def _custom_resources() -> str:
+    """For `helm test`: GROUP/VERSION/PLURAL of each."""
+    paths = [
+        f"{spec['group']}/{version['name']}/{spec['names']['plural']}"
+        for spec in (definition["spec"] for definition in custom_resource_definitions())
+        for version in spec["versions"]
+    ]
+    return (
+        "{{/* Written by `make manifests` from koordinator.api: what the definitions define. */}}\n"
+        '{{- define "koordinator.customResources" -}}\n' + "\n".join(paths) + "\n{{- end -}}\n"
+    )
 
 
 def _definition(definition: dict[str, Any]) -> str:

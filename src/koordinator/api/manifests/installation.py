@@ -17,6 +17,7 @@ from typing import Final
 import koordinator
 from koordinator.api.installation import NAMESPACE
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.labels import labelled, recommended_labels
 from koordinator.api.manifests.webhooks import until_served, webhook_configurations, webhook_service
 from koordinator.api.manifests.yaml_text import generated_text, scalar_text
 
@@ -41,6 +42,7 @@ _TEMPLATES: Final = {
     "feature-gates": ("rbac/koord-manager-feature-gates.yaml",),
     "koordlet-confinement": ("rbac/koordlet-confinement.yaml",),
     "dashboard": ("rbac/koord-page.yaml", "deployments/koord-page.yaml"),
+    "network-policies": ("network-policies.yaml",),
     "config-maps": (
         "config-maps/gpu-shared-resource-templates.yaml",
         "config-maps/koord-descheduler-config.yaml",
@@ -67,7 +69,7 @@ PARTS: Final = (
     "device-daemon",
 )
 """In the order in which they are applied: what something needs comes before it."""
-OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement", "dashboard")
+OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement", "dashboard", "network-policies")
 """These are only written when they are named, and can be applied after the others."""
 
 
@@ -91,7 +93,9 @@ def manifest_files(installation: Installation, parts: Collection[str] = PARTS) -
     files: dict[str, str] = {}
     for part in (*PARTS, *OPTIONAL_PARTS):
         if part in parts:
-            files |= _files_of(part, installation)
+            files |= {
+                path: labelled(text, recommended_labels(path)) for path, text in _files_of(part, installation).items()
+            }
     return files
 
 

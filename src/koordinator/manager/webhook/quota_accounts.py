@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol
 
-from aiohttp import web
-
 from koordinator.api.annotations import QUOTA_CHILD_REQUEST
 from koordinator.api.codec import encode, to_document
 from koordinator.api.elastic_quota import ElasticQuota
@@ -27,11 +25,11 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.pages import Handler, Request, Response, json_response
 from koordinator.manager.options import QuotaUpdateOptions
 from koordinator.manager.webhook.elastic_quota.account import Account
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
-from koordinator.manager.webhook.server import RequestHandler
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
 
@@ -240,13 +238,11 @@ def _decide_all(batch: Sequence[_Waiter], refusal: KoordinatorError | None = Non
             waiter.decide(refusal)
 
 
-def quota_page(quotas: QuotaAssumeCache) -> RequestHandler:
-    async def response(request: web.Request) -> web.StreamResponse:
-        return web.Response(
-            body=encode(to_document(quota_summary(quotas.tree()))), content_type="application/json", charset="utf-8"
-        )
+def quota_page(quotas: QuotaAssumeCache) -> Handler:
+    async def handle(_: Request) -> Response:
+        return json_response(quota_summary(quotas.tree()))
 
-    return response
+    return handle
 
 
 def quota_summary(tree: QuotaTree) -> dict[str, Any]:

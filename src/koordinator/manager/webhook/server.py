@@ -83,12 +83,9 @@ class WebhookServer:
         self._refusals = Bursts(clock)
         self._application.router.add_get(_HEALTH, _healthy)
         for handler in handlers:
-            self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock, missing)), "POST")
-
-    def add_route(self, path: str, handler: RequestHandler, method: str = "GET") -> None:
-        """Serve one more path, such as ``/elasticQuota``; call before ``start``."""
-        known = handler if self._certificate.client_authority is None else self._of_known_clients(handler)
-        self._application.router.add_route(method, path, known)
+            admission = self._admission(Webhook(handler, metrics, clock, missing))
+            known = admission if self._certificate.client_authority is None else self._of_known_clients(admission)
+            self._application.router.add_post(handler.path, known)
 
     async def start(self) -> None:
         """Load the certificate as it is now and listen, unless both is done already.
