@@ -14,7 +14,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-long test-real test-real-long test-gpu check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture image images docs docs-serve lock dist release clean
+.PHONY: help setup demo up test test-long test-real test-real-long test-gpu test-page check check-page format protobuf bench bench-scheduler bench-scheduler-perf manifests picture screenshots image images docs docs-serve lock dist release clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -35,11 +35,11 @@ up: $(STAMP) ## start an embedded cluster and the programs; stop with Ctrl-C
 	$(BIN)/koord up
 
 test: $(STAMP) ## all tests that need nothing but Python
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real --durations 10
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real --ignore=tests/browser --durations 10
 
 test-long: $(STAMP) ## property tests with fresh seeds, and tests that take minutes
 	@echo "The seed is $(SEED); to see a failure again: make test-long SEED=$(SEED)"
-	KOORDINATOR_EXAMPLES=10 $(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real -m "hypothesis or slow" \
+	KOORDINATOR_EXAMPLES=10 $(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real --ignore=tests/browser -m "hypothesis or slow" \
 		-o faulthandler_timeout=3600 \
 		--hypothesis-profile=exploring --hypothesis-seed=$(SEED)
 
@@ -55,7 +55,22 @@ test-real-long: $(STAMP) ## those of them that take minutes, or that build somet
 test-gpu: $(STAMP) ## tests that need an NVIDIA GPU: what koordlet says of it beside what nvidia-smi says
 	KOORDINATOR_GPU_REQUIRED=1 $(BIN)/python -m pytest tests/gpu -rs
 
-check: $(STAMP) ## format, lint, strict types, layers, generated files
+# The tools of the page's scripts, as locked.
+NODE_TOOLS := tests/browser/node_modules/.package-lock.json
+
+$(NODE_TOOLS): tests/browser/package-lock.json
+	cd tests/browser && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+test-page: $(STAMP) ## tests of koord page in a real Chromium; what axe-core finds is tested where npm is there
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(NODE_TOOLS); else echo "npm is not here: axe-core does not look at the page"; fi
+	$(BIN)/python -m pytest tests/browser -rs
+
+check-page: ## strict types of the page's scripts, where npm is there
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(NODE_TOOLS) && cd tests/browser && npx --no-install tsc -p tsconfig.json; \
+	else echo "npm is not here: the types of the page's scripts are not checked (apt-get install npm)"; fi
+
+check: $(STAMP) check-page ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -81,6 +96,9 @@ docs: $(STAMP) ## build the pages as a site into build/site; a dead link or anch
 
 docs-serve: $(STAMP) ## the same at http://127.0.0.1:8000, built again when a page changes; stop with Ctrl-C
 	$(BIN)/zensical serve
+
+screenshots: $(STAMP) ## play the day and write pictures of koord page to docs/images
+	$(BIN)/python -m tests.browser.screenshots
 
 bench: $(STAMP) ## benchmarks that need nothing but Python; each prints one JSON line
 	$(BIN)/python -m benchmarks

@@ -79,7 +79,7 @@ async def measure(contender: Contender, case: Case, setting: Setting) -> tuple[F
     async with setting.clusters.started(case) as (plane, client):
         configuration = folder / "scheduler.yaml"
         whole = setting.is_whole_profile_earlier if is_earlier else setting.is_whole_profile
-        configuration.write_text(_whole_configuration(plane.kubeconfig) if whole else
+        configuration.write_text(chart_configuration(plane.kubeconfig) if whole else
                                  _configuration(case, plane.kubeconfig))  # fmt: skip
         await _hold_lease(client)
         command = contender.command(
@@ -102,7 +102,7 @@ def _configuration(case: Case, kubeconfig: Path) -> str:
     return yaml.safe_dump(document)
 
 
-def _whole_configuration(kubeconfig: Path) -> str:
+def chart_configuration(kubeconfig: Path) -> str:
     """That of the chart, with the connection and the expiry of node metrics of the other one."""
     plain = yaml.safe_load(_PROFILE.read_text().replace("KUBECONFIG", str(kubeconfig)))
     (text,) = [text for path, text in manifest_files(Installation()).items() if path.endswith(_CHART_PROFILE)]

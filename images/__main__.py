@@ -15,6 +15,7 @@ from images.engines import ENGINES, Build, Engine, EngineError, chosen
 from images.programs import IMAGES
 from release import version
 from release.distributions import git
+from release.errors import ReleaseError
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         build = build_of(ROOT, options.base, options.source, options.build_option)
         for tag in build_images(engine, build, options.names or IMAGES, options.registry, options.bills):
             print(f"{tag}, built with {engine.name}; {options.bills} has what is in it")  # noqa: T201
-    except EngineError as error:
+    except (EngineError, ReleaseError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0

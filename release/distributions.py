@@ -23,6 +23,8 @@ from release.errors import ReleaseError
 
 SUMS: Final = "SHA256SUMS"
 _CHART: Final = Path("charts/koordinator")
+_FORMS: Final = ("koordinator-*.whl", "koordinator-*.tar.gz", "koordinator-*.tgz")
+"""The names of what is built, of whatever version."""
 
 
 def build_commit(checkout: Path, commit: str, folder: Path) -> list[Path]:
@@ -39,7 +41,9 @@ def build_commit(checkout: Path, commit: str, folder: Path) -> list[Path]:
             differing = {name for name, _ in set(first) ^ set(second)}
             raise ReleaseError(f"two builds of {commit} differ: {', '.join(sorted(differing))}")
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in (path for path in folder.iterdir() if path.name not in {name for name, _ in first}):
+        # Of an earlier build, and of nothing else that the folder may have.
+        named = {name for name, _ in first}
+        for stale in (path for form in _FORMS for path in folder.glob(form) if path.name not in named):
             stale.unlink()
         for name, data in first:
             (folder / name).write_bytes(data)

@@ -52,6 +52,19 @@ def test_a_malformed_duration_is_an_error_that_names_the_place(duration: str) ->
         decode(body, NodeMetric)
 
 
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Pod, '{{"spec":{{"containers":[{{"resources":{{"requests":{{"cpu":{0}}}}}}}]}}}}'),
+        (AggregatePolicy, '{{"durations":[{0}]}}'),
+    ],
+)
+def test_what_stands_in_the_place_of_a_text_is_not_repeated_at_length(kind: type, body: str) -> None:
+    with pytest.raises(DecodeError, match=r"expected .*, got an object - at") as raised:
+        decode(body.format('{"a":"%s"}' % ("x" * 100_000)).encode(), kind)
+    assert len(str(raised.value)) < 200
+
+
 def test_nulls_count_as_unset() -> None:
     body = b'{"metadata":{"labels":null},"spec":{"containers":[{"name":"a","env":null},null]},"status":null}'
     assert [container.name for container in decode(body, Pod).spec.containers] == ["a"]

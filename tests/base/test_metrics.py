@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from koordinator.base.metrics import Metrics, exponential_buckets
@@ -44,3 +46,18 @@ def test_process_metrics() -> None:
     metrics = Metrics()
     metrics.add_process_metrics()
     assert "process_resident_memory_bytes" in metrics.exposition()[0].decode()
+
+
+def test_tasks_of_the_event_loop_are_counted() -> None:
+    metrics = Metrics()
+    metrics.add_process_metrics()
+
+    async def with_another() -> float | None:
+        other = asyncio.create_task(asyncio.Event().wait())
+        await asyncio.sleep(0)
+        count = metrics.registry.get_sample_value("process_asyncio_tasks")
+        other.cancel()
+        return count
+
+    assert asyncio.run(with_another()) == 2
+    assert metrics.registry.get_sample_value("process_asyncio_tasks") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,17 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigurationError, match="a readable YAML file"):
         read_configuration_file("--config", tmp_path / "binary")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a: 2026-13-01", "a: !!float x", "!!timestamp x", "a: " + "9" * 5000, "[" * 3000, "a: &a [*a]"),
+        "a: &a [1, 1, 1, 1]\n"
+        + "".join(f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}]\n" for old, new in pairwise("abcdefghijklm")),
+    ],
+    ids=["no date", "no number", "no time", "too long a number", "too deep", "inside of itself", "millions of aliases"],
+)
+def test_what_the_library_cannot_construct_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="file: 'the document' is not usable"):
+        load_documents(text, "file")

@@ -67,11 +67,16 @@ CASES: Final[dict[str, Document]] = {
             "tolerations": [{"key": "system", "operator": "Exists"}],
             "extraArgs": ["--rest-config-qps=50"],
         },
+        "monitoring": {
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Koordinator"}},
+            "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+        },
         "networkPolicy": {
             "enabled": True,
             "apiServerPorts": [8443],
             "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.0/28"}}],
             "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            "dashboardFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
             "egress": [{"ports": [{"port": 9090}]}],
         },
         "scheduler": {
@@ -81,6 +86,7 @@ CASES: Final[dict[str, Document]] = {
             "deviceShare": {"gpuShareUnsupportedModels": []},
             "monitorEnabled": True,
             "featureGates": "ResizePod=true",
+            "securePort": 20259,
         },
         "descheduler": {**_PODS, "port": 10253, "monitorEnabled": True, "extraArgs": ["--kube-api-qps=50"]},
         "koordlet": {
@@ -94,7 +100,17 @@ CASES: Final[dict[str, Document]] = {
             "tolerations": [],
         },
         "deviceDaemon": {**_PODS, "nodeSelector": {"accelerator": "npu"}},
+        "dashboard": {
+            **_PODS,
+            "enabled": True,
+            "port": 9443,
+            "tls": {"secretName": "page-tls"},
+            "service": {"type": "LoadBalancer", "port": 8443, "annotations": {"example.com/internal": "true"}},
+            "tolerations": [{"key": "system", "operator": "Exists"}],
+            "extraArgs": ["--request-timeout=30"],
+        },
     },
+    "page": {"dashboard": {"enabled": True}},
     "least": {
         "installation": {"createNamespace": False},
         "crds": {"managed": False},
@@ -282,10 +298,12 @@ def _without_version(text: str) -> str:
 
 
 def _shortened(document: Document) -> Document:
-    """The specs of CustomResourceDefinitions are left out: they are made from the types, and tests/api has them."""
-    if document["kind"] != "CustomResourceDefinition":
-        return document
-    return {name: part for name, part in document.items() if name != "spec"}
+    """What is long and made elsewhere is left out: the specs of CustomResourceDefinitions, made from the types, and of
+    rules, and the dashboards. tests/api and tests/docs have those."""
+    left_out = {"CustomResourceDefinition": "spec", "PrometheusRule": "spec"}.get(document["kind"])
+    if document["kind"] == "ConfigMap" and document["metadata"]["name"].startswith("koordinator-dashboard-"):
+        return {**document, "data": dict.fromkeys(document["data"], "")}
+    return {name: part for name, part in document.items() if name != left_out}
 
 
 @cache

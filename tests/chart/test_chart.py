@@ -60,7 +60,7 @@ def test_the_chart_has_the_version_of_the_package() -> None:
     assert (chart["version"], chart["appVersion"]) == (koordinator.__version__, koordinator.__version__)
 
 
-def _comparable(document: Document) -> Document:
+def comparable(document: Document) -> Document:
     """The object without what is intended to differ: annotations and labels of Helm's, the seconds of webhooks, and
     how the texts of ConfigMaps are written."""
     found: Document = json.loads(json.dumps(document))
@@ -84,8 +84,8 @@ def _comparable(document: Document) -> Document:
 
 def test_it_installs_what_the_manifests_do() -> None:
     printed = [each for text in manifest_files(Installation()).values() for each in yaml_documents(text)]
-    expected = {(each["kind"], each["metadata"]["name"]): _comparable(each) for each in printed}
-    rendered = {key: _comparable(each) for key, each in objects("defaults").items()}
+    expected = {(each["kind"], each["metadata"]["name"]): comparable(each) for each in printed}
+    rendered = {key: comparable(each) for key, each in objects("defaults").items()}
     del rendered["Pod", "koordinator-test-webhooks"]
     assert rendered == expected
 
@@ -214,7 +214,11 @@ def test_images_are_those_of_the_values() -> None:
         if each["kind"] in ("Deployment", "DaemonSet")
     }
     usual = {name: f"registry.example/team/{name}:{koordinator.__version__}" for name in PROGRAMS}
-    assert found == {**usual, "koord-manager": f"registry.example/team/koord-manager:9.9.9@sha256:{'a' * 64}"}
+    assert found == {
+        **usual,
+        "koord-page": f"registry.example/team/koordinator:{koordinator.__version__}",
+        "koord-manager": f"registry.example/team/koord-manager:9.9.9@sha256:{'a' * 64}",
+    }
 
 
 def test_pods_run_where_the_values_say() -> None:

@@ -10,6 +10,7 @@ import asyncio
 import io
 import re
 import runpy
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from typing import Final
 from unittest.mock import patch
 
 import pytest
+import yaml
 
 from koordinator.api.kinds import LEASES
 from koordinator.api.pod import Pod
@@ -36,6 +38,7 @@ from tests.docs.documented_cluster import (
     until,
 )
 from tests.docs.documents import documents
+from tests.docs.k9s_plugins import FIELDS, REQUIRED, command_of, plugins
 from tests.docs.pages import ROOT, Block, Command, Page, pages
 
 MOST_NOT_RUN: Final = 0.5
@@ -84,6 +87,35 @@ def typed(page: str, cluster: DocumentedCluster) -> Iterator[None]:
 def test_the_commands_of_a_page_succeed_in_their_order(page: str, cluster: DocumentedCluster) -> None:
     with typed(page, cluster):
         pass
+
+
+@pytest.mark.parametrize(
+    ("plugin", "name", "says"),
+    [
+        ("koord-explain-pod", "web", "default/web"),
+        ("koord-explain-node", "small-0", "Why batch and mid capacity is what it is"),
+        ("koord-top-nodes", "small-0", "small-0"),
+    ],
+)
+def test_a_plugin_of_k9s_shows_what_it_is_for(cluster: DocumentedCluster, plugin: str, name: str, says: str) -> None:
+    asyncio.run(fill(cluster.kubeconfig))
+    variables = {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "CONTEXT": yaml.safe_load(cluster.kubeconfig.read_text())["current-context"],
+        "NAMESPACE": "default",
+        "NAME": name,
+    }
+    command = command_of(plugins()[plugin], variables)
+    done = subprocess.run(command, env=cluster.environment, capture_output=True, text=True, check=True)
+    assert says in done.stdout
+
+
+def test_every_plugin_of_k9s_is_one_by_its_schema() -> None:
+    for name, plugin in plugins().items():
+        assert REQUIRED <= plugin.keys() <= FIELDS.keys(), name
+        assert all(isinstance(value, FIELDS[field]) for field, value in plugin.items()), name
+    keys = [(scope, plugin["shortCut"]) for plugin in plugins().values() for scope in plugin["scopes"]]
+    assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.skipif(not has("kubectl"), reason="the page's commands need kubectl")

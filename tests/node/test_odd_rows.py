@@ -215,8 +215,11 @@ READERS: Final = {
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> FakeMachine:
-    """One with all files, in good health."""
-    machine = FakeMachine(tmp_path_factory.mktemp("machine"))
+    return healthy_machine(FakeMachine(tmp_path_factory.mktemp("machine")))
+
+
+def healthy_machine(machine: FakeMachine) -> FakeMachine:
+    """With all files, in good health."""
     for path, content in (V1_FILES | V2_FILES).items():
         machine.write(f"/sys/fs/cgroup/{path.format(POD)}", content)
     for path, content in (

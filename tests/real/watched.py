@@ -24,7 +24,7 @@ class Watched:
 
     def __init__(self, client: KubeClient, informers: InformerSet, selections: Sequence[tuple[Kind[Any], str]]) -> None:
         self.client = client
-        self._informers = informers
+        self.informers = informers
         self._selections = dict(selections)
         self._changed = asyncio.Event()
         self.changes = 0
@@ -36,15 +36,15 @@ class Watched:
             informer.add_handlers(on_add=self._note, on_update=self._note, on_delete=self._note)
 
     def list(self, kind: Kind[T]) -> Sequence[T]:
-        return self._informers.informer(kind, namespace=self._selections[kind]).list()
+        return self.informers.informer(kind, namespace=self._selections[kind]).list()
 
     def get(self, kind: Kind[T], name: str) -> T | None:
         namespace = self._selections[kind]
-        return self._informers.informer(kind, namespace=namespace).get(f"{namespace}/{name}" if namespace else name)
+        return self.informers.informer(kind, namespace=namespace).get(f"{namespace}/{name}" if namespace else name)
 
     def hear(self, kind: Kind[T], handler: Callable[[T], None]) -> None:
         """Call ``handler`` with each object that is there, is new or has changed, as it was at every moment."""
-        informer = self._informers.informer(kind, namespace=self._selections[kind])
+        informer = self.informers.informer(kind, namespace=self._selections[kind])
         informer.add_handlers(on_add=lambda new, initial: handler(new), on_update=lambda old, new: handler(new))
 
     async def until(self, holds: Callable[[], object], seconds: float) -> bool:

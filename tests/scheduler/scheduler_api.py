@@ -4,7 +4,7 @@ fail."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -26,8 +26,8 @@ BindingFault = Callable[[str, bool], Exception | None]
 class SchedulerApi(InMemoryApi):
     """``leaving_takes_time``: a deleted pod stays, marked, until it is dropped, as one does that has a kubelet."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, others: Sequence[Kind[Any]] = ()) -> None:
+        super().__init__(others=others)
         self.bindings: list[tuple[str, str]] = []
         """(pod, node) of every binding that was done."""
         self.conditions: list[tuple[str, str, str]] = []

@@ -56,7 +56,7 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods of the three Deployments have in common: (list values name program). */}}
+{{/* What the pods of the Deployments have in common: (list values name program). */}}
 {{- define "koordinator.pod" -}}
 {{- $name := index . 1 -}}
 {{- $program := index . 2 -}}
@@ -65,8 +65,12 @@ serviceAccountName: {{ $name }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- /* Nothing in the cluster depends on the page, and it has one replica. */}}
+{{- $works := ne $name "koord-page" }}
+{{- if $works }}
 # Without it the pods that it places, admits or moves could preempt it.
 priorityClassName: system-cluster-critical
+{{- end }}
 {{- if $program.hostNetwork }}
 hostNetwork: true
 dnsPolicy: ClusterFirstWithHostNet
@@ -91,6 +95,7 @@ securityContext:
   {{- end }}
   seccompProfile:
     type: RuntimeDefault
+{{- if $works }}
 topologySpreadConstraints:
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
   - topologyKey: {{ . }}
@@ -101,6 +106,7 @@ topologySpreadConstraints:
         koord-app: {{ $name }}
     matchLabelKeys: [pod-template-hash]
   {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* A container that needs no right on its node. */}}

@@ -65,7 +65,7 @@
 {{- define "koordinator.foreignImages" -}}
 {{- $values := . -}}
 {{- $lines := list -}}
-{{- range list "manager" "scheduler" "descheduler" "koordlet" "deviceDaemon" -}}
+{{- range list "manager" "scheduler" "descheduler" "koordlet" "deviceDaemon" "dashboard" -}}
 {{- $program := index $values . -}}
 {{- if and $program.enabled (regexMatch "(^|/)koordinator-sh/" $program.image.repository) -}}
 {{- $lines = append $lines (printf "- %s.image.repository: %s is an image of the Go original" . $program.image.repository) -}}

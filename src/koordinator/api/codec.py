@@ -7,6 +7,7 @@ pass and nothing else. What is still wrong then is the writer's mistake and beco
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache
@@ -30,6 +31,10 @@ class DecodeError(KoordinatorError, ValueError):
     """JSON that is not what the kind allows; the text ends with the path of the field."""
 
 
+class NestingError(DecodeError):
+    """JSON that is nested deeper than the decoder goes."""
+
+
 _FROM_TEXT: Final[dict[type, Callable[[str], Any]]] = {
     Quantity: parse_quantity,
     MilliCPU: MilliCPU.parse,
@@ -42,12 +47,19 @@ def _decode_custom(expected: type, value: Any) -> Any:
     if type(value) is str:
         return _FROM_TEXT[expected](value)
     if expected is GoDuration:
-        raise ValueError(f"expected a duration such as 5m0s, got {value!r}")
+        raise ValueError(f"expected a duration such as 5m0s, got {_kind_of(value)}")
     if value is None:
         return _FROM_TEXT[expected]("0")
     if isinstance(value, int | float):
         return _FROM_TEXT[expected](repr(value))
-    raise ValueError(f"expected a quantity, got {value!r}")
+    raise ValueError(f"expected a quantity, got {_kind_of(value)}")
+
+
+def _kind_of(value: Any) -> str:
+    """For messages, which an object of any size must not make long."""
+    if isinstance(value, dict):
+        return "an object"
+    return "an array" if isinstance(value, list) else repr(value)
 
 
 def _encode_custom(value: Any) -> Any:
@@ -60,6 +72,9 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_custom)
 
 
 _compiling = Lock()
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+NESTED: Final = b'"nested too deep"'
+TOO_DEEP: Final = "it is nested too deep"
 
 
 @cache
@@ -75,7 +90,9 @@ def decode(body: bytes | bytearray | memoryview | msgspec.Raw | str, expected: t
         return cast("T", _decoder(cast("Any", expected)).decode(body))
     except msgspec.ValidationError:
         return convert(decode_any(body), expected)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError as error:
+        raise NestingError(TOO_DEEP) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"not JSON: {error}") from error
 
 
@@ -105,8 +122,26 @@ def decode_any(body: bytes | bytearray | memoryview | msgspec.Raw | str) -> Any:
     """Decode JSON into dicts, lists and plain values."""
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError as error:
+        raise NestingError(TOO_DEEP) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"not JSON: {error}") from error
+
+
+def without_nesting(body: bytes, most: int) -> bytes:
+    """JSON with ``NESTED`` in the place of what is nested in more than ``most`` others."""
+    kept, depth, begin = list[bytes](), 0, 0
+    for found in _NESTING.finditer(body):
+        token = found.group()
+        if token in b"[{":
+            depth += 1
+            if depth == most + 1:
+                kept += (body[begin : found.start()], NESTED)
+        elif token in b"]}":
+            if depth == most + 1:
+                begin = found.end()
+            depth -= 1
+    return b"".join((*kept, body[begin:])) if depth <= most else b"".join(kept)
 
 
 def convert(document: Any, expected: type[T]) -> T:

@@ -81,7 +81,10 @@ class ResourceAttributes(WireStruct):
 
 
 class SelfSubjectAccessReviewSpec(WireStruct):
-    resource_attributes: ResourceAttributes = ResourceAttributes()
+    """About one of the two."""
+
+    resource_attributes: ResourceAttributes | None = None
+    non_resource_attributes: NonResourceAttributes | None = None
 
 
 class SelfSubjectAccessReview(Object):

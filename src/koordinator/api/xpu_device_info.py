@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from koordinator.api.codec import decode
+
 
 class P2PLink(msgspec.Struct, frozen=True, rename="camel"):
     """A fast link between this device and others."""
@@ -69,5 +71,5 @@ def encode_devices(devices: Sequence[XPUDeviceInfo]) -> bytes:
 
 
 def decode_devices(content: bytes) -> list[XPUDeviceInfo]:
-    """Raises msgspec.DecodeError, whose text names the field, for what is not such a file."""
-    return msgspec.json.decode(content, type=list[XPUDeviceInfo])
+    """Raises DecodeError, whose text names the field, for what is not such a file."""
+    return decode(content, list[XPUDeviceInfo])

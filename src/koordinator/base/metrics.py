@@ -5,6 +5,7 @@ Upstream names metrics ``<subsystem>_<name>`` and begins the help text with the 
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, cast
@@ -70,8 +71,10 @@ class Metrics:
         self.registry.register(collector)
 
     def add_process_metrics(self) -> None:
-        """Add CPU, memory, start time and open files of this process, under the usual ``process_`` names."""
+        """Add CPU, memory, start time and open files of this process, under the usual ``process_`` names, and how many
+        tasks its event loop has."""
         ProcessCollector(registry=self.registry)
+        self.gauge("process_asyncio_tasks", "Tasks of the event loop that have not ended").set_function(_tasks)
 
     def add_build_info(self, program: str) -> None:
         """Add what runs here, as labels of a gauge that is 1."""
@@ -107,3 +110,11 @@ class Metrics:
         if type(metric) is not kind or known_labels != tuple(labels):
             raise ValueError(f"metric {name} exists with another type or other labels {known_labels}")
         return metric
+
+
+def _tasks() -> int:
+    """0 outside an event loop."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0

@@ -181,8 +181,9 @@ class ServedConnection:
     def close(self, reason: Reason) -> None:
         """Close it from this side."""
         if self._state is not None:
+            drop = self.drop
             self.closed(reason)
-            self.drop()
+            drop()
 
     def closed(self, reason: Reason = Reason.ENDED) -> None:
         """It has been closed, by the client or after a response that says so."""
@@ -191,6 +192,8 @@ class ServedConnection:
             self._leave(self._state)
             self._state = None
             self._pool.forget(self, reason)
+            # What it leads to leads back to it, with 50 KiB of TLS, which the garbage collector would come to late.
+            self.drop, self.progress, self._late, self._limit.expire = _done, _at_work, None, _done
 
     def is_stalled(self, now: float) -> bool:
         """Whether its client has hardly moved since the last look, a second ago or more."""
@@ -394,3 +397,7 @@ def _usable_files() -> int:
 
 def _at_work() -> int | None:
     return None
+
+
+def _done() -> None:
+    """Of a connection that has been closed."""

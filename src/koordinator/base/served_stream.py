@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import struct
 import termios
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
@@ -70,11 +71,17 @@ class ServedStream(asyncio.StreamReaderProtocol):
         """``accepted`` is given the streams; ``limit`` bounds the bytes that wait to be read, and their lines."""
         self.served = served
         self.client: CountedTransport
-        """From the beginning of the connection on."""
+        """From the beginning of the connection to its end."""
         self.gone = asyncio.Event()
         """Set when the client has sent all, or has gone."""
         reader = asyncio.StreamReader(limit=limit)
-        super().__init__(reader, lambda reader, writer: accepted(reader, writer, self))
+        this = weakref.ref(self)
+
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if (stream := this()) is not None:
+                accepted(reader, writer, stream)
+
+        super().__init__(reader, begin)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio.Transport.
@@ -98,4 +105,7 @@ class ServedStream(asyncio.StreamReaderProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone.set()
         self.served.closed()
-        super().connection_lost(exc)
+        # Neither the transport nor an exception, whose traceback has the reader that keeps it, is to lead back here:
+        # the garbage collector would come late to the buffers of TLS. Why it was lost is the same to all who read.
+        del self.client
+        super().connection_lost(None)

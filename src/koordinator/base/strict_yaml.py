@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from koordinator.base.errors import ConfigurationError
+
+CONSTRUCTOR_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What PyYAML raises for a scalar that is no date, number or set of its tag, and for what is nested too deep."""
+_LARGEST: Final = 1_000_000
 
 
 class _DuplicateKeyError(yaml.YAMLError):
@@ -44,9 +49,22 @@ def load_documents(text: str, source: str) -> list[Any]:
         mark = error.problem_mark or error.context_mark
         where = f"{source}: line {mark.line + 1}, column {mark.column + 1}" if mark is not None else source
         raise ConfigurationError(where, "the document", f"YAML ({error.problem or error.context})") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(source, "the document", f"YAML ({error})") from error
+    except (yaml.YAMLError, *CONSTRUCTOR_ERRORS) as error:
+        raise ConfigurationError(source, "the document", f"YAML ({error or type(error).__name__})") from error
+    if _size(documents, {}) > _LARGEST:
+        raise ConfigurationError(source, "the document", f"one of at most {_LARGEST} values, aliases written out")
     return [document for document in documents if document is not None]
+
+
+def _size(value: Any, known: dict[int, float]) -> float:
+    """How many values there are when each alias is written out: infinitely many, if one is inside of itself."""
+    if not isinstance(value, dict | list | set | tuple):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = inf
+        inner = (*value.keys(), *value.values()) if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(each, known) for each in inner)
+    return known[id(value)]
 
 
 def load_document(text: str, source: str, kind: str, config_map_key: str = "") -> dict[str, Any]:

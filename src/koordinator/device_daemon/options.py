@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
-import yaml
 
 import koordinator
 from koordinator.base.durations import DurationError, format_duration, parse_duration
@@ -17,6 +16,7 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.flag_types import Flag, FlagError
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import ListenAddress, parse_listen_address
+from koordinator.base.strict_yaml import load_documents
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
 
 T = TypeVar("T")
@@ -183,10 +183,11 @@ def _read(path: str) -> _FileFlags:
     if len(content) > _LARGEST_FILE:
         raise _unusable(f"error parsing config file: read error: more than {_LARGEST_FILE} bytes")
     try:
-        file = msgspec.convert(yaml.safe_load(content) or {}, _File)
+        documents = load_documents(content.decode(), "the document")
+        file = msgspec.convert(documents[0] if documents else {}, _File)
         flags = (file.flags and file.flags.kdd) or _FileFlags()
         _interval(flags.sleep_interval)
-    except (yaml.YAMLError, msgspec.ValidationError, DurationError, UnicodeDecodeError) as error:
+    except (ConfigurationError, ValueError, DurationError) as error:
         raise _unusable(f"error parsing config file: unmarshal error: {error}") from error
     if file.version not in (None, "", "v1"):
         raise _unusable(f"error parsing config file: unknown version: {file.version}")

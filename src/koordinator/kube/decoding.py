@@ -19,6 +19,8 @@ from koordinator.kube.interface import ListPage, Malformed
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
+D = TypeVar("D")
+_DEEPEST: Final = 100
 _BODY_EXCERPT = 300
 SLICE_BYTES: Final = 16 << 10
 """Of JSON: about a millisecond."""
@@ -113,9 +115,18 @@ def _decode_items(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
 
 def _raw_list(body: bytes, what: str) -> _RawList:
     try:
-        return codec.decode(body, _RawList)
+        return decode_around(body, _RawList)
     except codec.DecodeError as error:
         raise TransportError(f"{what}: the response is not a list: {error}") from error
+
+
+def decode_around(body: bytes, expected: type[D]) -> D:
+    """Decode what is around objects. One of them may be nested deeper than any decoder goes: it is cut, so that it
+    alone is malformed. Raises DecodeError."""
+    try:
+        return codec.decode(body, expected)
+    except codec.NestingError:
+        return codec.decode(codec.without_nesting(body, _DEEPEST), expected)
 
 
 def _sorted_page(metadata: ListMeta, found: Sequence[T | Malformed]) -> ListPage[T]:
@@ -130,13 +141,15 @@ def _page(metadata: ListMeta, items: list[T], malformed: list[Malformed]) -> Lis
 def decode_item(kind: Kind[T], raw: msgspec.Raw | bytes) -> T | Malformed:
     """One object of a list or a watch."""
     try:
+        if codec.NESTED in bytes(raw):
+            raise codec.NestingError(codec.TOO_DEEP)
         return codec.decode(raw, kind.type)
     except codec.DecodeError as error:
         return _malformed(kind, raw, error)
 
 
 def _malformed(kind: Kind[Any], raw: msgspec.Raw | bytes, error: codec.DecodeError) -> Malformed:
-    document = codec.decode_any(raw)
+    document = codec.decode_any(codec.without_nesting(bytes(raw), _DEEPEST))
 
     def text(part: str, name: str) -> str:
         found = document.get(part) if isinstance(document, dict) else None

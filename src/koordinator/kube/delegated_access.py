@@ -12,13 +12,10 @@ number of questions a second each, beyond which they are told to come back.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from http import HTTPStatus
-from typing import Final, Generic, TypeVar
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 from koordinator.api.kinds import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 from koordinator.api.reviews import (
@@ -33,15 +30,14 @@ from koordinator.api.reviews import (
 )
 from koordinator.base.clock import Clock
 from koordinator.base.said_once import SaidOnce
-from koordinator.base.token_bucket import TokenBucket
 from koordinator.kube.errors import KubeError
 from koordinator.kube.interface import Client
+from koordinator.kube.kept_answers import AGAIN, KeptAnswers
 from koordinator.kube.pages import PageError, Request
 from koordinator.kube.secure_serving import AccessOptions
 
 logger = logging.getLogger(__name__)
 
-K = TypeVar("K")
 V = TypeVar("V")
 
 ANONYMOUS: Final = UserInfo(username="system:anonymous", groups=["system:unauthenticated"])
@@ -49,14 +45,8 @@ _AUTHENTICATED: Final = "system:authenticated"
 _BEARER: Final = "bearer "
 _LONGEST_TOKEN: Final = 16 << 10
 _LONGEST_PATH: Final = 2048
-_MOST_ANSWERS: Final = 1024
-_QUESTIONS_PER_SECOND: Final = 20.0
-_QUESTIONS_AT_ONCE: Final = 50
-_AGAIN: Final = {"Retry-After": "1"}
 _TOKENS: Final = "TokenReviews"
 _RIGHTS: Final = "SubjectAccessReviews"
-_SECONDS_GOOD: Final = 600.0
-"""For so long after its last good answer, a question is put again without waiting."""
 
 
 class DelegatedAccess:
@@ -66,16 +56,16 @@ class DelegatedAccess:
     def __init__(self, reviewing: Client, authorizing: Client, clock: Clock, options: AccessOptions) -> None:
         self._reviewing, self._authorizing = reviewing, authorizing
         self._options = options
-        self._tokens = _Answers[bytes, "UserInfo | None"](clock)
-        self._rights = _Answers[tuple[str, ...], bool](clock)
-        self._rights_of_anybody = _Answers[tuple[str, ...], bool](clock)
+        self._tokens = KeptAnswers[bytes, "UserInfo | None"](clock)
+        self._rights = KeptAnswers[tuple[str, ...], bool](clock)
+        self._rights_of_anybody = KeptAnswers[tuple[str, ...], bool](clock)
         self._unanswered = {what: SaidOnce(logger) for what in (_TOKENS, _RIGHTS)}
 
     async def admit(self, request: Request) -> None:
         """Raises PageError: 401 for a token that is none, 403 without the right, 429 when strangers ask too often, 503
         while the API server does not answer."""
         user = await self._user(request)
-        if _is_open(request.path, self._options.open_paths):
+        if is_open(request.path, self._options.open_paths):
             return
         verb = request.method.lower()
         if len(request.path) > _LONGEST_PATH or not await self._may(user, verb, request.path):
@@ -133,67 +123,13 @@ class DelegatedAccess:
         except KubeError as error:
             with said.round():
                 said.say(f"pages are refused, since the API server answers no {what}: {error}", about=what)
-            raise PageError(503, "the API server does not say who may see this now\n", _AGAIN) from error
+            raise PageError(503, "the API server does not say who may see this now\n", AGAIN) from error
         said.end()
         return answer
 
 
-class _Answers(Generic[K, V]):
-    """Answers by question, each for its time; a question is under way once."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._strangers = TokenBucket(clock, _QUESTIONS_PER_SECOND, _QUESTIONS_AT_ONCE)
-        self._known: OrderedDict[K, tuple[V, float]] = OrderedDict()
-        """With the time until which each counts."""
-        self._good: OrderedDict[K, float] = OrderedDict()
-        """The time of the last good answer."""
-        self._asking: dict[K, asyncio.Task[V]] = {}
-
-    async def get(
-        self, key: K, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float], is_good: Callable[[V], bool]
-    ) -> V:
-        now = self._clock.monotonic()
-        found = self._known.get(key)
-        if found is not None and now < found[1]:
-            return found[0]
-        task = self._asking.get(key)
-        if task is None:
-            if now - self._good.get(key, -_SECONDS_GOOD) >= _SECONDS_GOOD and not self._strangers.take():
-                raise PageError(429, f"429: {HTTPStatus(429).phrase}\n", _AGAIN)
-            task = asyncio.create_task(self._put(key, ask, ttl, is_good), name="ask the API server")
-            self._asking[key] = task
-            task.add_done_callback(lambda done: self._answered(key, done))
-        # A client that goes does not take the answer from the others.
-        return await asyncio.shield(task)
-
-    def _answered(self, key: K, task: asyncio.Task[V]) -> None:
-        self._asking.pop(key, None)
-        if not task.cancelled():
-            # Where all clients have gone meanwhile, nobody else takes note of an error, which was logged already.
-            task.exception()
-
-    async def _put(
-        self, key: K, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float], is_good: Callable[[V], bool]
-    ) -> V:
-        value = await ask()
-        now = self._clock.monotonic()
-        _keep(self._known, key, (value, now + ttl(value)))
-        if is_good(value):
-            _keep(self._good, key, now)
-        else:
-            self._good.pop(key, None)
-        return value
-
-
-def _keep(answers: OrderedDict[K, V], key: K, value: V) -> None:
-    answers[key] = value
-    answers.move_to_end(key)
-    if len(answers) > _MOST_ANSWERS:
-        answers.popitem(last=False)
-
-
-def _is_open(path: str, patterns: tuple[str, ...]) -> bool:
+def is_open(path: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a path is one of those; ``*`` at the end of one stands for all that follows."""
     return any(path.startswith(each[:-1]) if each.endswith("*") else path == each for each in patterns)
 
 

@@ -143,6 +143,7 @@ class _HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connection.closed()
+        self._wire = None
         super().connection_lost(exc)
 
     def handle_error(

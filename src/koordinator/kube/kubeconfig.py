@@ -185,11 +185,13 @@ def _parse(path: Path) -> _File:
     # A program in a cluster has no such file, and a node agent there no other use for the library.
     import yaml
 
+    from koordinator.base.strict_yaml import CONSTRUCTOR_ERRORS
+
     try:
         document = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except OSError as error:
         raise KubeconfigError(f"kubeconfig {path}: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, *CONSTRUCTOR_ERRORS) as error:
         # PyYAML's message quotes the file, which contains secrets; the position is enough.
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

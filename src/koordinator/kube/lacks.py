@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 INSTALL: Final = "koord manifests | kubectl apply -f -"
 """The command that installs everything that the programs need in a cluster."""
+_REMEDY: Final = re.compile(r": (install|create|grant) it with: .*$")
 _BY_ROLES: Final = re.compile('User ".*" cannot ')
 _INSTALLED_GROUPS: Final = ("scheduling.sigs.k8s.io", "topology.node.k8s.io")
 _INSTALLED_NAMESPACE: Final = "koordinator-system"
@@ -56,6 +57,11 @@ def lack_for_kind(error: ApiStatusError, kind: Kind[Any], verb: str) -> str:
     if error.is_forbidden:
         return _forbidden(error, f"{verb} {name}")
     return ""
+
+
+def without_remedy(lack: str) -> str:
+    """What is lacking, for those who can do nothing about it."""
+    return _REMEDY.sub("", lack)
 
 
 def lack_for_lease(error: ApiStatusError, namespace: str, name: str) -> str:

@@ -52,7 +52,7 @@ class Tombstones:
     Bounded: only events that are still in flight can be late, and those are few.
     """
 
-    def __init__(self, capacity: int = 4096) -> None:
+    def __init__(self, capacity: int = 1024) -> None:
         self._capacity = capacity
         self._versions: OrderedDict[str, str] = OrderedDict()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
@@ -18,7 +18,6 @@ from koordinator.base.said_once import SaidOnce
 from koordinator.base.served_connections import ProgramConnections
 from koordinator.base.server_limits import ServerLimits
 from koordinator.kube.accepted_connections import listen
-from koordinator.kube.delegated_access import DelegatedAccess
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
 from koordinator.kube.metrics_page import MetricsPage
 from koordinator.kube.page_server import PageServer
@@ -28,6 +27,13 @@ logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 2.0
 _TEXT: Final = {"X-Content-Type-Options": "nosniff"}
+
+
+class Admission(Protocol):
+    """Says which requests are answered at all."""
+
+    async def admit(self, request: Request) -> None:
+        """Raises PageError for one that is not."""
 
 
 class HealthServer:
@@ -44,9 +50,9 @@ class HealthServer:
         tls: ssl.SSLContext | None = None,
         connections: ProgramConnections | None = None,
         limits: ServerLimits | None = None,
-        access: DelegatedAccess | None = None,
+        access: Admission | None = None,
     ) -> None:
-        """With ``access``, who asks is admitted by the API server; without, all that reach the port may see it."""
+        """With ``access``, whoever asks is admitted or not; without, all that reach the port may see everything."""
         self.health = health or HealthChecks()
         self._health_metrics = HealthMetrics()
         self._failing: dict[tuple[str, str], SaidOnce] = {}

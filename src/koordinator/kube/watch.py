@@ -10,7 +10,7 @@ import msgspec
 from koordinator.api import codec
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, Status, WireStruct
-from koordinator.kube.decoding import decode_item, error_from_status
+from koordinator.kube.decoding import decode_around, decode_item, error_from_status
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import Malformed, WatchEvent
 
@@ -100,7 +100,7 @@ class EventReader(Generic[T]):
 def _decode_slowly(kind: Kind[T], line: bytes) -> WatchEvent[T]:
     """Decode events whose object is not of the kind: bookmarks, errors, malformed objects."""
     try:
-        event = codec.decode(line, _RawEvent)
+        event = decode_around(line, _RawEvent)
         if event.type == "ERROR":
             raise error_from_status(codec.decode(event.object, Status))
         if event.type == "BOOKMARK":

@@ -271,8 +271,8 @@ def _group(annotations: Mapping[str, str], gang_id: str, problems: list[str]) ->
     if not text:
         return (gang_id,)
     try:
-        named = msgspec.json.decode(text, type=list[str])
-    except msgspec.DecodeError as error:
+        named = decode(text, list[str])
+    except DecodeError as error:
         problems.append(
             f"{annotation_keys.GANG_GROUPS} is {text!r}: {error}; expected is a JSON list of namespace/name; the gang "
             "is placed by itself"

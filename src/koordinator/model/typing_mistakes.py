@@ -14,6 +14,7 @@ import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.qos import QoSClass
 from koordinator.api.struct_fields import bare_type, struct_fields
@@ -141,8 +142,8 @@ def mistakes_of_configuration(data: Mapping[str, str]) -> Iterator[Mistake]:
 
 def _read(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        return decode_any(text)
+    except DecodeError:
         return None
 
 

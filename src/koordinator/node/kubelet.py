@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from koordinator.api import codec
-from koordinator.api.meta import WireStruct
+from koordinator.api.meta import ObjectMeta, WireStruct
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.base.said_once import SaidOnce
 from koordinator.node.cgroup_layout import CgroupDriver
 from koordinator.node.errors import NodeError
+
+logger = logging.getLogger(__name__)
 
 ADDRESS_TYPES = ("Hostname", "InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS")
 
@@ -30,6 +36,14 @@ class KubeletResponseError(NodeError):
 
 class _PodList(WireStruct):
     items: list[Pod] = []
+
+
+class _RawPodList(WireStruct):
+    items: list[msgspec.Raw] = []
+
+
+class _Identified(WireStruct):
+    metadata: ObjectMeta = ObjectMeta()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +67,46 @@ class Kubelet:
         self._get = get
         self._digest = b""
         self._pods: tuple[Pod, ...] = ()
+        self._said = SaidOnce(logger)
 
     async def pods(self) -> Sequence[Pod]:
         """The pods on the node, static ones with the UIDs that their cgroups have.
 
-        The same sequence as before while the kubelet returns the same bytes. KubeletResponseError for malformed ones.
+        The same sequence as before while the kubelet returns the same bytes. A pod that cannot be read is named and
+        left out; KubeletResponseError for what is no list.
         """
         body = await self._get("/pods/")
         digest = hashlib.blake2b(body, digest_size=16).digest()
         if digest != self._digest:
-            try:
-                pods = codec.decode(body, _PodList)
-            except codec.DecodeError as error:
-                raise KubeletResponseError(f"kubelet's /pods/: {error}") from error
-            self._pods = tuple(pods.items)
+            with self._said.round():
+                self._pods = tuple(pod for pod in self._listed(body) if self._is_usable(pod))
             self._digest = digest
         return self._pods
+
+    def _listed(self, body: bytes) -> Iterator[Pod]:
+        try:
+            yield from codec.decode(body, _PodList).items
+        except codec.DecodeError:
+            yield from self._listed_one_by_one(body)
+
+    def _listed_one_by_one(self, body: bytes) -> Iterator[Pod]:
+        try:
+            items = codec.decode(body, _RawPodList).items
+        except codec.DecodeError as error:
+            raise KubeletResponseError(f"kubelet's /pods/: {error}") from error
+        for item in items:
+            try:
+                yield codec.decode(item, Pod)
+            except codec.DecodeError as error:
+                self._said.say(f"kubelet's /pods/: pod {_key(item)} cannot be read and is left out: {error}")
+
+    def _is_usable(self, pod: Pod) -> bool:
+        """Whether its cgroup can have the name that its UID makes."""
+        uid = pod.metadata.uid
+        if "/" not in uid and "\0" not in uid:
+            return True
+        self._said.say(f"kubelet's /pods/: pod {pod.metadata.key} has the UID {uid!r} and is left out")
+        return False
 
     async def configuration(self) -> KubeletConfiguration:
         """What ``/configz`` shows; KubeletResponseError if it shows no configuration."""
@@ -80,6 +118,13 @@ class Kubelet:
         if not isinstance(configuration, dict):
             raise KubeletResponseError("kubelet's /configz has no kubeletconfig")
         return kubelet_configuration(configuration)
+
+
+def _key(item: msgspec.Raw) -> str:
+    try:
+        return codec.decode(item, _Identified).metadata.key
+    except codec.DecodeError:
+        return "without readable metadata"
 
 
 def kubelet_configuration(document: dict[str, Any]) -> KubeletConfiguration:

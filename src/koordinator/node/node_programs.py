@@ -8,13 +8,13 @@ Each is queried, since a socket alone may be left of a program that has ended.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from koordinator.api.codec import decode
 from koordinator.base.protobuf_wire import MalformedMessageError
 from koordinator.node.container_runtime import runtime_socket, runtime_version
 from koordinator.node.errors import FileError, NodeError, Unavailable
@@ -81,7 +81,7 @@ async def _probe(path: str, query: Callable[[GrpcClient], Awaitable[str]], needs
 async def _hook_server(registration: str) -> FeatureState:
     needs = "koordlet with --runtime-hooks-addr, running"
     try:
-        socket = str(json.loads(read_text(registration))["remote-endpoint"])
+        socket = str(decode(read_text(registration), dict[str, Any])["remote-endpoint"])
     except FileError as error:
         return Unavailable(str(error), needs)
     except (ValueError, KeyError, TypeError):

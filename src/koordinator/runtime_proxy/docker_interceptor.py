@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from koordinator.api.codec import decode
 from koordinator.api.protobuf.runtime_hooks_pb2 import (
     ContainerResourceHookRequest,
     ContainerResourceHookResponse,
@@ -95,7 +96,7 @@ class CreateContainer(_Call):
 
     async def before(self, body: bytes) -> bytes | None:
         try:
-            document = _object(body)
+            document = decode(body, dict[str, Any])
             labels = document.get("Labels") or {}
             host = document.get("HostConfig") or {}
             if labels.get(docker_messages.TYPE_LABEL) == docker_messages.SANDBOX_TYPE:
@@ -115,7 +116,7 @@ class CreateContainer(_Call):
         if not _succeeded(status):
             return
         try:
-            identifier = _object(body)["Id"]
+            identifier = decode(body, dict[str, Any])["Id"]
         except (ValueError, KeyError):
             logger.warning("docker's response to a create has no Id: the container is not remembered")
             return
@@ -220,7 +221,7 @@ class UpdateContainer(_OfContainer):
         if self._container is None:
             return None
         try:
-            document = _object(body)
+            document = decode(body, dict[str, Any])
             merging.update_resources(self._container, docker_messages.resources_of(document))
         except (ValueError, TypeError) as error:
             logger.warning("a container is updated without hooks: what is wanted cannot be read: %s", error)
@@ -245,11 +246,3 @@ _ACTIONS: Final[dict[str, Callable[[DockerInterceptor, str], DockerCall]]] = {
 
 def _succeeded(status: int) -> bool:
     return 200 <= status < 300 or status == _NOT_MODIFIED
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """A JSON object. ValueError if it is something else."""
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from error

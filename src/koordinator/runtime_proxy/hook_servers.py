@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from koordinator.api.codec import DecodeError, decode
 from koordinator.runtime_proxy.errors import RuntimeProxyError
 
 logger = logging.getLogger(__name__)
@@ -69,8 +70,8 @@ def parse_hook_file(name: str, content: bytes) -> HookServer:
     if len(content) > _LONGEST_FILE:
         raise HookFileError(f"longer than {_LONGEST_FILE} bytes")
     try:
-        file = msgspec.json.decode(content, type=_File)
-    except msgspec.DecodeError as error:
+        file = decode(content, _File)
+    except DecodeError as error:
         raise HookFileError(str(error)) from error
     endpoint = file.remote_endpoint.removeprefix("unix://")
     if not endpoint.startswith("/") or len(endpoint.encode()) > _LONGEST_SOCKET_PATH:

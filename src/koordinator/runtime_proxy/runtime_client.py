@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
 from google.protobuf.message import DecodeError, Message
 
+from koordinator.api import codec
 from koordinator.api.protobuf import cri_pb2 as cri
 from koordinator.api.protobuf.runtime_hooks_pb2 import ContainerResourceHookRequest, PodSandboxHookRequest
 from koordinator.node.grpc_client import GrpcClient
@@ -134,8 +134,8 @@ def _container(found: cri.Container | cri.ContainerStatus, pod: PodSandboxHookRe
 def _at(info: Mapping[str, str], *path: str) -> object:
     """What stands at a path of the runtime's own description, a JSON document; None if there is no such thing."""
     try:
-        found: object = msgspec.json.decode(info.get("info", "{}"))
-    except msgspec.DecodeError:
+        found: object = codec.decode_any(info.get("info", "{}"))
+    except codec.DecodeError:
         return None
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None

@@ -71,10 +71,13 @@ class InProcessApi:
         self._quotas = quotas
 
     @classmethod
-    async def loaded(cls, snapshot: Snapshot, clock: Clock, seed: int) -> InProcessApi:
-        """Load a snapshot. Raises SnapshotError for objects that cannot be decoded."""
+    async def loaded(
+        cls, snapshot: Snapshot, clock: Clock, seed: int, history: HistoryLimits = _WHOLE_HISTORY
+    ) -> InProcessApi:
+        """Load a snapshot. Raises SnapshotError for objects that cannot be decoded. ``history`` is how much of the
+        changes ``changes`` and watches can go back to."""
         registry = _registry()
-        storage = MemoryStorage(_WHOLE_HISTORY, list(_stored(snapshot, registry)))
+        storage = MemoryStorage(history, list(_stored(snapshot, registry)))
         admission, quotas = AdmissionChain(*_PLUGINS), QuotaController()
         environment = Environment(
             storage,

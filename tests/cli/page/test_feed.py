@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any
 
+import pytest
+
 from koordinator.api.kinds import (
     DEVICES,
     DRAIN_NODES,
@@ -215,17 +217,19 @@ def test_quotas_reservations_migrations_and_drains() -> None:
     story(told)
 
 
-def test_a_right_that_is_missing_is_named_in_its_table_alone() -> None:
+@pytest.mark.parametrize("is_for_administrator", [True, False])
+def test_a_right_that_is_missing_is_named_in_its_table_alone(is_for_administrator: bool) -> None:
     forbidden = ApiStatusError(403, "Forbidden", 'User "eve" cannot list resource "devices"')
 
     async def told() -> None:
         api = InMemoryApi()
         api.put(NODES, node("n1"))
         api.fault = lambda asked, done: forbidden if asked.plural == "devices" and not done else None
-        feed = Feed(api.client(), api.clock)
+        feed = Feed(api.client(), api.clock, is_for_administrator=is_for_administrator)
         found = Watched(api, feed)
         running = asyncio.ensure_future(feed.informers.run())
         await wait_for(lambda: 'cannot list resource "devices"' in found.tables()["devices"]["problem"])
+        assert ("koord manifests" in found.tables()["devices"]["problem"]) == is_for_administrator
         await wait_for(lambda: "n1" in found.rows("nodes") and not found.tables()["nodes"]["problem"])
         running.cancel()
 
@@ -247,5 +251,7 @@ def test_the_list_of_pods_comes_in_parts() -> None:
         assert ([each["key"] for each in rest["pods"]], rest["more"]) == (["shop/many-3", "shop/many-4"], False)
         (spark,) = pods.page({"node": "n1", "class": "koord-batch"})["pods"]
         assert (spark["key"], spark["measured"]) == ("shop/spark", {"cpu": 1200, "memory": 1 << 30})
+        (spark,) = pods.page({"node": "n1", "class": "koord-batch"}, measured=False)["pods"]
+        assert spark["measured"] is None, "the reports of nodes are not for those who may see pods alone"
 
     story(told)

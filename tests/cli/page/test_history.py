@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +19,10 @@ def test_samples_are_read_again_in_the_step_of_their_span() -> None:
     history = History()
     for second in range(0, 240, 10):
         history.add(1_000_000_200 + second, {"used": second})
-    found = history.read(HOUR, 1_000_000_440)
+    found = asyncio.run(history.read(HOUR, 1_000_000_440))
     assert found["times"] == list(range(1_000_000_200, 1_000_000_440, 10))
     assert found["series"] == {"used": list(range(0, 240, 10))}
-    coarse = history.read(DAY, 1_000_000_440)
+    coarse = asyncio.run(history.read(DAY, 1_000_000_440))
     assert coarse["times"] == [1_000_000_200, 1_000_000_320]
     assert coarse["series"]["used"] == [55, 175]
 
@@ -29,7 +31,23 @@ def test_a_time_without_samples_has_no_values() -> None:
     history = History()
     history.add(1000, {"used": 1})
     history.add(1030, {"used": 2})
-    assert history.read(HOUR, 1040)["series"] == {"used": [1, None, None, 2]}
+    assert asyncio.run(history.read(HOUR, 1040))["series"] == {"used": [1, None, None, 2]}
+
+
+def test_a_sample_of_a_wrong_clock_does_not_stretch_the_time() -> None:
+    history = History()
+    history.add(1000 + 300 * 24 * 3600, {"used": 2})
+    history.add(1000, {"used": 1})
+    assert asyncio.run(history.read(HOUR, 1000 + 300 * 24 * 3600))["series"] == {}
+    assert asyncio.run(history.read(HOUR, 1010))["series"] == {"used": [1]}
+
+
+def test_half_a_sample_is_none(tmp_path: Path) -> None:
+    history = History(tmp_path / "history")
+    broken: Any = {"used": 1, "given": object()}
+    with pytest.raises(HistoryError):
+        history.add(1000, broken)
+    assert asyncio.run(history.read(HOUR, 1000))["series"] == {}
 
 
 def test_nothing_is_kept_longer_than_its_span(tmp_path: Path) -> None:
@@ -46,7 +64,7 @@ def test_it_is_there_again_after_a_restart_and_readable_by_its_owner_alone(tmp_p
     history = History(path)
     history.add(1000, {"used": 1})
     history.close()
-    assert History(path).read(HOUR, 1000)["series"] == {"used": [1]}
+    assert asyncio.run(History(path).read(HOUR, 1000))["series"] == {"used": [1]}
     assert path.stat().st_mode & 0o777 == 0o600
 
 

@@ -67,6 +67,18 @@ def test_without_a_session_nothing_is_shown(cookie: str) -> None:
     assert status(access(), to("/api/pods", cookie)) == 401
 
 
+@pytest.mark.parametrize("others", ['a={"x":1}', "x=a b", "weird", "café=1", "koord-page-6481=other"])
+def test_cookies_of_other_programs_on_the_host_do_not_lock_anybody_out(others: str) -> None:
+    found = access()
+    admit(found, to("/api/pods", f"{others}; {entered(found)}"))
+
+
+def test_an_address_of_ipv6_is_named_as_browsers_name_it() -> None:
+    found = LocalAccess(PERSON, ManualClock())
+    found.serve_as("::1", 6480)
+    found.check_host(to("/", host="[::1]:6480"))
+
+
 def test_a_link_and_a_session_end() -> None:
     clock = ManualClock()
     found = access(clock)

@@ -26,7 +26,7 @@ Browser = aiohttp.ClientSession
 
 
 @asynccontextmanager
-async def page(folder: Path, capsys: Captured) -> AsyncIterator[tuple[KubeClient, Browser, str]]:
+async def page(folder: Path, capsys: Captured, *arguments: str) -> AsyncIterator[tuple[KubeClient, Browser, str]]:
     """A client of the cluster, a browser that has opened the link, and the link."""
     async with EmbeddedApi(ServerOptions()) as api:
         api.write_kubeconfig(folder / "kubeconfig")
@@ -36,7 +36,7 @@ async def page(folder: Path, capsys: Captured) -> AsyncIterator[tuple[KubeClient
             await client.create(NODES, {"metadata": {"name": "node-1"}})
             await client.create(PODS, {"metadata": {"name": "web"}, "spec": SPEC}, "default")
             options = make_parser(["page"]).parse_args(
-                ["page", "--no-browser", f"--kubeconfig={folder / 'kubeconfig'}"]
+                ["page", "--no-browser", f"--kubeconfig={folder / 'kubeconfig'}", *arguments]
             )
             serving = asyncio.ensure_future(serve(options, SystemClock()))
             try:
@@ -84,6 +84,18 @@ def test_an_explanation_is_that_of_the_command(tmp_path: Path, capsys: Captured)
                 assert (response.status, "problem" in await response.json()) == (status, True)
 
     story(tmp_path, capsys, told)
+
+
+def test_a_prometheus_that_does_not_answer_is_what_the_panel_says(tmp_path: Path, capsys: Captured) -> None:
+    async def tell() -> None:
+        nowhere = "--prometheus=http://127.0.0.1:1"
+        async with page(tmp_path, capsys, nowhere) as (_, browser, link):
+            await (await browser.get(link)).read()
+            async with browser.get("/api/history") as response:
+                assert response.status == 503
+                assert "http://127.0.0.1:1/api/v1/query_range" in (await response.json())["problem"]
+
+    asyncio.run(tell())
 
 
 def test_without_the_link_there_is_nothing_to_see(tmp_path: Path, capsys: Captured) -> None:

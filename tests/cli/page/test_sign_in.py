@@ -15,7 +15,7 @@ import pytest
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS, Kind
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.meta import Object
-from koordinator.base.clock import SystemClock
+from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.cli.main import make_parser
 from koordinator.cli.page import command
 from koordinator.cluster.access.authorizer import AuthorizationMode
@@ -23,6 +23,8 @@ from koordinator.cluster.access.identity import authenticated
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connected
+from koordinator.kube.self_signed import self_signed_files
+from koordinator.kube.serving_certificate import ServingCertificate
 from tests.cli.page.reading import printed_link, read_until
 
 RBAC = "rbac.authorization.k8s.io"
@@ -133,3 +135,43 @@ def test_without_a_token_of_the_cluster_there_is_nothing_to_see(tmp_path: Path, 
             assert response.status == 200
 
     story(tmp_path, capsys, told)
+
+
+def test_its_own_metrics_are_for_whoever_may_get_them(tmp_path: Path, capsys: Captured) -> None:
+    async def told(client: KubeClient, browser: As) -> None:
+        found = {}
+        for token in ("admin2-token", "shopper-token", "unknown", ""):
+            async with browser(token).get("/metrics") as response:
+                found[token] = response.status
+        assert found == {"admin2-token": 200, "shopper-token": 403, "unknown": 401, "": 401}
+        async with browser("").get("/healthz") as response:
+            assert (response.status, await response.text()) == (200, "ok")
+
+    story(tmp_path, capsys, told)
+
+
+def test_a_certificate_that_changes_is_served(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    paths = tmp_path / "tls.crt", tmp_path / "tls.key"
+    clock = ManualClock()
+
+    def issue() -> None:
+        with self_signed_files(clock.now()) as files:
+            for path, file in zip(paths, files, strict=True):
+                path.write_bytes(file.read_bytes())
+
+    async def tell() -> None:
+        issue()
+        certificate = ServingCertificate(*paths)
+        certificate.reload()
+        rotating = asyncio.ensure_future(command.rotate(certificate, clock))
+        paths[1].write_text("half")
+        await clock.advance(120)
+        assert [record.message.partition(":")[0] for record in caplog.records] == [
+            "the certificate of before is served on"
+        ]
+        issue()
+        await clock.advance(60)
+        assert (certificate.reload(), rotating.done()) == (False, False)
+        rotating.cancel()
+
+    asyncio.run(tell())

@@ -134,3 +134,12 @@ def test_what_was_only_observed_begins_anew_when_it_is_carried_out() -> None:
     node.enforcement.observe_only = False
     node.rounds(1)
     assert [reason for _, reason, _ in node.recorded.notes] == ["InterferenceRemedyTried"]
+
+
+@pytest.mark.parametrize("members", [[], [5], "text", {"interference": []}])
+def test_extensions_that_are_none_are_named(members: object) -> None:
+    """``[]`` and the like say nothing; what is not read is named."""
+    enforced = EnforcedPolicy()
+    invalid = enforced.accept(policy(extensions={"Object": members}))
+    assert bool(invalid) == bool(members and members != {"interference": []})
+    assert all("extensions.Object.interference" in text for text in invalid)

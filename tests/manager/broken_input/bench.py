@@ -34,7 +34,7 @@ MANAGED = {"config.koordinator.sh/controller-managed": "true"}
 class ManagerBench:
     """A replica that leads. ``clock`` is that of everything in it."""
 
-    def __init__(self, cluster: InMemoryApi | None = None) -> None:
+    def __init__(self, cluster: InMemoryApi | None = None, options: Options | None = None) -> None:
         self.clock = ManualClock()
         # The server's own timers stand still: they would be most of what happens.
         self.cluster = cluster or InMemoryApi()
@@ -45,7 +45,7 @@ class ManagerBench:
             client, instance="test", program="koord-manager", clock=self.clock, random=random
         )
         self.context = ControllerContext(
-            client, self.informers, self.events, Options(), self.metrics, self.clock, random
+            client, self.informers, self.events, options or Options(), self.metrics, self.clock, random
         )
         self.controllers = {name: make(self.context) for name, make in {**BUILT, **ALWAYS}.items()}
 
@@ -56,8 +56,9 @@ class ManagerBench:
         return found
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+    async def working(self, limit: float | None = 60) -> AsyncIterator[None]:
+        """``limit``: seconds of the machine."""
+        async with asyncio.timeout(limit), asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(each)
                 for each in (

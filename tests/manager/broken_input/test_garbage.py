@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.manager.broken_input.bench import ManagerBench
 from tests.manager.broken_input.documents import BAD, CONFIGURATIONS, DOCUMENTS
-from tests.real_world.garbage import FEW, TEXT, broken, changes_of
+from tests.real_world.garbage import FEW, TEXT, garbage_of
 
 
 class Loud(logging.Handler):
@@ -46,7 +46,7 @@ def no_fault(bench: ManagerBench) -> Iterator[None]:
 @given(data=st.data())
 def test_garbage_in_an_object_disturbs_no_other_and_is_forgotten_when_corrected(name: str, data: st.DataObject) -> None:
     kind, document = DOCUMENTS[name]
-    garbage = broken(document, data.draw(changes_of(document)))
+    garbage = data.draw(garbage_of(document))
 
     async def scenario() -> None:
         bench = ManagerBench()
@@ -85,7 +85,7 @@ def test_garbage_in_the_slo_configuration_stops_nothing_for_longer_than_it_is_th
     key: str, data: st.DataObject
 ) -> None:
     document = CONFIGURATIONS[key]
-    garbage = data.draw(st.builds(lambda changes: json.dumps(broken(document, changes)), changes_of(document)) | TEXT)
+    garbage = data.draw(garbage_of(document).map(json.dumps) | TEXT)
 
     async def scenario() -> None:
         bench = ManagerBench()

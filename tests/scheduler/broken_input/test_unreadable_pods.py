@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from koordinator.api.annotations import RESERVE_POD
 from koordinator.api.codec import to_document
 from koordinator.api.kinds import NODES, PODS
 from koordinator.scheduler.explain import explain_node, explain_pod
@@ -218,3 +219,14 @@ def test_whatever_the_plugins_of_the_profile_are() -> None:
             assert api.bindings == [("p", "a")]
 
     asyncio.run(run())
+
+
+def test_a_pod_that_claims_to_stand_for_a_reservation_waits_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(PODS, healthy_pod("claims", annotations={RESERVE_POD: "true"}))
+        await fixture.until_idle(2)
+        (note,) = [note for reason, note in notes(fixture, "claims") if reason == "FailedScheduling"]
+        assert f"annotation {RESERVE_POD}: there is no reservation '' of the pod's uid" in note
+
+    play(story)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -142,12 +142,21 @@ def test_old_classes_make_room() -> None:
     state = make_state([make_node("a")])
     profile = make_profile(state.view)
     evaluation = Evaluation(profile, state.view, describe(make_pod("p")))
-    cells = 2 * (evaluation.width + len(evaluation.plan.filters) + len(evaluation.plan.scores))
+    width = 2 * (evaluation.width + len(evaluation.plan.filters) + len(evaluation.plan.scores))
+    cells = width * 1024
     engine = Engine(profile, state, FirstChoice(), cells=cells)
     for number in range(20):
         engine.decide(describe(make_pod("p", cpu=f"{number}m")), NOW)
     assert len(engine._classes) >= 2
-    assert engine._width + len(engine._shared) <= cells
+    assert engine._width + len(engine._shared) <= width
+
+
+def test_classes_are_few_on_a_small_cluster_too() -> None:
+    """What a class takes does not fall with the number of nodes: Jobs, each with labels of its own, are classes."""
+    engine, _ = make_engine([make_node("a")])
+    for number in range(4000):
+        engine.decide(describe(make_pod("p", cpu=f"{number}m")), NOW)
+    assert 500 < len(engine._classes) < 4000
 
 
 class Broken(Fit):

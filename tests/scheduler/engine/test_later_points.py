@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.api.resource_names import CPU
 from koordinator.scheduler.cycle.plugin_services import make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, CycleState, PermitPlugin, Wait
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.framework import PluginError, PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
@@ -24,10 +26,11 @@ from koordinator.scheduler.engine.framework_hooks import (
     ReservationScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.reservation_points import ReservationPoints
 from koordinator.scheduler.engine.view import ReservationInfo
 from tests.scheduler.engine.extended import Shared, decide, engine_with
-from tests.scheduler.fakes import describe, make_pod
+from tests.scheduler.fakes import FirstChoice, describe, make_pod
 
 
 class Forgetting(ForgetHandler, Shared):
@@ -127,6 +130,38 @@ def test_a_plugin_says_when_other_pods_concern_it() -> None:
     assert plugin not in engine.profile.for_pod(pod).permit, "nobody has said so"
     state.view.concerns_version += 1
     assert plugin in engine.profile.for_pod(pod).permit
+
+
+class Unconcerned(PreEnqueuePlugin, Shared):
+    """Of no pod, and broken."""
+
+    name = "Unconcerned"
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return False
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        raise RuntimeError("called for a pod that does not concern it")
+
+
+class Holding(PreEnqueuePlugin, Shared):
+    """Keeps each pod that concerns it, which all do, out of the queue."""
+
+    name = "Holding"
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return True
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        return Reason("held")
+
+
+def test_the_gate_asks_no_plugin_that_the_pod_does_not_concern() -> None:
+    engine, state, _ = engine_with(Holding, point="pre_enqueue")
+    order = replace(engine.profile.order, pre_enqueue=("Unconcerned", *engine.profile.order.pre_enqueue))
+    plugins = {**engine.profile.plugins, "Unconcerned": Unconcerned(None, state.view)}
+    engine = Engine(Profile("default-scheduler", plugins, order), state, FirstChoice())
+    assert engine.gate(describe(make_pod("p"))) == "Holding: held"
 
 
 def test_a_pod_that_permit_refuses_leaves_its_node() -> None:

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     stale = _stale(options.directory, wanted, options.directory.rglob("*.yaml"))
     of_chart = chart_files(options.chart)
     # Beside the other files are those that are written by hand.
-    folders = {path.parent for path in map(Path, of_chart) if len(path.parts) > 2}
+    folders = {path.parent for path in map(Path, of_chart)} - {Path(), Path("templates")}
     stale |= _stale(options.chart, of_chart, (path for name in folders for path in (options.chart / name).glob("*")))
     for path, text in sorted(stale.items()):
         if options.check:

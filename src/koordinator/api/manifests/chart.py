@@ -18,6 +18,7 @@ import yaml
 import koordinator
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.monitoring.table import monitoring_files
 from koordinator.api.manifests.slo_values import slo_schema
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.api.manifests.yaml_text import GENERATED, generated_text
@@ -59,6 +60,7 @@ _RBAC: Final = {
     '(has "--quota-update-conflict-fresh-get" $values.manager.extraArgs))',
     "koord-manager-recommender": 'and $values.manager.enabled (include "koordinator.gate" '
     '(list $values.featureGates "Recommender"))',
+    "koord-page": "$values.dashboard.enabled",
     "koord-scheduler": "$values.scheduler.enabled",
     "koordlet": "$values.koordlet.enabled",
     "koordlet-confinement": "and $values.koordlet.enabled (.Capabilities.APIVersions.Has "
@@ -82,11 +84,16 @@ _STORAGE: Final = """\
 def chart_files(chart: Path) -> dict[str, str]:
     """Path below the folder of the chart -> text."""
     schema = values_schema(json.loads((chart / _SCHEMA).read_text()))
-    return {f"templates/{name}": text for name, text in _templates().items()} | {
-        _CHART: _of_this_version((chart / _CHART).read_text()),
-        _SCHEMA: json.dumps(schema, indent=2) + "\n",
-        "known-values.yaml": known_values(yaml.safe_load((chart / "values.yaml").read_text()), schema),
-    }
+    templates = {f"templates/{name}": text for name, text in _templates().items()}
+    return (
+        templates
+        | monitoring_files()
+        | {
+            _CHART: _of_this_version((chart / _CHART).read_text()),
+            _SCHEMA: json.dumps(schema, indent=2) + "\n",
+            "known-values.yaml": known_values(yaml.safe_load((chart / "values.yaml").read_text()), schema),
+        }
+    )
 
 
 def _of_this_version(chart: str) -> str:

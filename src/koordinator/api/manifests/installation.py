@@ -22,6 +22,8 @@ from koordinator.api.manifests.yaml_text import generated_text, scalar_text
 
 PROGRAM: Final = "{program}"
 """In an image: the name of the program that a pod runs."""
+_IMAGES: Final = {"koord-page": "koordinator"}
+"""Of what is no program of its own, but a command of koord: it is in the image that has everything."""
 KUSTOMIZATION: Final = "kustomization.yaml"
 _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
 _TEMPLATES: Final = {
@@ -38,6 +40,7 @@ _TEMPLATES: Final = {
     "recommender": ("rbac/koord-manager-recommender.yaml",),
     "feature-gates": ("rbac/koord-manager-feature-gates.yaml",),
     "koordlet-confinement": ("rbac/koordlet-confinement.yaml",),
+    "dashboard": ("rbac/koord-page.yaml", "deployments/koord-page.yaml"),
     "config-maps": (
         "config-maps/gpu-shared-resource-templates.yaml",
         "config-maps/koord-descheduler-config.yaml",
@@ -64,7 +67,7 @@ PARTS: Final = (
     "device-daemon",
 )
 """In the order in which they are applied: what something needs comes before it."""
-OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement")
+OPTIONAL_PARTS: Final = ("recommender", "feature-gates", "koordlet-confinement", "dashboard")
 """These are only written when they are named, and can be applied after the others."""
 
 
@@ -128,5 +131,6 @@ def _files_of(part: str, installation: Installation) -> dict[str, str]:
 def _filled(path: str, installation: Installation) -> str:
     template = (resources.files(__package__) / "templates" / path).read_text("utf-8")
     # A file with pods has the name of their program.
-    values = asdict(installation) | {"image": installation.image.replace(PROGRAM, PurePosixPath(path).stem)}
+    name = PurePosixPath(path).stem
+    values = asdict(installation) | {"image": installation.image.replace(PROGRAM, _IMAGES.get(name, name))}
     return _PLACEHOLDER.sub(lambda found: scalar_text(values[found[1]]), template)

@@ -53,11 +53,13 @@ from koordinator.cli.usage import (
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.kube.lacks import without_remedy
 
 T = TypeVar("T", bound=Object)
 
 CLASSES: Final = "classes"
 PENDING: Final = "pending"
+INTERFERENCE: Final = "interference"
 _OF_ONE_OBJECT: Final[Mapping[str, tuple[Kind[Any], Callable[[Any], Row | None]]]] = {
     PENDING: (PODS, lambda pod: cast("KeptPod", pod).waits),
     "quotas": (ELASTIC_QUOTAS, quota_row),
@@ -69,7 +71,7 @@ _OF_ONE_OBJECT: Final[Mapping[str, tuple[Kind[Any], Callable[[Any], Row | None]]
 READS: Final[Mapping[str, Sequence[Kind[Any]]]] = {
     "nodes": (NODES, PODS, NODE_METRICS),
     CLASSES: (NODES, PODS, NODE_METRICS),
-    "interference": (NODE_METRICS,),
+    INTERFERENCE: (NODE_METRICS,),
     "devices": (DEVICES, PODS),
     **{name: (kind,) for name, (kind, _) in _OF_ONE_OBJECT.items()},
 }
@@ -80,7 +82,9 @@ _BY_NODE: Final = "node"
 class Feed:
     """Run ``informers``, and ``turn`` again and again."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, *, is_for_administrator: bool = True) -> None:
+        """Others are told what is lacking, and not what would put it right."""
+        self._is_for_administrator = is_for_administrator
         self.informers = InformerSet(client, clock=clock, write_through=False)
         self.tables = {name: Table(name, is_namespaced=any(kind.namespaced for kind in READS[name])) for name in READS}
         self._nodes = self.informers.informer(NODES, transform=keep_node)
@@ -159,7 +163,7 @@ class Feed:
     def _turn_node(self, name: str) -> None:
         metric, device = cast("KeptMetric | None", self._metrics.get(name)), self._devices.get(name)
         pods = self.pods_on(name)
-        self._turn_rows("interference", name, _suffering(metric) if metric is not None else {})
+        self._turn_rows(INTERFERENCE, name, _suffering(metric) if metric is not None else {})
         self._turn_rows("devices", name, dict(device_rows(device, pods)) if device is not None else {})
         node = cast("KeptNode | None", self._nodes.get(name))
         if node is None:
@@ -183,7 +187,7 @@ class Feed:
     def _problem(self, kind: Kind[Any]) -> str:
         informer = self.informers.informer(kind)
         if informer.lack or informer.has_synced:
-            return informer.lack
+            return informer.lack if self._is_for_administrator else without_remedy(informer.lack)
         return f"{kind.plural} are not read yet: {informer.reflector_statistics.last_error or 'that takes a moment'}"
 
 

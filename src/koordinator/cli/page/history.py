@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from koordinator.api.priority import PriorityClass
 from koordinator.base.errors import KoordinatorError
@@ -32,7 +32,7 @@ ON CONFLICT (step, time, series) DO UPDATE SET total = total + excluded.total, c
 
 
 class HistoryError(KoordinatorError):
-    """The file of the history cannot be used."""
+    """The history cannot be kept or read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ SPANS: Final[Mapping[str, Span]] = {
     "168h": Span(7 * 24 * 3600, 900),
 }
 """By the word with which they are asked for."""
+
+
+class PastUsage(Protocol):
+    """Where the history is read."""
+
+    async def read(self, span: Span, now: float) -> dict[str, Any]:
+        """``times`` in seconds since 1970, and for each of ``series`` as many values, None where nothing was seen.
+        Raises HistoryError."""
 
 
 class History:
@@ -75,34 +83,40 @@ class History:
             for span in SPANS.values()
             for series, value in values.items()
         ]
-        ends = [(span.step, int(seconds) - span.seconds) for span in SPANS.values()]
+        # Samples of the future were made while the clock was wrong.
+        kept = [(span.step, int(seconds) - span.seconds, int(seconds)) for span in SPANS.values()]
         try:
             self._file.execute("BEGIN")
             try:
                 self._file.executemany(_ADD, rows)
-                self._file.executemany("DELETE FROM samples WHERE step = ? AND time < ?", ends)
-            finally:
-                self._file.execute("COMMIT")
+                self._file.executemany("DELETE FROM samples WHERE step = ? AND time NOT BETWEEN ? AND ?", kept)
+            except BaseException:
+                self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
         except sqlite3.Error as error:
             raise HistoryError(f"the history cannot be written: {error}") from error
 
-    def read(self, span: Span, now: float) -> dict[str, Any]:
-        """``times`` in seconds since 1970, and for each of ``series`` as many values, None where nothing was seen."""
-        query = "SELECT time, series, total, count FROM samples WHERE step = ? AND time >= ? ORDER BY time"
+    async def read(self, span: Span, now: float) -> dict[str, Any]:
+        """See PastUsage."""
+        query = "SELECT time, series, total, count FROM samples WHERE step = ? AND time BETWEEN ? AND ? ORDER BY time"
         since = (int(now) - span.seconds) // span.step * span.step
         try:
-            found = self._file.execute(query, (span.step, since)).fetchall()
+            found = self._file.execute(query, (span.step, since, int(now))).fetchall()
         except sqlite3.Error as error:
             raise HistoryError(f"the history cannot be read: {error}") from error
-        times = _steps(found[0][0], found[-1][0], span.step) if found else []
-        series: dict[str, list[int | None]] = {name: [None] * len(times) for name in {row[1] for row in found}}
-        for time, name, total, count in found:
-            series[name][(time - times[0]) // span.step] = round(total / count)
-        return {"times": times, "series": series, "step": span.step}
+        return in_steps(((name, time, total / count) for time, name, total, count in found), span.step)
 
 
-def _steps(first: int, last: int, step: int) -> list[int]:
-    return list(range(first, last + step, step))
+def in_steps(samples: Iterable[tuple[str, int, float]], step: int) -> dict[str, Any]:
+    """The document of samples, which are a series, a time that is a multiple of the step, and a value."""
+    found = list(samples)
+    moments = [time for _, time, _ in found]
+    times = list(range(min(moments), max(moments) + step, step)) if found else []
+    series: dict[str, list[int | None]] = {name: [None] * len(times) for name in {name for name, _, _ in found}}
+    for name, time, value in found:
+        series[name][(time - times[0]) // step] = round(value)
+    return {"times": times, "series": series, "step": step}
 
 
 def sample_of(classes: Iterable[ClassUsage]) -> dict[str, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -44,7 +43,7 @@ class LocalAccess:
 
     def serve_as(self, host: str, port: int) -> None:
         """The page is served there. Browsers send a cookie to all ports of a host, so that it is named by its port."""
-        self._hosts = frozenset({f"{host}:{port}", f"localhost:{port}"})
+        self._hosts = frozenset({f"{named(host)}:{port}", f"localhost:{port}"})
         self._cookie = f"koord-page-{port}"
 
     def ticket(self) -> str:
@@ -72,11 +71,7 @@ class LocalAccess:
     async def viewer(self, request: Request) -> Viewer:
         """The person; raises PageError for whoever has no session, or is another site."""
         self.check_host(request)
-        try:
-            cookies = SimpleCookie(request.headers.get("Cookie", ""))
-        except CookieError:
-            cookies = SimpleCookie()
-        if self._cookie not in cookies or not self._sessions.holds(cookies[self._cookie].value):
+        if not self._sessions.holds(_cookie(request, self._cookie)):
             raise PageError(401, _NO_LINK)
         if request.method not in ("GET", "HEAD") and OWN_HEADER not in request.headers:
             raise PageError(403, f"403: a change needs the header {OWN_HEADER}\n")
@@ -86,6 +81,21 @@ class LocalAccess:
         """Raises PageError for a request to another host."""
         if request.headers.get("Host", "") not in self._hosts:
             raise PageError(421, f"421: this page is served as {', '.join(sorted(self._hosts))} alone\n")
+
+
+def named(host: str) -> str:
+    """An address as URLs have it."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _cookie(request: Request, name: str) -> str:
+    """The cookie of that name. Other programs on this host have cookies too, of which none need be well made: the
+    library's parser stops at the first that is not."""
+    for pair in request.headers.get("Cookie", "").split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == name:
+            return value
+    return ""
 
 
 class _Keys:

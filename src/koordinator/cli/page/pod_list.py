@@ -22,15 +22,16 @@ class PodList:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
-    def page(self, query: Mapping[str, str], sight: Sight = ALL) -> dict[str, Any]:
+    def page(self, query: Mapping[str, str], sight: Sight = ALL, *, measured: bool = True) -> dict[str, Any]:
         """Pods by name: ``node``, ``class``, ``phase`` and ``text`` (a part of ``namespace/name``) select them,
-        ``after`` is the last name of the part before, ``limit`` how many at most."""
+        ``after`` is the last name of the part before, ``limit`` how many at most. What nodes have ``measured`` is for
+        those who may see their reports."""
         limit = _number(query, "limit", _USUAL)
         after = query.get("after", "")
         seen = (key for key in self._selected(query) if key > after and sight.shows(key))
         found = heapq.nsmallest(limit + 1, seen)
         pods = [self._feed.pod(key) for key in found[:limit]]
-        rows = [self._row(pod) for pod in pods if pod is not None]
+        rows = [self._row(pod, measured=measured) for pod in pods if pod is not None]
         return {"pods": rows, "more": len(found) > limit, "lacks": sight.lacks}
 
     def _selected(self, query: Mapping[str, str]) -> Iterator[str]:
@@ -41,9 +42,9 @@ class PodList:
             if text in key and name in ("", pod.usage.class_name) and phase in ("", pod.phase):
                 yield key
 
-    def _row(self, pod: KeptPod) -> dict[str, Any]:
+    def _row(self, pod: KeptPod, *, measured: bool) -> dict[str, Any]:
         """That of ``koord top pods -o json``, with the phase."""
-        return {**asdict(self._feed.measured(pod)), "phase": pod.phase}
+        return {**asdict(self._feed.measured(pod) if measured else pod.usage), "phase": pod.phase}
 
 
 def _number(query: Mapping[str, str], name: str, otherwise: int) -> int:

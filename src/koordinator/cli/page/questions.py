@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
 from koordinator.api.audit_answer import AUDIT_PATH, AuditAnswer
-from koordinator.api.codec import DecodeError, convert, decode_any
+from koordinator.api.codec import DecodeError, convert, decode
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
@@ -57,7 +57,7 @@ def questions_of(
     """All that there are."""
 
     async def contact() -> Mapping[str, Row]:
-        version = decode_any(await client.raw("GET", "/version"))
+        version = decode(await client.raw("GET", "/version"), dict[str, Any])
         return {
             "api": {
                 "cluster": cluster.name,
@@ -69,9 +69,10 @@ def questions_of(
 
     async def gangs() -> Mapping[str, Row]:
         found = await fetch(session, sources.scheduler, GANGS_PATH)
-        if not isinstance(found, dict):
-            raise ExplainError("what was queried lists no gangs; is that a koord-scheduler?")
-        return {gang["name"]: _gang_row(gang) for gang in found.values()}
+        try:
+            return {gang["name"]: _gang_row(gang) for gang in convert(found, dict[str, dict[str, Any]]).values()}
+        except (DecodeError, KeyError, ValueError) as error:
+            raise ExplainError(f"what was queried lists no gangs; is that a koord-scheduler? ({error})") from error
 
     async def audit() -> Mapping[str, Row]:
         query = {"since": format_time(clock.now() - _AUDIT_TIME), "limit": str(_AUDIT_RECORDS)}

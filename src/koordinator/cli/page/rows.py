@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from sys import intern
 from typing import Any, Final
 
+from koordinator.api.adaptive_slo import read_state
 from koordinator.api.annotations import DEVICE_ALLOCATED, QUOTA_RUNTIME
 from koordinator.api.codec import decode_or, to_document
 from koordinator.api.core import Namespace
@@ -97,11 +98,12 @@ def _waits(pod: Pod, usage: PodUsage) -> Row:
 def keep_node(node: Node) -> KeptNode:
     pressures = [each.type for each in node.status.conditions if each.type in _PRESSURES and each.status == "True"]
     state = listed("nodes", node)["state"]
-    return KeptNode(
-        metadata=_kept(node.metadata),
-        status=NodeStatus(allocatable=node.status.allocatable),
-        row={"state": state, "pressures": pressures, "created": _time(node.metadata.creation_timestamp)},
-    )
+    adapted = read_state(node.metadata.annotations)
+    row: Row = {"state": state, "pressures": pressures, "created": _time(node.metadata.creation_timestamp)}
+    if adapted is not None and adapted.level:
+        # Its online pods suffer, so that its co-location is taken back, by so many steps of so many.
+        row["adapted"] = {"level": adapted.level, "steps": adapted.steps, "reason": adapted.reason}
+    return KeptNode(metadata=_kept(node.metadata), status=NodeStatus(allocatable=node.status.allocatable), row=row)
 
 
 def keep_metric(metric: NodeMetric) -> KeptMetric:

@@ -12,8 +12,8 @@ from koordinator.cli.explain_failure import ExplainError, ForbiddenError, NotFou
 from koordinator.cli.explain_target import parse_target
 from koordinator.cli.explain_terminal import PAGE_TERMINAL
 from koordinator.cli.page.broadcast import Broadcast
-from koordinator.cli.page.feed import CLASSES, PENDING
-from koordinator.cli.page.history import SPANS, History
+from koordinator.cli.page.feed import CLASSES, INTERFERENCE, PENDING
+from koordinator.cli.page.history import SPANS, HistoryError, PastUsage
 from koordinator.cli.page.local_access import LocalAccess
 from koordinator.cli.page.pod_list import PodList
 from koordinator.cli.page.static_files import HEADERS, StaticFiles
@@ -37,7 +37,7 @@ class Site:
         access: Access,
         broadcast: Broadcast,
         pods: PodList,
-        history: History,
+        history: PastUsage,
         what_if: WhatIfRuns,
         clock: Clock,
     ) -> None:
@@ -84,7 +84,8 @@ class Site:
         return Response(parts=self._broadcast.events(viewer), content_type="text/event-stream; charset=utf-8")
 
     async def _list_pods(self, request: Request, viewer: Viewer) -> Response:
-        return json_response(self._pods.page(request.query, viewer.sight_of(PENDING)))
+        measured = viewer.sight_of(INTERFERENCE).everywhere
+        return json_response(self._pods.page(request.query, viewer.sight_of(PENDING), measured=measured))
 
     async def _read_history(self, request: Request, viewer: Viewer) -> Response:
         sight, span = viewer.sight_of(CLASSES), SPANS.get(request.query.get("span", "1h"))
@@ -92,7 +93,10 @@ class Site:
             return json_response({"problem": sight.lacks}, 403)
         if span is None:
             raise PageError(400, f"400: span: one of {', '.join(SPANS)} is needed\n")
-        return json_response(self._history.read(span, self._clock.now().timestamp()))
+        try:
+            return json_response(await self._history.read(span, self._clock.now().timestamp()))
+        except HistoryError as error:
+            return json_response({"problem": str(error)}, 503)
 
     async def _explain(self, request: Request, viewer: Viewer) -> Response:
         """The document and the text of ``koord explain``, for the words that the command takes: ``pod/shop/web``."""

@@ -85,7 +85,8 @@ class EnforcedPolicy:
         self.spec = msgspec.structs.replace(spec, **kept)
         try:
             members = (spec.extensions or {}).get(EXTENSIONS_MEMBER) or {}
-            self.interference = convert(members.get(INTERFERENCE) or {}, InterferenceStrategy)
+            own = members.get(INTERFERENCE) or {} if isinstance(members, dict) else members
+            self.interference = convert(own, InterferenceStrategy)
         except DecodeError as error:
             path = f"extensions.{EXTENSIONS_MEMBER}.{INTERFERENCE}"
             invalid.append(_unused(path, {path: str(error)}))

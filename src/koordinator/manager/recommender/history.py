@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 from string import Template
-from typing import Any, Final, NamedTuple
-
-import aiohttp
+from typing import Final, NamedTuple
 
 from koordinator.base.clock import Clock
 from koordinator.base.durations import format_duration
-from koordinator.base.errors import KoordinatorError
-from koordinator.kube.errors import CredentialError
+from koordinator.kube.prometheus import PrometheusError, PrometheusServer, Series
 from koordinator.kube.reconciler import Reconcilers
-from koordinator.kube.tls import RotatingContext, TLSSettings
 from koordinator.manager.recommender.options import RecommenderOptions
 from koordinator.manager.recommender.tracked import Tracked
 
 logger = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 64 << 20
-_REQUEST_SECONDS: Final = 60.0
 _SAMPLE_MINUTES: Final = 60
 _ATTEMPTS: Final = 3
 _PAUSES: Final = (15.0, 60.0)
@@ -46,10 +36,6 @@ _SUFFIXES: Final[Mapping[str, str]] = {
 """Kind of a workload -> a pattern of what its pods' names have after the workload's: the pods that had the usage are
 gone, so that their labels are not known."""
 _REPLICA: Final = "history of "
-
-
-class HistoryError(KoordinatorError):
-    """The Prometheus server could not be queried, or its response cannot be read."""
 
 
 @dataclass(slots=True)
@@ -76,7 +62,9 @@ class HistoryLoader:
         self._history = options.history
         self._clock = clock
         self._finished = finished
-        self._tls: RotatingContext | None = None
+        self._server = PrometheusServer(
+            self._history.prometheus_address, clock, self._history.token_file, self._history.ca_file
+        )
         self._wanted: dict[str, _Wanted] = {}
         """By the UID of the Recommendation."""
         self._reconciler = reconcilers.make(
@@ -102,14 +90,14 @@ class HistoryLoader:
         await self._reconciler.run()
 
     async def _reconcile(self, uid: str) -> None:
-        """Raises HistoryError, to be called again after a pause, before the last attempt."""
+        """Raises PrometheusError, to be called again after a pause, before the last attempt."""
         wanted = self._wanted[uid]
         wanted.attempts += 1
         tracked = wanted.tracked
         try:
             cpu = await self._query(self._history.cpu_query, tracked)
             memory = await self._query(self._history.memory_query, tracked)
-        except HistoryError as error:
+        except PrometheusError as error:
             if wanted.attempts < _ATTEMPTS:
                 raise
             logger.warning("recommender: %s begins without history: %s", tracked.key, error)
@@ -120,53 +108,16 @@ class HistoryLoader:
         self._finished()
 
     async def _query(self, query: str, tracked: Tracked) -> list[_Sample]:
-        """Raises HistoryError."""
-        end = self._clock.now()
-        step = self._history.step
-        parameters = {
-            "query": Template(query).safe_substitute(
-                namespace=tracked.recommendation.metadata.namespace,
-                pods=pods_pattern(tracked),
-                step=format_seconds(step.total_seconds()),
-            ),
-            "start": f"{(end - self._history.length).timestamp():.0f}",
-            "end": f"{end.timestamp():.0f}",
-            "step": f"{step.total_seconds():.0f}",
-        }
-        url = f"{self._history.prometheus_address.rstrip('/')}/api/v1/query_range"
-        try:
-            timeout = aiohttp.ClientTimeout(total=_REQUEST_SECONDS)
-            tls, headers = self._server_trust(), self._headers()
-            async with (
-                aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-                session.post(url, data=parameters, allow_redirects=False, ssl=tls) as response,
-            ):
-                body = bytearray()
-                async for chunk in response.content.iter_any():
-                    body += chunk
-                    if len(body) > _MOST_BYTES:
-                        raise HistoryError(f"{url}: the response has more than {_MOST_BYTES >> 20} MiB")
-                status = response.status
-        except (aiohttp.ClientError, TimeoutError, OSError, CredentialError) as error:
-            raise HistoryError(f"{url}: {error or type(error).__name__}") from error
-        return list(_samples(url, status, bytes(body)))
-
-    def _server_trust(self) -> ssl.SSLContext:
-        """Raises CredentialError. To read the authorities of a machine takes 20 ms, too long for each query."""
-        if self._tls is None:
-            self._tls = RotatingContext(TLSSettings(authority_file=self._history.ca_file), self._clock)
-        self._tls.refresh()
-        return self._tls.context
-
-    def _headers(self) -> dict[str, str]:
-        """Raises OSError, and HistoryError for what is no token."""
-        path = self._history.token_file
-        if not path:
-            return {}
-        token = Path(path).read_bytes().strip().decode("ascii", "replace")
-        if not token.isascii() or not token.isprintable() or not token:
-            raise HistoryError(f"{path}: this is no token: one line of ASCII characters is")
-        return {"Authorization": f"Bearer {token}"}
+        """Raises PrometheusError."""
+        end, step = self._clock.now(), self._history.step.total_seconds()
+        filled = Template(query).safe_substitute(
+            namespace=tracked.recommendation.metadata.namespace,
+            pods=pods_pattern(tracked),
+            step=format_seconds(step),
+        )
+        start = (end - self._history.length).timestamp()
+        found = await self._server.query_range(filled, start, end.timestamp(), step)
+        return [sample for series in found for sample in _samples(series)]
 
     def _feed(self, tracked: Tracked, cpu: list[_Sample], memory: list[_Sample]) -> None:
         """Add the samples in the order of their times. One sample stands for all minutes of its step."""
@@ -206,26 +157,9 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _samples(url: str, status: int, body: bytes) -> Iterator[_Sample]:
-    """The samples of a range query's matrix. Raises HistoryError."""
-    try:
-        document = json.loads(body)
-        if document["status"] != "success":
-            raise HistoryError(f"{url}: {document.get('errorType')}: {document.get('error')}")
-        series = document["data"]["result"]
-        for each in series:
-            yield from _of_series(each)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        excerpt = body[:200].decode("utf-8", "replace")
-        raise HistoryError(f"{url}: status {status}, not the result of a range query: {excerpt!r}") from error
-
-
-def _of_series(series: Mapping[str, Any]) -> Iterator[_Sample]:
-    labels = series["metric"]
-    pod, container = labels.get("pod"), labels.get("container")
-    if not pod or not container:
-        return
-    for at, text in series["values"]:
-        value = float(text)
-        if math.isfinite(value):
-            yield _Sample(pod, container, datetime.fromtimestamp(at, UTC), value)
+def _samples(series: Series) -> Iterator[_Sample]:
+    """None of a series that is of no container."""
+    pod, container = series.labels.get("pod"), series.labels.get("container")
+    if pod and container:
+        for at, value in series.samples:
+            yield _Sample(pod, container, at, value)

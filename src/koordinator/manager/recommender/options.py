@@ -6,11 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
-from urllib.parse import urlsplit
 
-from koordinator.base.errors import ConfigurationError
-from koordinator.base.listen_address import is_loopback
 from koordinator.base.option_flags import duration, group, integer, number, switch, text
+from koordinator.kube.prometheus import check_server
 
 TITLE: Final = "Recommender (feature Recommender)"
 AUTO: Final = "auto"
@@ -238,13 +236,7 @@ class HistoryOptions:
     )
 
     def __post_init__(self) -> None:
-        url = urlsplit(self.prometheus_address)
-        if self.prometheus_address and url.scheme not in ("http", "https"):
-            allowed = "write a URL such as http://prometheus.monitoring:9090"
-            raise ConfigurationError(f"--{_ADDRESS}", self.prometheus_address, allowed)
-        if self.token_file and url.scheme == "http" and not is_loopback(url.hostname or ""):
-            allowed = f"a token is not sent in plain text: --{_ADDRESS} must begin with https://"
-            raise ConfigurationError(f"--{_TOKEN_FILE}", self.token_file, allowed)
+        check_server(f"--{_ADDRESS}", self.prometheus_address, f"--{_TOKEN_FILE}", self.token_file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,7 +333,8 @@ class ClusterState:
         if group is None or not group.rows or group.terminating is not terminating or group.labels != metadata.labels:
             group = pod.memo[labels.memo] = labels.group_of(metadata, terminating=terminating)
         rows, on_row = group.rows, labels.on_rows[row]
-        count = rows.get(row, 0) + sign
+        # One that was never counted must not become less than none unnoticed.
+        count = (rows[row] if sign < 0 else rows.get(row, 0)) + sign
         if count:
             rows[row] = on_row[group.number] = count
             return

@@ -29,6 +29,9 @@ T = TypeVar("T")
 _TOP_NODES: Final = 3
 _MEASURED_ONE_IN: Final = 10
 """So many decisions, since measuring costs as much as the usual decision, which evaluates one row."""
+_LEAST_ROWS: Final = 1024
+"""What a class takes beside its rows, some 25 KiB, is less than so many rows take. Without this, a cluster of twenty
+nodes on which each Job is a class kept tens of thousands of them."""
 
 
 class _PodClass:
@@ -368,7 +371,7 @@ class Engine:
     def _evict_classes(self, evaluation: Evaluation) -> None:
         """Evict classes, the least recently used first, if the limit would be exceeded with one more like this. Shared
         results are counted once; they are freed with the last class that uses them."""
-        limit = self._cells // max(1, self._state.view.columns.size)
+        limit = self._cells // max(_LEAST_ROWS, self._state.view.columns.size)
         while self._classes and self._width + evaluation.width + len(self._shared) > limit:
             _, oldest = self._classes.popitem(last=False)
             self._width -= oldest.evaluation.width

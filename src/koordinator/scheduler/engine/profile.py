@@ -277,7 +277,9 @@ class Profile:
         return self.points(pod).profile
 
     def points(self, pod: PodInfo) -> PodPoints:
-        """What holds for the pod, and for all that share its memo."""
+        """What holds for the pod, and for all that share its memo; the same from the profile ``for_pod``."""
+        if self.whole is not None:
+            return self.whole.points(pod)
         version = self._selective[0].view.concerns_version if self._selective else 0
         known: PodPoints | None = pod.memo.get(self.memo)
         if known is None or known.version != version:

@@ -162,6 +162,18 @@ def test_a_question_without_a_reservation_cannot_be_answered() -> None:
         handler.handle(dataclasses.replace(request_for(RESERVATION), object=None))
 
 
+@pytest.mark.parametrize("member", ["labels", "annotations"])
+def test_metadata_of_a_wrong_type_are_refused_by_their_field(member: str) -> None:
+    handler = ReservationMutatingHandler(SmallCluster(profile(labels={"a": "b"})), lambda: 0)
+    with pytest.raises(DecodeError, match=rf"object.*{member}"):
+        handler.handle(request_for({**RESERVATION, "metadata": {"name": "r", member: ["x"]}}))
+
+
+def test_a_spec_of_a_wrong_type_is_left_to_the_schema() -> None:
+    found = mutated({**RESERVATION, "spec": "x"}, profile(labels={"a": "b"}, schedulerName="c"))
+    assert found["spec"] == "x"
+
+
 def test_the_reservation_that_was_queried_about_stays_as_it_was() -> None:
     before = copied(RESERVATION)
     mutated(RESERVATION, profile(labels={"a": "b"}, schedulerName="c", patch={"metadata": {"labels": None}}))

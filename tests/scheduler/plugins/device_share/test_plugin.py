@@ -222,6 +222,14 @@ def test_devices_that_another_scheduler_has_chosen_are_taken_or_none() -> None:
     assert "Insufficient GPU Devices" in machines.message(pod("q"))
 
 
+def test_a_hint_of_another_scheduler_that_cannot_be_read_is_why_the_pod_waits() -> None:
+    machines = Machines(device(gpu(0)))
+    made = make_device_pod("p", gpu=100)
+    made.metadata.annotations["internal.scheduling.koordinator.sh/scheduling-hint"] = '{"extensions":5}'
+    assert "scheduling-hint: " in machines.message(made)
+    machines.place(make_device_pod("q", gpu=100))
+
+
 # Records.
 
 

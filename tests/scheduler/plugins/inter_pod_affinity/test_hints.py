@@ -121,7 +121,7 @@ def event_of(fixture: ClusterFixture, data: st.DataObject, kinds: st.SearchStrat
             return [ClusterEvent(EventKind.POD_LABEL, before, known.pod)]
         case "take" if known is not None:
             fixture.take(pod_name)
-            return [ClusterEvent(EventKind.POD_DELETE, known)]
+            return [ClusterEvent(EventKind.POD_DELETE, before)]
         case "remove" if fixture.state.has_node(name):
             gone = fixture.state.node(name)
             fixture.remove_node(name)

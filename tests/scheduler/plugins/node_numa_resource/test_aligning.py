@@ -91,6 +91,11 @@ def test_a_policy_that_cannot_be_is_refused(numa: Any, reason: str) -> None:
     assert reason in aligned(SINGLE).refused(pod("p", qos="LS", numa=numa))
 
 
+def test_a_hint_of_another_scheduler_that_cannot_be_read_is_why_the_pod_waits() -> None:
+    broken = {annotation_keys.RESOURCE_STATUS: {"cpuset": "0-1"}, annotation_keys.SCHEDULING_HINT: "{"}
+    assert "scheduling-hint: " in aligned(SINGLE).refused(pod("p", qos="LS", annotations=broken))
+
+
 def test_the_policy_of_kubelet_counts_where_the_node_has_no_label() -> None:
     machines = Machines(topology(policies=("SingleNUMANodePodLevel",)))
 

@@ -2,7 +2,7 @@
 import { html, useMemo } from "./html.js";
 import { Empty, NodeLink, Panel, PodLink } from "./parts.js";
 import { useTables } from "./store.js";
-import { amount, bytes, counted } from "./words.js";
+import { amount, bytes, counted, resourceName } from "./words.js";
 
 const CORE = "koordinator.sh/gpu-core";
 const RATIO = "koordinator.sh/gpu-memory-ratio";
@@ -53,5 +53,5 @@ function memoryOf(row) {
 
 /** @param {Record<string, number>} resources */
 function heldText(resources) {
-  return Object.entries(resources).map(([name, value]) => `${amount(name, value)} ${name.replace("koordinator.sh/", "")}`).join(", ");
+  return Object.entries(resources).map(([name, value]) => `${amount(name, value)} ${resourceName(name)}`).join(", ");
 }

@@ -1,19 +1,31 @@
 // What co-location earns, over time.
 import uPlot from "uplot";
 import { html, useEffect, useRef, useState } from "./html.js";
-import { Empty, Panel } from "./parts.js";
+import { Empty, Panel, useScheme } from "./parts.js";
+import { useChoice } from "./route.js";
 import { ask } from "./store.js";
 import { cores } from "./words.js";
 
 const AGAIN_MS = 10000;
 const SPANS = { "1h": "the last hour", "24h": "the last day", "168h": "the last week" };
-/** @type {[string, string, string][]} series of the server, title, colour */
-const LINES = [
-  ["online_allocated", "given out to online pods", "--line-allocated"],
-  ["online_measured", "used by online pods", "--line-online"],
-  ["batch_measured", "used by batch pods", "--line-batch"],
-  ["batch_reclaimable", "offered to batch pods", "--line-reclaimable"],
+/** The areas from below, each upon the one before, and a line over them. */
+const AREAS = [
+  { label: "used by online pods", colour: "--line-online", of: (/** @type {Step} */ at) => at("online_measured") },
+  { label: "used by batch pods", colour: "--line-batch", of: (/** @type {Step} */ at) => at("batch_measured") },
+  {
+    label: "offered to batch pods, and not used",
+    colour: "--line-reclaimable",
+    of: (/** @type {Step} */ at) => less(at("batch_reclaimable"), at("batch_measured")),
+  },
 ];
+const LINE = { label: "requested by online pods", colour: "--line-allocated", of: (/** @type {Step} */ at) => at("online_allocated") };
+
+/** @typedef {(series: string) => number | null} Step the values of one step, by the name of the server's series */
+
+/** @param {number | null} whole @param {number | null} part */
+function less(whole, part) {
+  return whole === null ? null : Math.max(0, whole - (part ?? 0));
+}
 
 /**
  * @typedef {object} History
@@ -29,7 +41,8 @@ export function coreHours(history) {
 }
 
 export function Earnings() {
-  const [span, setSpan] = useState("1h");
+  const [chosen, setSpan] = useChoice("span", "1h");
+  const span = Object.hasOwn(SPANS, chosen) ? chosen : "1h";
   const [history, setHistory] = useState(/** @type {History | null} */ (null));
   const [problem, setProblem] = useState("");
   const [price, setPrice] = useState(localStorage.getItem("price") ?? "");
@@ -50,6 +63,7 @@ export function Earnings() {
       clearInterval(timer);
     };
   }, [span]);
+  const scheme = useScheme();
   const hours = history ? coreHours(history) : 0;
   const worth = Number(price) > 0 ? `, worth ${(hours * Number(price)).toLocaleString([], { maximumFractionDigits: 2 })} at ${price} a core-hour` : "";
   const conclusion = history
@@ -65,34 +79,51 @@ export function Earnings() {
         localStorage.setItem("price", event.target.value);
       }} /></label>
     </div>
-    ${history && history.times.length > 1 ? html`<${Chart} history=${history} />` : html`<${Empty}>The first minutes are still to come: the page keeps what it sees from now on.<//>`}
+    ${history && history.times.length > 1 ? html`<${Chart} key=${scheme} history=${history} /><p class="conclusion">${summary(history)}</p>` : html`<${Empty}>The first minutes are still to come: the page keeps what it sees from now on.<//>`}
   <//>`;
+}
+
+/** What each area and the line amount to, for each step. @param {History} history @returns {(number | null)[][]} */
+function amountsOf(history) {
+  const at = (/** @type {number} */ step) => (/** @type {string} */ name) => history.series[name]?.[step] ?? null;
+  return [...AREAS, LINE].map(({ of }) => history.times.map((_, step) => of(at(step))));
+}
+
+/** The data of the plot: what is painted over comes first, so that the highest sum does. @param {(number | null)[][]} amounts */
+function stacked(amounts) {
+  const [line, ...areas] = [...amounts].reverse();
+  const sums = areas.map((_, from) => areas[from].map((value, step) => (value === null ? null : areas.slice(from).reduce((sum, each) => sum + (each[step] ?? 0), 0))));
+  return [...sums, line];
 }
 
 /** @param {{ history: History }} properties */
 function Chart({ history }) {
   const box = /** @type {{ current: HTMLDivElement | null }} */ (useRef(null));
   const plot = /** @type {{ current: uPlot | null }} */ (useRef(null));
-  const data = /** @type {uPlot.AlignedData} */ ([history.times, ...LINES.map(([name]) => history.series[name] ?? history.times.map(() => null))]);
+  const amounts = amountsOf(history);
+  const shown = /** @type {{ current: (number | null)[][] }} */ (useRef(amounts));
+  shown.current = amounts;
+  const data = /** @type {uPlot.AlignedData} */ ([history.times, ...stacked(amounts)]);
   useEffect(() => {
     if (!box.current) return;
     const style = getComputedStyle(box.current);
     const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
     const axis = { stroke: style.color, grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    const values = (/** @type {number} */ series) => (/** @type {uPlot} */ _, /** @type {number | null} */ __, /** @type {number} */ ___, /** @type {number | null} */ step) => {
+      const value = step === null ? null : shown.current[series][step];
+      return value === null ? "–" : cores(value);
+    };
+    const areas = AREAS.map(({ label, colour: name }, at) => ({ label, stroke: colour(name), fill: colour(name), width: 1, points: { show: false }, value: values(at) }));
     plot.current = new uPlot(
       {
         width: box.current.clientWidth,
         height: 240,
         series: [
           {},
-          ...LINES.map(([, label, name]) => ({
-            label,
-            stroke: colour(name),
-            width: 2,
-            value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => (value === null ? "–" : cores(value)),
-          })),
+          ...areas.reverse(),
+          { label: LINE.label, stroke: colour(LINE.colour), width: 2, dash: [6, 4], points: { show: false }, value: values(AREAS.length) },
         ],
-        axes: [axis, { ...axis, size: 80, values: (/** @type {uPlot} */ _, /** @type {number[]} */ values) => values.map((value) => cores(value)) }],
+        axes: [axis, { ...axis, size: 80, values: (/** @type {uPlot} */ _, /** @type {number[]} */ ticks) => ticks.map((value) => cores(value)) }],
         scales: { y: { range: (_, __, most) => [0, Math.max(most, 1000) * 1.05] } },
       },
       data,
@@ -109,13 +140,12 @@ function Chart({ history }) {
   useEffect(() => {
     plot.current?.setData(data);
   }, [history]);
-  return html`<div class="chart" ref=${box} role="img" aria-label=${summary(history)}></div>`;
+  return html`<div class="chart" ref=${box} role="group" aria-label="CPUs over time"></div>`;
 }
 
-/** What the chart shows, for those who do not see it. @param {History} history */
+/** What the chart comes to at its end, in words. @param {History} history */
 function summary(history) {
-  return LINES.map(([name, label]) => {
-    const values = (history.series[name] ?? []).filter((value) => value !== null);
-    return `${label}: now ${cores(/** @type {number} */ (values.at(-1) ?? 0))}`;
-  }).join("; ");
+  const last = history.times.length - 1;
+  const [online, batch, idle, requested] = amountsOf(history).map((values) => values[last] ?? 0);
+  return `Last: online pods use ${cores(online)} of the ${cores(requested)} that they request; batch pods use ${cores(batch)}, and ${cores(idle)} more are offered to them.`;
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Bar, Command } from "./parts.js";
 import { Pods } from "./pods.js";
 import { ask } from "./store.js";
-import { amount, moment } from "./words.js";
+import { amount, moment, resourceName } from "./words.js";
 
 const AGAIN_MS = 3000;
 
@@ -38,12 +38,12 @@ export function Drawer({ kind, name, onClose }) {
     return () => before?.focus?.();
   }, [kind, name]);
   const document_ = found?.document ?? {};
-  return html`<aside class="drawer" role="dialog" aria-modal="false" aria-label=${`${kind} ${name}`} tabindex="-1" ref=${box}
+  return html`<div class="drawer" role="dialog" aria-modal="false" aria-label=${`${kind} ${name}`} tabindex="-1" ref=${box}
     onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose()}>
-    <header>
+    <div class="heading">
       <h2>${kind} ${name}</h2>
       <button type="button" class="close" onClick=${onClose} aria-label="Close">✕</button>
-    </header>
+    </div>
     <${Command} text=${`koord explain ${kind} ${name}`} />
     ${problem && html`<p class="missing" role="status">${problem}</p>`}
     ${found?.note && html`<p class="missing" role="status">${found.note}</p>`}
@@ -52,7 +52,7 @@ export function Drawer({ kind, name, onClose }) {
     ${document_.overcommit && html`<${Waterfalls} overcommit=${document_.overcommit} />`}
     ${found && html`<h3>In full</h3><pre tabindex="0">${found.text}</pre>`}
     ${kind === "node" && html`<${Pods} node=${name} />`}
-  </aside>`;
+  </div>`;
 }
 
 /** @param {{ moments: any[] }} properties */
@@ -71,7 +71,7 @@ function Waterfalls({ overcommit }) {
   return amounts.map((/** @type {any} */ each) => {
     const most = Math.max(...each.terms.map((/** @type {any} */ term) => Math.abs(term.amount)));
     const rows = [...each.terms, { name: "= offered", amount: each.value, isSum: true }, ...(each.adjustments ?? [])];
-    return html`<h3>How much ${each.resource} the node offers</h3>
+    return html`<h3>How much ${resourceName(each.resource)} the node offers</h3>
       <table class="waterfall"><tbody>
         ${rows.map((term) => html`<tr class=${term.isSum ? "sum" : ""}>
           <th scope="row">${inWords(term.name)}</th>

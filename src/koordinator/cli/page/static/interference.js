@@ -1,6 +1,6 @@
 // Who suffers from whom, and what was done about it.
 import { html, useMemo } from "./html.js";
-import { Empty, NodeLink, Panel, PodLink } from "./parts.js";
+import { Empty, NodeLink, Panel, PodLink, Wide } from "./parts.js";
 import { useTables } from "./store.js";
 import { counted, moment } from "./words.js";
 
@@ -15,11 +15,11 @@ export function Interference() {
       <h3><${PodLink} name=${row.pod} /> on <${NodeLink} name=${row.node} /></h3>
       <p>${row.indicator} is ${row.value}, normally ${row.normal} (limit ${row.limit}), since ${moment(row.since)}.</p>
       ${row.suspects.length
-        ? html`<div class="wide"><table>
+        ? html`<${Wide} label=${`Suspects of ${row.pod}`}><table>
             <thead><tr><th scope="col">suspect</th><th scope="col">QoS</th><th scope="col" class="number">correlation</th><th scope="col" class="number">confidence</th><th scope="col">advice</th></tr></thead>
             <tbody>${row.suspects.map((/** @type {any} */ each) => html`<tr><td><${PodLink} name=${each.pod} /></td><td>${each.qos}</td>
               <td class="number">${each.correlation}</td><td class="number">${each.confidence}</td><td>${each.advice}</td></tr>`)}</tbody>
-          </table></div>`
+          </table><//>`
         : html`<p>No pod of the node explains it.</p>`}
       ${row.remedies.length > 0 && html`<ul>${row.remedies.map((/** @type {any} */ each) => html`<li>${each.remedy}: ${each.what} (${each.result}), since ${moment(each.since)}</li>`)}</ul>`}
     </article>`)}

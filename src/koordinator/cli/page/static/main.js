@@ -8,7 +8,8 @@ import { Nodes } from "./nodes.js";
 import { Overview } from "./overview.js";
 import { Pending } from "./pending.js";
 import { Pods } from "./pods.js";
-import { connection, follow, signIn, useConnection, useTables } from "./store.js";
+import { close, useRoute } from "./route.js";
+import { connection, follow, signIn, useConnection, useTables, versions } from "./store.js";
 import { Tenants } from "./tenants.js";
 import { WhatIf } from "./what_if.js";
 import { moment } from "./words.js";
@@ -26,36 +27,20 @@ const PLACES = {
   "what-if": { title: "What if?", view: WhatIf },
 };
 
-/** Where one is: a place, and what is explained beside it. @param {string} hash */
-function routeOf(hash) {
-  const [first, ...rest] = hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  if (first === "explain" && rest.length > 1) return { place: "", kind: rest[0], name: rest.slice(1).join("/") };
-  return { place: first in PLACES ? first : "overview", kind: "", name: "" };
-}
-
 function Page() {
-  const [hash, setHash] = useState(location.hash);
-  const [last, setLast] = useState(routeOf(location.hash).place || "overview");
-  useEffect(() => {
-    const onHash = () => {
-      setHash(location.hash);
-      const { place } = routeOf(location.hash);
-      if (place) setLast(place);
-    };
-    addEventListener("hashchange", onHash);
-    return () => removeEventListener("hashchange", onHash);
-  }, []);
-  const { kind, name } = routeOf(hash);
-  const { title, view: View } = PLACES[last];
+  const route = useRoute();
+  const { kind, name } = route;
+  const place = Object.hasOwn(PLACES, route.place) ? route.place : "overview";
+  const { title, view: View } = PLACES[place];
   const { needs } = useConnection();
   useEffect(() => {
     document.title = `${kind ? `${kind} ${name}` : title} – Koordinator`;
   }, [title, kind, name]);
   return html`<a class="skip" href="#content">Skip to the content</a>
-    <${Header} place=${last} />
+    <${Header} place=${place} />
     <div class="body">
       <main id="content" tabindex="-1"><h1 class="hidden">${title}</h1>${needs === "token" ? html`<${SignIn} />` : html`<${View} />`}</main>
-      ${kind && html`<${Drawer} kind=${kind} name=${name} onClose=${() => (location.hash = `#/${last}`)} />`}
+      ${kind && html`<${Drawer} kind=${kind} name=${name} onClose=${close} />`}
     </div>`;
 }
 
@@ -87,7 +72,7 @@ function Header({ place }) {
       <span class="cluster" title=${api?.cluster ?? ""}>${api ? api.context || api.server : ""}</span></div>
     <nav aria-label="Places"><ul>
       ${Object.entries(PLACES).map(([key, { title }]) => html`<li><a href=${`#/${key}`} aria-current=${key === place ? "page" : undefined}>
-        ${title}${counts[key] ? html`<span class="count">${counts[key]}</span>` : ""}</a></li>`)}
+        ${title}${counts[key] ? html`<span class="count">${counts[key].toLocaleString("en")}</span>` : ""}</a></li>`)}
     </ul></nav>
     <${Contact} problem=${contact.problem} />
   </header>`;
@@ -107,4 +92,4 @@ const root = document.getElementById("page");
 if (root) render(html`<${Page} />`, root);
 follow();
 // For those who look into it from the console.
-Object.assign(window, { koordinator: { connection } });
+Object.assign(window, { koordinator: { connection, versions } });

@@ -15,7 +15,7 @@ function Drains() {
   const rows = [...drains.rows.values()].sort((a, b) => a.name.localeCompare(b.name));
   const running = rows.filter((row) => row.phase === "Running").length;
   const conclusion = rows.length ? `${counted(rows.length, "drain")}, ${running} of them under way.` : "No node is being emptied.";
-  return html`<${Panel} title="Drains" conclusion=${conclusion} sources=${[drains]} command="koord drain NODE">
+  return html`<${Panel} title="Drains" conclusion=${conclusion} sources=${[drains]} command="kubectl get drainnodes">
     ${rows.map((row) => html`<article key=${row.name} class="finding">
       <h3><${NodeLink} name=${row.node} />: ${row.phase}</h3>
       ${row.message && html`<p>${row.message}</p>`}
@@ -33,14 +33,14 @@ function Migrations() {
     [migrations.version],
   );
   const open = rows.filter((row) => !ENDED.has(row.phase)).length;
-  const conclusion = rows.length ? `${counted(open, "migration is", "migrations are")} under way, ${rows.length - open} have ended.` : "No pod is on its way to another node.";
+  const conclusion = rows.length ? `${open ? counted(open, "migration is", "migrations are") : "No migration is"} under way; ${counted(rows.length - open, "has", "have")} ended.` : "No pod is on its way to another node.";
   return html`<${Panel} title="Migrations" conclusion=${conclusion} sources=${[migrations]} command="koord get migrations">
     ${rows.length > 0 && html`<${Rows} label="Migrations" rows=${rows} keyOf=${(/** @type {any} */ row) => row.name} height=${320} columns=${[
       { title: "migration", cell: (/** @type {any} */ row) => html`<${Link} to=${`explain/migration/${encodeURIComponent(row.name)}`}>${row.name}<//>` },
       { title: "pod", cell: (/** @type {any} */ row) => html`<${PodLink} name=${row.pod} />` },
       { title: "phase", cell: (/** @type {any} */ row) => row.phase },
       { title: "step", cell: (/** @type {any} */ row) => row.step },
-      { title: "reason", cell: (/** @type {any} */ row) => row.reason },
+      ...(rows.some((row) => row.reason) ? [{ title: "reason", cell: (/** @type {any} */ row) => row.reason }] : []),
       { title: "age", isNumber: true, cell: (/** @type {any} */ row) => age(row.created, now) },
     ]} />`}
   <//>`;

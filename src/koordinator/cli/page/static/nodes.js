@@ -1,7 +1,8 @@
 // All nodes at a glance, and each by itself.
 import { html, useEffect, useMemo, useRef, useState } from "./html.js";
-import { Bar, Empty, NodeLink, Panel, Rows, useNow } from "./parts.js";
-import { useTables } from "./store.js";
+import { Bar, NodeLink, Panel, Rows, useNow, useScheme } from "./parts.js";
+import { useChoice } from "./route.js";
+import { useRowsByName, useTables } from "./store.js";
 import { age, bytes, className, cores, counted, percent } from "./words.js";
 
 /** @typedef {"cpu" | "memory" | "suppressed" | "batch"} Measure */
@@ -43,13 +44,12 @@ function share(usage, part, whole) {
 
 export function Nodes() {
   const [nodes] = useTables("nodes");
-  const [measure, setMeasure] = useState(/** @type {Measure} */ ("cpu"));
-  const [filter, setFilter] = useState("");
+  const [chosen, setMeasure] = useChoice("show", "cpu");
+  const measure = /** @type {Measure} */ (Object.hasOwn(MEASURES, chosen) ? chosen : "cpu");
+  const [filter, setFilter] = useChoice("name", "");
   const now = useNow(10);
-  const rows = useMemo(
-    () => [...nodes.rows.values()].filter((row) => row.name.includes(filter)).sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true })),
-    [nodes.version, filter],
-  );
+  const all = useRowsByName(nodes);
+  const rows = useMemo(() => (filter ? all.filter((row) => row.name.includes(filter)) : all), [all, filter]);
   const hot = rows.filter((row) => (MEASURES[measure].value(row) ?? 0) > 0.8).length;
   const conclusion = rows.length
     ? `${counted(rows.length, "node")}; on ${hot.toLocaleString("en")} of them, “${MEASURES[measure].title}” is above 80 %.`
@@ -88,8 +88,12 @@ function UsageBar({ row, resource, words }) {
   return html`<${Bar} whole=${row.allocatable[resource]} parts=${parts} text=${used.join(", ") || "no pods"} />`;
 }
 
-const CELL = 14;
 const GAP = 2;
+
+/** The size of a square, in pixels: a few nodes need not be looked for. @param {number} nodes */
+function cellOf(nodes) {
+  return nodes > 400 ? 14 : nodes > 60 ? 20 : 32;
+}
 
 /**
  * A square for each node. One drawing, however many nodes there are; arrow keys walk through it.
@@ -99,8 +103,10 @@ function HeatMap({ rows, measure }) {
   const canvas = /** @type {{ current: HTMLCanvasElement | null }} */ (useRef(null));
   const [width, setWidth] = useState(0);
   const [chosen, setChosen] = useState(-1);
-  const columns = Math.max(1, Math.floor(width / (CELL + GAP)));
-  const height = Math.ceil(rows.length / columns) * (CELL + GAP);
+  const scheme = useScheme();
+  const step = cellOf(rows.length) + GAP;
+  const columns = Math.max(1, Math.floor(width / step));
+  const height = Math.ceil(rows.length / columns) * step;
   useEffect(() => {
     const parent = canvas.current?.parentElement;
     if (!parent) return;
@@ -110,18 +116,18 @@ function HeatMap({ rows, measure }) {
   }, []);
   useEffect(() => {
     if (canvas.current && width) draw(canvas.current, rows, measure, columns, width, height, chosen);
-  });
+  }, [rows, measure, width, chosen, scheme]);
   /** @param {MouseEvent} event */
   const at = (event) => {
-    const index = Math.floor(event.offsetY / (CELL + GAP)) * columns + Math.floor(event.offsetX / (CELL + GAP));
+    const index = Math.floor(event.offsetY / step) * columns + Math.floor(event.offsetX / step);
     return index < rows.length ? index : -1;
   };
   /** @param {KeyboardEvent} event */
   const onKey = (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
-    if (step) {
+    const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
+    if (by) {
       event.preventDefault();
-      setChosen(Math.min(rows.length - 1, Math.max(0, chosen < 0 ? 0 : chosen + step)));
+      setChosen(Math.min(rows.length - 1, Math.max(0, chosen < 0 ? 0 : chosen + by)));
     } else if (event.key === "Enter" && rows[chosen]) {
       open(rows[chosen]);
     }
@@ -133,8 +139,12 @@ function HeatMap({ rows, measure }) {
       onMouseLeave=${() => setChosen(-1)} onKeyDown=${onKey}
       onClick=${(/** @type {MouseEvent} */ event) => at(event) >= 0 && open(rows[at(event)])}></canvas>
     <p id="heat-chosen" class="chosen" role="status">${row ? `${row.name}: ${measure.text(row)}` : "Point at a node, or walk with the arrow keys."}</p>
+    <p class="legend">${STEPS.map((text, at) => html`<span><svg class=${`heat-${at}`} width="12" height="12" aria-hidden="true"><rect width="12" height="12" /></svg> ${text}</span>`)}</p>
   </div>`;
 }
+
+/** What the colours mean. */
+const STEPS = ["below 20 %", "20 to 40 %", "40 to 60 %", "60 to 80 %", "80 % and more", "not ready, or not known"];
 
 /** @param {any} row */
 function open(row) {
@@ -154,17 +164,19 @@ function draw(canvas, rows, measure, columns, width, height, chosen) {
   const pen = canvas.getContext("2d");
   if (!pen) return;
   const style = getComputedStyle(canvas);
-  const colours = [0, 1, 2, 3, 4].map((step) => style.getPropertyValue(`--heat-${step}`).trim());
+  const colours = [0, 1, 2, 3, 4].map((each) => style.getPropertyValue(`--heat-${each}`).trim());
   const unknown = style.getPropertyValue("--heat-unknown").trim();
   pen.scale(scale, scale);
+  const cell = cellOf(rows.length);
+  const step = cell + GAP;
   rows.forEach((row, index) => {
     const value = row.state === "ready" ? measure.value(row) : null;
-    pen.fillStyle = value === null ? unknown : colours[Math.min(4, Math.floor(value * 5))];
-    pen.fillRect((index % columns) * (CELL + GAP), Math.floor(index / columns) * (CELL + GAP), CELL, CELL);
+    pen.fillStyle = value === null ? unknown : colours[Math.min(4, Math.max(0, Math.floor(value * 5)))];
+    pen.fillRect((index % columns) * step, Math.floor(index / columns) * step, cell, cell);
   });
   if (rows[chosen]) {
     pen.strokeStyle = style.color;
     pen.lineWidth = 2;
-    pen.strokeRect((chosen % columns) * (CELL + GAP), Math.floor(chosen / columns) * (CELL + GAP), CELL, CELL);
+    pen.strokeRect((chosen % columns) * step + 1, Math.floor(chosen / columns) * step + 1, cell - 2, cell - 2);
   }
 }

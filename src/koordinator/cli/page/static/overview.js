@@ -1,11 +1,14 @@
 // Is it safe, and what does it earn?
 import { html } from "./html.js";
-import { Bar, Empty, Link, Panel, useNow } from "./parts.js";
+import { Bar, Empty, Link, Panel, Wide, useNow } from "./parts.js";
 import { useTables } from "./store.js";
 import { Earnings } from "./earnings.js";
 import { bytes, className, cores, counted, percent } from "./words.js";
 
 const STALE_MS = 5 * 60 * 1000;
+/** The defaults of usageThresholds of LoadAwareScheduling. */
+const HIGH_CPU = 0.65;
+const HIGH_MEMORY = 0.95;
 const HOUR_MS = 60 * 60 * 1000;
 const EVICTIONS = new Set(["evicted", "preempted"]);
 
@@ -29,6 +32,18 @@ function Safety() {
   if (pressed.length) {
     findings.push({ text: `${counted(pressed.length, "node is", "nodes are")} under pressure: ${some(pressed)}`, to: "nodes", verdict: "bad" });
   }
+  const adapted = known.filter((row) => row.adapted);
+  if (adapted.length) {
+    findings.push({
+      text: `The co-location of ${counted(adapted.length, "node")} is taken back, because its online pods suffer: ${some(adapted)} (${adapted[0].name}: step ${adapted[0].adapted.level} of ${adapted[0].adapted.steps}, ${adapted[0].adapted.reason})`,
+      to: `explain/node/${encodeURIComponent(adapted[0].name)}`,
+      verdict: "warn",
+    });
+  }
+  const loaded = known.filter((row) => row.measured && (row.measured.cpu > HIGH_CPU * row.allocatable.cpu || row.measured.memory > HIGH_MEMORY * row.allocatable.memory));
+  if (loaded.length) {
+    findings.push({ text: `${counted(loaded.length, "node uses", "nodes use")} more than 65 % of the CPUs or 95 % of the memory, above which the scheduler by default places no pod by load: ${some(loaded)}`, to: "nodes", verdict: "warn" });
+  }
   const unready = known.filter((row) => row.state !== "ready");
   if (unready.length) {
     findings.push({ text: `${counted(unready.length, "node is", "nodes are")} not ready for pods: ${some(unready)}`, to: "nodes", verdict: "warn" });
@@ -43,6 +58,8 @@ function Safety() {
   if (evicted.length) {
     findings.push({ text: `${counted(evicted.length, "eviction")} in the last hour`, to: "moves", verdict: "warn" });
   }
+  // It is how batch pods pay for the safety of others: worth knowing, and nothing that is unsafe.
+  const held = known.reduce((sum, row) => sum + (row.classes["koord-batch"]?.suppressed ?? 0), 0);
   const isKnown = known.length > 0 && !nodes.problem && !nodes.lacks;
   const verdict = !isKnown ? "unknown" : findings.some((each) => each.verdict === "bad") ? "bad" : findings.length ? "warn" : "good";
   const conclusion = !isKnown
@@ -50,10 +67,14 @@ function Safety() {
     : findings.length
       ? "Something touches pods that must not be hurt, or may do so soon:"
       : `No pod is known to suffer from another, and no node is under pressure: ${counted(known.length, "node")}.`;
+  const throttled = held
+    ? html`<${Link} to="nodes?show=suppressed">Batch pods are held ${cores(held)} below their requests<//>, so that online pods have theirs.`
+    : "No batch pod is known to be held below its requests.";
   return html`<${Panel} title="Is it safe?" verdict=${verdict} conclusion=${conclusion} sources=${[nodes, interference, audit]} command="koord audit --since 1h">
     <ul class="findings">
       ${findings.map(({ text, to, verdict }) => html`<li class=${verdict}><${Link} to=${to}>${text}<//></li>`)}
     </ul>
+    ${isKnown && html`<p class="conclusion">${throttled}</p>`}
   <//>`;
 }
 
@@ -73,12 +94,12 @@ function Classes() {
     used += node.measured?.cpu ?? 0;
   }
   const batch = classes.rows.get("koord-batch");
-  const conclusion = batch
+  const conclusion = batch?.reclaimable.cpu
     ? `${percent(used, cpu)} of ${cores(cpu)} are used. Batch pods use ${cores(batch.measured.cpu)} of the ${cores(batch.reclaimable.cpu)} that they may have beside the others.`
     : `${percent(used, cpu)} of ${cores(cpu)} are used. No node offers anything to batch pods: koord-manager does, where its ConfigMap switches colocation on.`;
   return html`<${Panel} title="Who has what" conclusion=${conclusion} sources=${[classes]} command="koord top">
     ${rows.length
-      ? html`<div class="wide"><table class="classes">
+      ? html`<${Wide} label="Classes"><table class="classes">
           <thead><tr>
             <th scope="col">class</th><th scope="col" class="number">pods</th>
             <th scope="col">CPU</th><th scope="col" class="number">requested</th><th scope="col" class="number">used</th><th scope="col" class="number">could have</th>
@@ -90,7 +111,7 @@ function Classes() {
             ${resourceCells(row, "cpu", cores)}${resourceCells(row, "memory", bytes)}
             <td class="number">${row.suppressed ? cores(row.suppressed) : ""}</td>
           </tr>`)}</tbody>
-        </table></div>`
+        </table><//>`
       : html`<${Empty}>No pods are on nodes yet.<//>`}
   <//>`;
 }

@@ -88,6 +88,11 @@ export function Bar({ whole, parts, text }) {
   </svg>`;
 }
 
+/** What may be wider than the window, and is moved within its frame, by keyboard too. @param {{ label: string, children?: any }} properties */
+export function Wide({ label, children }) {
+  return html`<div class="wide" tabindex="0" role="group" aria-label=${label}>${children}</div>`;
+}
+
 const ROW_HEIGHT = 32;
 const MORE_ROWS = 8;
 
@@ -109,7 +114,7 @@ export function Rows({ label, columns, rows, keyOf, height = 480 }) {
     if (box.current && box.current.scrollTop > most) box.current.scrollTop = most;
   }, [rows.length, height]);
   return html`<div
-    class="rows" ref=${box} tabindex="0" role="region" aria-label=${label} style=${{ maxHeight: `${height}px` }}
+    class="rows" ref=${box} tabindex="0" role="group" aria-label=${`Table: ${label}`} style=${{ maxHeight: `${height}px` }}
     onScroll=${(/** @type {Event} */ event) => setTop(/** @type {HTMLElement} */ (event.target).scrollTop)}
   >
     <table aria-rowcount=${rows.length + 1}>
@@ -129,6 +134,19 @@ export function Rows({ label, columns, rows, keyOf, height = 480 }) {
       </tbody>
     </table>
   </div>`;
+}
+
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+
+/** Which colours the viewer prefers: a canvas has to be drawn again for others. */
+export function useScheme() {
+  const [isDark, setDark] = useState(DARK.matches);
+  useEffect(() => {
+    const look = () => setDark(DARK.matches);
+    DARK.addEventListener("change", look);
+    return () => DARK.removeEventListener("change", look);
+  }, []);
+  return isDark ? "dark" : "light";
 }
 
 /** The time, again every so many seconds. @param {number} seconds */

@@ -1,6 +1,7 @@
 // The pods that wait for a node, grouped by what they wait for.
-import { html, useMemo, useState } from "./html.js";
-import { Empty, Panel, PodLink, Rows, useNow } from "./parts.js";
+import { html, useMemo } from "./html.js";
+import { Empty, Panel, PodLink, Rows, Wide, useNow } from "./parts.js";
+import { useChoice } from "./route.js";
 import { useTables } from "./store.js";
 import { age, bytes, className, cores, counted } from "./words.js";
 
@@ -9,6 +10,16 @@ import { age, bytes, className, cores, counted } from "./words.js";
  * @param {any} row
  */
 export function reasonOf(row) {
+  const known = REASONS.get(row) ?? bare(row);
+  REASONS.set(row, known);
+  return known;
+}
+
+/** Of rows that have not changed since, however many they are. @type {WeakMap<object, string>} */
+const REASONS = new WeakMap();
+
+/** @param {any} row */
+function bare(row) {
   if (row.why.startsWith("not tried yet")) return "not tried yet";
   const found = row.why.replace(/^\d+\/\d+ nodes are available: /, "").replace(/\.$/, "");
   return found.replace(/\b\d+ (?=[A-Za-z])/g, "");
@@ -17,7 +28,7 @@ export function reasonOf(row) {
 export function Pending() {
   const [pending] = useTables("pending");
   const now = useNow(5);
-  const [chosen, setChosen] = useState("");
+  const [chosen, setChosen] = useChoice("reason", "");
   const groups = useMemo(() => {
     /** @type {Map<string, any[]>} */
     const found = new Map();
@@ -33,20 +44,21 @@ export function Pending() {
   const first = groups[0];
   const conclusion = !all
     ? "No pod waits for a node."
-    : `${counted(all, "pod waits", "pods wait")} for a node; ${first[1].length === all ? "all" : first[1].length} of them for one reason: ${first[0]}.`;
-  const shown = [...(groups.find(([reason]) => reason === chosen)?.[1] ?? pending.rows.values())].sort((a, b) =>
-    a.created.localeCompare(b.created),
+    : `${counted(all, "pod waits", "pods wait")} for a node${all === 1 ? "" : `; ${first[1].length === all ? "all" : first[1].length} of them for one reason`}: ${first[0]}.`;
+  const shown = useMemo(
+    () => [...(groups.find(([reason]) => reason === chosen)?.[1] ?? pending.rows.values())].sort((a, b) => (a.created < b.created ? -1 : Number(a.created > b.created))),
+    [groups, chosen],
   );
   return html`<${Panel} title="Pending pods" verdict=${all ? "warn" : "good"} conclusion=${conclusion} sources=${[pending]} command="koord get pending">
-    ${all > 0 && html`<div class="wide"><table class="groups">
-      <thead><tr><th scope="col">reason</th><th scope="col" class="number">pods</th><th scope="col">classes</th><th scope="col" class="number">waiting since</th></tr></thead>
+    ${all > 0 && html`<${Wide} label="Reasons"><table class="groups">
+      <thead><tr><th scope="col">reason</th><th scope="col" class="number">pods</th><th scope="col">classes</th><th scope="col" class="number">waiting for</th></tr></thead>
       <tbody>${groups.map(([reason, rows]) => html`<tr key=${reason} class=${reason === chosen ? "chosen" : ""}>
         <td><button type="button" class="link" aria-pressed=${reason === chosen} onClick=${() => setChosen(reason === chosen ? "" : reason)}>${reason}</button></td>
-        <td class="number">${rows.length}</td>
+        <td class="number">${rows.length.toLocaleString("en")}</td>
         <td>${classesOf(rows)}</td>
         <td class="number">${age(rows.map((row) => row.created).sort()[0], now)}</td>
       </tr>`)}</tbody>
-    </table></div>`}
+    </table><//>`}
     ${all
       ? html`<${Rows} label="Pending pods" rows=${shown} keyOf=${(/** @type {any} */ row) => row.name} columns=${[
           { title: "pod", cell: (/** @type {any} */ row) => html`<${PodLink} name=${row.name} />` },
@@ -65,5 +77,5 @@ function classesOf(rows) {
   /** @type {Record<string, number>} */
   const counts = {};
   for (const row of rows) counts[className(row.class)] = (counts[className(row.class)] ?? 0) + 1;
-  return Object.entries(counts).map(([name, count]) => `${count} ${name}`).join(", ");
+  return Object.entries(counts).map(([name, count]) => `${count.toLocaleString("en")} ${name}`).join(", ");
 }

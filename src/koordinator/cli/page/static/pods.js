@@ -1,6 +1,7 @@
 // All pods: a part of the list at a time, which the server selects.
 import { html, useEffect, useState } from "./html.js";
 import { Empty, NodeLink, Panel, PodLink, Rows } from "./parts.js";
+import { useChoice } from "./route.js";
 import { ask } from "./store.js";
 import { bytes, className, cores, counted } from "./words.js";
 
@@ -8,7 +9,7 @@ const AGAIN_MS = 5000;
 
 /** @param {{ node?: string }} properties those of one node, or all */
 export function Pods({ node = "" }) {
-  const [text, setText] = useState("");
+  const [text, setText] = useChoice(node ? "pod" : "name", "");
   const [found, setFound] = useState(/** @type {{ pods: any[], more: boolean }} */ ({ pods: [], more: false }));
   const [problem, setProblem] = useState("");
   useEffect(() => {
@@ -32,7 +33,7 @@ export function Pods({ node = "" }) {
   const conclusion = found.more
     ? `The first ${found.pods.length} pods by name: a part of a name finds others.`
     : `${counted(found.pods.length, "pod")}${node ? ` on ${node}` : ""}.`;
-  return html`<${Panel} title=${node ? "Pods of the node" : "Pods"} conclusion=${problem || conclusion} command="koord top pods">
+  return html`<${Panel} title=${node ? "Pods of the node" : "Pods"} conclusion=${problem || conclusion} command=${node ? `kubectl get pods --all-namespaces --field-selector spec.nodeName=${node}` : "koord top pods"}>
     <div class="controls"><label>Name <input type="search" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label></div>
     ${found.pods.length
       ? html`<${Rows} label="Pods" rows=${found.pods} keyOf=${(/** @type {any} */ row) => row.key} columns=${[

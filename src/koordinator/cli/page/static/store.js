@@ -1,5 +1,5 @@
 // What the server sends: tables of rows, whole at first, and then what changes, once a second.
-import { useEffect, useState } from "./html.js";
+import { useEffect, useMemo, useState } from "./html.js";
 
 /**
  * @template Row
@@ -8,6 +8,7 @@ import { useEffect, useState } from "./html.js";
  * @property {string} problem why the rows are not known; empty where they are
  * @property {string} lacks which right of the viewer is missing; empty where none is
  * @property {number} version grows with each change
+ * @property {number} keysVersion grows when rows come or go
  */
 
 /** @typedef {"connecting" | "live" | "lost"} Link */
@@ -33,11 +34,14 @@ let version = 0;
 export function table(name) {
   let found = tables.get(name);
   if (!found) {
-    found = { rows: new Map(), problem: "", lacks: "", version: 0 };
+    found = { rows: new Map(), problem: "", lacks: "", version: 0, keysVersion: 0 };
     tables.set(name, found);
   }
   return found;
 }
+
+/** How current each table is. */
+export const versions = () => [...tables.values()].map((each) => each.version);
 
 /**
  * The tables of these names; the component is drawn again when one of them has changed.
@@ -56,6 +60,19 @@ export function useTables(...names) {
   }, names);
   return names.map(table);
 }
+
+/**
+ * The rows of a table by name. Thousands are put into order only when some come or go, not with each change.
+ * @param {Table<any>} table
+ * @returns {any[]}
+ */
+export function useRowsByName(table) {
+  const keys = useMemo(() => [...table.rows.keys()].sort(byName), [table.keysVersion]);
+  return useMemo(() => keys.map((key) => table.rows.get(key)), [keys, table.version]);
+}
+
+/** node-2 before node-10. */
+export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
 /** The state of the connection; the component is drawn again when it has changed. */
 export function useConnection() {
@@ -80,22 +97,33 @@ function setLink(link) {
   }
 }
 
+let isTold = true;
+
+/** All that has changed until the browser paints next is drawn at once; in a tab that is not in sight, not at all. */
 function tell() {
-  for (const listener of listeners) listener();
+  if (!isTold) return;
+  isTold = false;
+  requestAnimationFrame(() => {
+    isTold = true;
+    for (const listener of listeners) listener();
+  });
 }
 
 /** @param {{ whole: boolean, tables: Record<string, { rows: Record<string, any>, problem: string, lacks: string }> }} turn */
 function take(turn) {
   for (const [name, change] of Object.entries(turn.tables)) {
     const known = table(name);
+    const before = known.rows.size;
+    let isOther = turn.whole;
     if (turn.whole) known.rows.clear();
     for (const [key, row] of Object.entries(change.rows)) {
-      if (row === null) known.rows.delete(key);
+      if (row === null) isOther = known.rows.delete(key) || isOther;
       else known.rows.set(key, row);
     }
     known.problem = change.problem;
     known.lacks = change.lacks;
     known.version = ++version;
+    if (isOther || known.rows.size !== before) known.keysVersion = version;
   }
   tell();
 }
@@ -155,14 +183,19 @@ async function readStream(onNews) {
     note(response);
     if (!response.ok || !response.body) throw new Error(await response.text());
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
+    /** @type {string[]} */
+    let parts = [];
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
       clearTimeout(timer);
       timer = setTimeout(() => abort.abort(), SILENCE_MS);
-      const events = (rest + value).split("\n\n");
-      rest = events.pop() ?? "";
+      // The first event of a large cluster comes in hundreds of parts: it is put together once.
+      const isEnd = value.includes("\n\n") || (value.startsWith("\n") && parts.at(-1)?.endsWith("\n"));
+      parts.push(value);
+      if (!isEnd) continue;
+      const events = parts.join("").split("\n\n");
+      parts = [events.pop() ?? ""];
       for (const event of events) {
         if (event.startsWith("data: ")) take(JSON.parse(event.slice(6)));
       }

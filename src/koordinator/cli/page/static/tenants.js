@@ -1,8 +1,8 @@
 // Quotas as a tree, gangs, and Reservations.
 import { html, useMemo } from "./html.js";
-import { Bar, Empty, Link, Panel, Rows, useNow } from "./parts.js";
+import { Bar, Empty, Link, Panel, Rows, Wide, useNow } from "./parts.js";
 import { useTables } from "./store.js";
-import { age, amount, counted } from "./words.js";
+import { age, amount, counted, resourceName } from "./words.js";
 
 export function Tenants() {
   return html`<${Quotas} /><${Gangs} /><${Reservations} />`;
@@ -41,25 +41,30 @@ export function treeOf(rows) {
 function Quotas() {
   const [quotas] = useTables("quotas");
   const tree = useMemo(() => treeOf(quotas.rows), [quotas.version]);
-  const borrowing = tree.filter(({ row }) => Object.keys(borrowed(row)).length);
+  const borrowing = tree.filter(({ row }) => !BUILT_IN.has(row.name) && Object.keys(borrowed(row)).length);
   const conclusion = !tree.length
     ? "No quotas are defined: pods take what they find."
     : borrowing.length
-      ? `${counted(borrowing.length, "quota uses", "quotas use")} more than its guarantee, of what others leave: ${borrowing.map(({ row }) => row.name).join(", ")}.`
+      ? `${counted(borrowing.length, "quota uses", "quotas use")} more than is guaranteed, of what others leave: ${borrowing.map(({ row }) => row.name).join(", ")}.`
       : "No quota uses more than it is guaranteed.";
   const resources = [...new Set(tree.flatMap(({ row }) => Object.keys(row.amounts.max).concat(Object.keys(row.amounts.min))))].sort();
   return html`<${Panel} title="Quotas" conclusion=${conclusion} sources=${[quotas]} command="koord get quotas">
     ${tree.length
-      ? html`<div class="wide"><table class="quotas">
-          <thead><tr><th scope="col">quota</th>${resources.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+      ? html`<${Wide} label="Quotas as a tree"><table class="quotas">
+          <thead><tr><th scope="col">quota</th>${resources.map((name) => html`<th scope="col">${resourceName(name)}</th>`)}</tr></thead>
           <tbody>${tree.map(({ row, depth }) => html`<tr key=${row.name}>
             <th scope="row" style=${{ paddingLeft: `${0.6 + 1.2 * depth}rem` }}><${Link} to=${`explain/quota/${encodeURIComponent(row.name)}`}>${row.name}<//></th>
             ${resources.map((name) => html`<td><${QuotaBar} row=${row} resource=${name} /></td>`)}
           </tr>`)}</tbody>
-        </table></div>`
+        </table><//>`
       : html`<${Empty}>An ElasticQuota guarantees a team its share and lends the rest.<//>`}
   <//>`;
 }
+
+/** Those that are always there: they guarantee nothing and limit nothing. */
+const BUILT_IN = new Set(["koordinator-root-quota", "koordinator-default-quota", "koordinator-system-quota"]);
+/** Nobody has so much of anything: a limit that is as high is none. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 /** What a quota uses above its guarantee. @param {any} row */
 function borrowed(row) {
@@ -75,14 +80,14 @@ function borrowed(row) {
 function QuotaBar({ row, resource }) {
   const { min, max, used, runtime } = row.amounts;
   if (!(resource in max) && !(resource in min) && !(resource in used)) return "";
-  const words = (/** @type {number | undefined} */ value) => (value === undefined ? "no limit" : amount(resource, value));
+  const words = (/** @type {number | undefined} */ value) => (value === undefined || value >= NO_LIMIT ? "no limit" : amount(resource, value));
   const text = `used ${words(used[resource] ?? 0)} of ${words(runtime[resource] ?? max[resource])}; guaranteed ${words(min[resource] ?? 0)}, at most ${words(max[resource])}`;
   const parts = [
     { name: "may use", value: runtime[resource] ?? 0, kind: "reclaimable" },
     { name: "guaranteed", value: min[resource] ?? 0, kind: "allocated" },
     { name: "used", value: used[resource] ?? 0, kind: "measured" },
   ];
-  return html`<${Bar} whole=${max[resource] ?? 0} parts=${parts} text=${text} /><small>${text}</small>`;
+  return html`<${Bar} whole=${max[resource] < NO_LIMIT ? max[resource] : 0} parts=${parts} text=${text} /><small>${text}</small>`;
 }
 
 function Gangs() {

@@ -72,6 +72,11 @@ export function moment(time) {
   return Number.isNaN(then.getTime()) ? "" : then.toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
 }
 
+/** kubernetes.io/batch-cpu → batch CPU. @param {string} name */
+export function resourceName(name) {
+  return name.replace(/^(kubernetes\.io|koordinator\.sh)\//, "").replace(/-/g, " ").replace(/\b(cpu|gpu|rdma)\b/g, (found) => found.toUpperCase());
+}
+
 /** koord-prod → prod. @param {string} name */
 export function className(name) {
   return name.replace(/^koord-/, "");

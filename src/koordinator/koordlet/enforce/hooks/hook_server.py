@@ -15,8 +15,9 @@ import socket
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from koordinator.api.codec import decode
 from koordinator.api.cpu_list import format_cpu_list
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.agent_context import AgentContext
@@ -184,7 +185,7 @@ def unregister(options: HookOptions) -> None:
     listens at the same one, stays. RegistrationError if the file cannot be read or removed."""
     file = Path(options.registration_folder) / _NAME
     try:
-        document = json.loads(file.read_bytes())
+        document = decode(file.read_bytes(), dict[str, Any])
         if document["remote-endpoint"] == options.endpoint and not _is_served(options.socket):
             file.unlink(missing_ok=True)
     except FileNotFoundError:

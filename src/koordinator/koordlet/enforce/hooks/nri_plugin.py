@@ -12,6 +12,7 @@ from typing import Final
 from koordinator.api.cpu_list import format_cpu_list
 from koordinator.api.protobuf import nri_pb2 as nri
 from koordinator.base.clock import Clock
+from koordinator.base.errors import ConfigurationError
 from koordinator.base.said_once import SaidOnce
 from koordinator.koordlet.enforce.hooks.contexts import Change, PodContext, starting_container, starting_pod
 from koordinator.koordlet.enforce.hooks.options import NRIOptions
@@ -130,14 +131,15 @@ def _configure(request: nri.ConfigureRequest) -> nri.ConfigureResponse:
     """All events, or those of the runtime's configuration of the plugin: YAML with a list ``events``."""
     names: object = tuple(_EVENTS)
     if request.config:
-        import yaml
+        from koordinator.base.strict_yaml import load_documents
 
         try:
-            document = yaml.safe_load(request.config)
-        except yaml.YAMLError as error:
-            raise GrpcError(grpc_messages.UNKNOWN, f"the configuration of the plugin is not YAML: {error}") from error
+            documents = load_documents(request.config, "the configuration of the plugin")
+        except ConfigurationError as error:
+            raise GrpcError(grpc_messages.UNKNOWN, str(error)) from error
+        document = documents[0] if len(documents) == 1 else None
         names = document.get("events", names) if isinstance(document, dict) else None
-    if not isinstance(names, list | tuple) or not all(name in _EVENTS for name in names):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name in _EVENTS for name in names):
         raise GrpcError(grpc_messages.UNKNOWN, f"events: {names!r}: write a list of {', '.join(_EVENTS)}")
     return nri.ConfigureResponse(events=sum(1 << (_EVENTS[name] - 1) for name in dict.fromkeys(names)))
 

@@ -14,10 +14,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode
 from koordinator.api.node import Node
 from koordinator.api.priority import PriorityClass
 from koordinator.api.qos import QoSClass
@@ -305,8 +304,8 @@ def permits(usage: PodUsage, feature: Feature) -> bool:
     if text is None:
         return True
     try:
-        return feature.value in msgspec.json.decode(text, type=list[str])
-    except msgspec.DecodeError:
+        return feature.value in decode(text, list[str])
+    except DecodeError:
         return False
 
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
+from koordinator.api.codec import DecodeError, decode
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.options import AuditOptions
@@ -149,8 +150,8 @@ def _size(text: str) -> int | None:
 def _events(lines: Sequence[bytes]) -> Iterator[AuditEvent]:
     for line in lines:
         # A line that is not ours is left out.
-        with suppress(msgspec.MsgspecError):
-            yield msgspec.json.decode(line, type=AuditEvent)
+        with suppress(DecodeError):
+            yield decode(line, AuditEvent)
 
 
 def lines_backwards(descriptor: int) -> Iterator[bytes]:

@@ -7,8 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
+from koordinator.api.codec import DecodeError
 from koordinator.api.xpu_device_info import XPUDeviceInfo, decode_devices
 from koordinator.base.said_once import SaidOnce
 from koordinator.node.errors import FileError
@@ -44,7 +43,7 @@ class XPUFiles:
                     continue
                 try:
                     found[name] = decode_devices(read_file(path, _MAX_BYTES))
-                except (FileError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+                except (FileError, DecodeError) as error:
                     self._said.say(f"{path} does not say which devices there are: {error}")
                     kept[name] = self._before.get(name, ())
         self._before = found

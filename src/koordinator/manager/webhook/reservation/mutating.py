@@ -10,8 +10,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from koordinator.api.codec import convert
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
+from koordinator.api.meta import ObjectMeta
 from koordinator.manager.webhook.admission import (
     ALLOWED,
     UNMEASURED,
@@ -39,7 +41,8 @@ def reservation_type() -> ObjectType:
 
 def template_pod_spec(reservation: Document) -> Document | None:
     """The PodSpec of the template; None without a template."""
-    template = (reservation.get("spec") or {}).get("template")
+    spec = reservation.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
     return section(template, "spec") if isinstance(template, dict) else None
 
 
@@ -58,12 +61,12 @@ class ReservationMutatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Raises ProfileError where a matching profile cannot be applied, DecodeError without a Reservation."""
+        """Raises ProfileError where a matching profile cannot be applied, DecodeError for what is no Reservation."""
         if request.resource != "reservations" or request.sub_resource or request.operation != "CREATE":
             return ALLOWED
         reservation = content(request.object)
         with self._steps.step(request.operation, "ClusterColocationProfile"):
-            labels = (reservation.get("metadata") or {}).get("labels") or {}
-            matches = self._catalogue.for_cluster_object(labels)
+            metadata = convert(reservation.get("metadata") or {}, ObjectMeta)
+            matches = self._catalogue.for_cluster_object(metadata.labels)
             changed = self._engine.apply(self._engine.drawn(matches), copied(reservation))
         return AdmissionResponse(changed=changed if changed != reservation else None, warnings=matches.warnings)

@@ -50,7 +50,7 @@ from koordinator.scheduler.plugins.device_share.node_devices import NodeDevices
 from koordinator.scheduler.plugins.recorded_allocator import RecordedAllocator
 from koordinator.scheduler.plugins.reservation.matching import ignores_reservations, needs_reservation
 from koordinator.scheduler.plugins.reservation.reserve_pod import stands_for_a_reservation
-from koordinator.scheduler.plugins.scheduling_hint import hint_of
+from koordinator.scheduler.plugins.scheduling_hint import Hint, hint_of
 
 NAME: Final = "DeviceShare"
 CHANGED: Final = NamedAspect(NAME)
@@ -100,22 +100,25 @@ class DeviceSharePart(RecordedAllocator[DeviceAllocations, NodeDevices, Reserved
         requested = requested_devices(pod)
         if not requested:
             return None
+        hint = hint_of(pod)
+        if isinstance(hint, str):
+            return hint
         try:
-            return read_demand(pod.pod, dict(requested), is_designated=self._is_designated(pod))
+            return read_demand(pod.pod, dict(requested), is_designated=self._is_designated(hint))
         except RequestError as error:
             return str(error)
 
-    def _is_designated(self, pod: PodInfo) -> bool:
-        """Whether another scheduler has designated the pod's devices."""
-        hint = hint_of(pod)
-        return hint is not None and self.name in hint.extensions
+    def _is_designated(self, hint: Hint | str | None) -> bool:
+        """Whether another scheduler has designated the devices of a pod with this hint."""
+        return isinstance(hint, Hint) and self.name in hint.extensions
 
     def own_key(self, pod: PodInfo) -> Hashable:
         """All of the pod that matters to this plugin; None if it requests no device."""
         requested = requested_devices(pod)
         if not requested:
             return None
-        own = demand_key(pod.pod, requested, is_designated=self._is_designated(pod))
+        hint = hint_of(pod)
+        own = demand_key(pod.pod, requested, is_designated=self._is_designated(hint)), isinstance(hint, str) and hint
         taking = ignores_reservations(pod.pod), stands_for_a_reservation(pod.pod), needs_reservation(pod.pod)
         return own, *taking
 

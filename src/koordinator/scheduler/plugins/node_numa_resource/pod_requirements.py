@@ -29,7 +29,7 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo, resources_key
 from koordinator.scheduler.plugins.node_numa_resource.allocation import MILLI, PodAllocation
 from koordinator.scheduler.plugins.node_numa_resource.node_topology import NUMA_POLICIES
-from koordinator.scheduler.plugins.scheduling_hint import hint_of
+from koordinator.scheduler.plugins.scheduling_hint import Hint, hint_of
 
 
 class ResourceSpec(WireStruct):
@@ -191,6 +191,9 @@ class RequirementsCache:
             numa = _document(annotations, annotation_keys.NUMA_TOPOLOGY_SPEC, NUMATopologySpec)
         except DecodeError as error:
             return _refused(plain, Reason(str(error), unresolvable=True))
+        hint = hint_of(pod) if annotation_keys.RESOURCE_STATUS in annotations else None
+        if isinstance(hint, str):
+            return _refused(plain, Reason(hint, unresolvable=True))
         policy = NUMA_POLICIES.get(numa.numa_topology_policy)
         if policy is None:
             known = ", ".join(filter(None, NUMA_POLICIES))
@@ -198,7 +201,7 @@ class RequirementsCache:
             return _refused(plain, Reason(f"{text}is none of {known}", unresolvable=True))
         requirements = replace(plain, numa=policy, single_exclusive=numa.single_numa_node_exclusive)
         requirements = self._with_bound_cpus(requirements, pod.pod, spec)
-        requirements = replace(requirements, designated=self._designated(pod))
+        requirements = replace(requirements, designated=self._designated(pod.pod, hint))
         return replace(requirements, key=(requirements.key, _OWN(requirements))) if requirements != plain else plain
 
     def _with_bound_cpus(self, requirements: PodRequirements, pod: Pod, spec: ResourceSpec) -> PodRequirements:
@@ -218,13 +221,10 @@ class RequirementsCache:
         policy = _BIND_POLICIES.get(text, BindPolicy.CONSTRAINED_BURST)
         return self._default if policy is BindPolicy.DEFAULT else policy
 
-    def _designated(self, pod: PodInfo) -> PodAllocation | None:
-        if annotation_keys.RESOURCE_STATUS not in pod.pod.metadata.annotations:
-            return None
-        hint = hint_of(pod)
+    def _designated(self, pod: Pod, hint: Hint | None) -> PodAllocation | None:
         if hint is None or self._name not in hint.extensions:
             return None
-        found = allocation_of(pod.pod.metadata.annotations)
+        found = allocation_of(pod.metadata.annotations)
         return found if isinstance(found, PodAllocation) else None
 
 

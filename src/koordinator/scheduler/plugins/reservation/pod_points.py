@@ -28,7 +28,6 @@ from koordinator.scheduler.engine.columns import Aspect, NodeReference, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
-    PluginError,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -185,10 +184,9 @@ class PodPoints(
         if stands_for_a_reservation(pod.pod):
             reservation = self._reservation(pod)
             if reservation is None:
-                raise PluginError(
-                    f"reservation {pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME)!r} "
-                    "does not exist any more"
-                )
+                name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
+                text = f"annotation {annotation_keys.RESERVE_POD}: there is no reservation {name!r} of the pod's uid"
+                return PreFilterResult(skip=True, rejection=Reason(text, unresolvable=True))
             return self._pre_filter_reserve_pod(pod, reservation)
         requirements, match = requirements_of(pod), self._cache.match(pod)
         if requirements.problem:
