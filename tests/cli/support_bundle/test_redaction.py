@@ -37,6 +37,14 @@ DENSE = "Zm9vYmFyMTIzNDU2Nzg5MGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6"
         f"I1201 {KEY.splitlines()[1]}\nI1201 -----END RSA PRIVATE KEY-----\nI1201 goes on",
         KEY.replace("\n", "\\n"),
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}",
+        f"start --password {SECRET} now",
+        f'args: ["--token", "{SECRET}"]',
+        f"posting to https://hooks.slack.com/services/T000/B000/{SECRET} failed",
+        f"password: |\n  {SECRET}\nport: 1",
+        f"- name: DB_PASSWORD\n  value: {SECRET}",
+        f'[{{"name":"DB_PASSWORD","value":"{SECRET}"',
+        f'"passwords": ["{SECRET}"]',
+        f'"password": {{"value": "{SECRET}"}}',
     ],
 )
 def test_a_line_of_a_log_loses_its_secret(line: str) -> None:
@@ -89,6 +97,10 @@ def container(**fields: Any) -> dict[str, Any]:
     return {"name": "main", "image": "example:1", **fields}
 
 
+def annotated(value: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {"example.com/x": value}}}
+
+
 PLANTED: dict[str, dict[str, Any]] = {
     "a Secret": {"kind": "Secret", "data": {"a": SECRET}, "stringData": {"b": SECRET}},
     "last applied": {
@@ -111,6 +123,22 @@ PLANTED: dict[str, dict[str, Any]] = {
     "a comment of a ConfigMap": {"kind": "ConfigMap", "data": {"a": f"a: 1  # password={SECRET}\n"}},
     "binary data": {"kind": "ConfigMap", "binaryData": {"a": SECRET}},
     "a kubeconfig": {"users": [{"user": {"token": SECRET, "client-key-data": SECRET, "password": SECRET}}]},
+    "what is in a named secret": annotated(json.dumps({"password": {"value": SECRET}})),
+    "a name beside its value": annotated(json.dumps([{"name": "DB_PASSWORD", "value": SECRET}])),
+    "a key that is repeated": annotated(f'{{"password": "{SECRET}", "password": ""}}'),
+    "a key that is repeated and escaped": annotated(f'{{"pass\\u0077ord": "{SECRET}", "password": ""}}'),
+    "a key of JSON": annotated(json.dumps({f"Authorization: Bearer {SECRET}": 1})),
+    "an annotation of YAML": annotated(f"user: a\npassword: |\n  {SECRET}\n"),
+    "an annotation of YAML in the next line": annotated(f"user: a\npassword:\n  {SECRET}\n"),
+    "an annotation that is too deep": annotated('{"password": ' + "[" * 600 + f'"{SECRET}"' + "]" * 600 + "}"),
+    "arguments by another name": {"arguments": ["--token", SECRET]},
+    "a ConfigMap with a name beside its value": {
+        "kind": "ConfigMap", "data": {"a.yaml": f"list:\n- name: DB_PASSWORD\n  value: {SECRET}\n"}
+    },
+    "a ConfigMap with a number for a key": {"kind": "ConfigMap", "data": {"a.yaml": f"1: {{password: {SECRET}}}\n"}},
+    "a ConfigMap with aliases": {
+        "kind": "ConfigMap", "data": {"a.yaml": f"a: &a\n  password:\n    {SECRET}\nb: *a\n"}
+    },
     "a condition": {"status": {"conditions": [{"message": f"cannot pull: Authorization: Bearer {SECRET}"}]}},
 }  # fmt: skip
 
@@ -118,6 +146,45 @@ PLANTED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("document", PLANTED.values(), ids=PLANTED)
 def test_an_object_loses_its_secret(document: dict[str, Any]) -> None:
     assert SECRET not in json.dumps(Redactor().document(document))
+
+
+@pytest.mark.parametrize("name", ["password", "token"])
+def test_a_secret_may_be_a_number(name: str) -> None:
+    assert "12345678901" not in json.dumps(Redactor().document(annotated(json.dumps({name: 12345678901}))))
+    assert "12345678901" not in Redactor().text(f"{name}=12345678901")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "a: " + "[" * 100_000, "{" * 100_000])
+def test_what_is_nested_too_deep_to_be_looked_at_is_removed(text: str) -> None:
+    cleaned = Redactor().document({"kind": "ConfigMap", "metadata": {"a": text}, "data": {"b": text}})
+    assert cleaned["data"]["b"] == REMOVED
+
+
+def test_yaml_whose_aliases_multiply_is_not_read() -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+    redactor = Redactor()
+    cleaned = redactor.document({"kind": "ConfigMap", "data": {"a": f"a0: &a0 [x]\n{levels}"}})
+    assert cleaned["data"]["a"] == REMOVED
+    assert redactor.counts == {"a text that cannot be looked through: nested too deep, or with aliases or tags": 1}
+
+
+def test_of_two_secrets_that_begin_alike_nothing_stays() -> None:
+    redactor = Redactor()
+    redactor.document({"password": SECRET, "items": [{"token": f"{SECRET}-and-more"}]})
+    assert redactor.text(f"with {SECRET}-and-more") == f"with {REMOVED}"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"volumes": [{"secret": {"secretName": "a", "items": [{"key": "b", "path": "c"}], "optional": True}}]},
+        {"valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}},
+        {"imagePullSecrets": [{"name": "a"}]},
+        {"tolerations": [{"key": "a", "operator": "Equal", "value": "b"}]},
+    ],
+)
+def test_where_a_secret_is_stays(document: dict[str, Any]) -> None:
+    assert Redactor().document(document) == document
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,15 @@ Secrets are planted in all that it reads; none of them is in the file."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import stat
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import parse_qsl
 
 import pytest
 import yaml
@@ -20,13 +23,15 @@ from koordinator.api.installation import NAMESPACE
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.installation import Installation, manifest_files
 from koordinator.cli.main import main
-from koordinator.cli.support_bundle.archive import Archive
+from koordinator.cli.support_bundle.anonymity import Names
+from koordinator.cli.support_bundle.archive import Archive, BundleError
 from koordinator.cli.support_bundle.cluster_parts import ClusterParts
 from koordinator.cli.support_bundle.collector import Collector, Content, Part
 from koordinator.cli.support_bundle.redaction import REMOVED, Redactor
 from koordinator.cluster.access.authorizer import AuthorizationMode
 from koordinator.cluster.access.identity import authenticated
 from koordinator.cluster.server import ServerOptions
+from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
 from tests.cli.explained_cluster import ExplainedCluster, explained_cluster
 from tests.cli.support_bundle.test_archive import texts
@@ -186,12 +191,29 @@ def test_who_lacks_rights_gets_the_rest_and_what_is_missing(
     assert all("Traceback" not in reason for reason in left_out.values())
 
 
-def test_texts_are_left_out_where_not_all_names_are_known(
+def test_where_not_all_names_are_known_nothing_is_written_that_may_have_one(
     cluster: ExplainedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files, left_out, _ = bundle(cluster, tmp_path, capsys, "--anonymize", user="viewer")
-    assert left_out["cluster/ready.txt"] == "its names cannot be replaced, since not all of them could be read"
-    assert not [name for name in files if name.endswith((".txt", ".log"))]
+    arguments = ("--anonymize", "--node=node-of-mine", "--pod=shop/web-0")
+    files, left_out, said = bundle(cluster, tmp_path, capsys, *arguments, user="viewer")
+    assert sorted(files) == ["cluster/version.json", "index.md", "versions.json"]
+    unpacked = gzip.decompress((tmp_path / "report.tar.gz").read_bytes()).decode()
+    assert [name for name in OF_OTHERS if name in unpacked + said + json.dumps(left_out)] == []
+    reason = "its names cannot be replaced: you lack the permission to list pods in the whole cluster"
+    assert left_out["cluster/ready.txt"] == left_out["pods/namespace-1/pod-1/pod.json"] == reason
+
+
+def test_one_list_of_names_that_fails_is_enough() -> None:
+    class Failing:
+        async def raw(self, method: str, target: str) -> bytes:
+            if "/pods" in target:
+                raise ApiStatusError(500, "InternalError", "it is broken")
+            return b'{"items": [{"metadata": {"name": "mine"}}]}'
+
+    names = Names()
+    asyncio.run(ClusterParts(cast("KubeClient", Failing()), NAMESPACE, 10, 10, 1 << 20).learn(names))
+    assert names.unknown == "it is broken (500 InternalError)"
+    assert names.text("mine") == "namespace-1"
 
 
 def test_a_file_that_is_there_is_kept(
@@ -271,6 +293,53 @@ def test_what_hangs_costs_itself_alone_and_so_does_what_fails(tmp_path: Path) ->
     assert json.loads(found["works"]) == {"a": 1}
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(5, "Input/output error"), "[Errno 5] Input/output error"),
+        (AttributeError("'list' has no items"), "a defect of this command: AttributeError: 'list' has no items"),
+    ],
+)
+def test_what_nobody_expects_costs_itself_alone(error: Exception, reason: str, tmp_path: Path) -> None:
+    async def fails() -> Content:
+        raise error
+
+    async def works() -> Content:
+        return Content({"a": 1})
+
+    found = collected(tmp_path, [Part("fails", "", fails), Part("works", "", works)])
+    assert found["fails"] == reason
+    assert json.loads(found["works"]) == {"a": 1}
+
+
+def test_what_cannot_be_cleaned_costs_itself_alone(tmp_path: Path) -> None:
+    async def deep() -> Content:
+        value: Any = "end"
+        for _ in range(100_000):
+            value = [value]
+        return Content(value)
+
+    async def annotated() -> Content:
+        return Content({"annotations": {"a": "[" * 100_000}})
+
+    found = collected(tmp_path, [Part("deep", "", deep), Part("annotated", "", annotated)])
+    assert found["deep"] == "it is nested too deep to be looked through"
+    assert json.loads(found["annotated"]) == {"annotations": {"a": REMOVED}}
+
+
+def test_a_file_that_can_no_longer_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def works() -> Content:
+        return Content("a")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", full)
+    with pytest.raises(BundleError, match="cannot be written: No space left on device"):
+        collected(tmp_path, [Part(name, "", works) for name in "abc"])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_more_than_a_few_requests_are_under_way_at_once(tmp_path: Path) -> None:
     running, most = 0, 0
 
@@ -317,6 +386,40 @@ def test_logs_are_those_of_pods_that_do_badly_and_of_named_nodes_first() -> None
         *("logs/b/koordlet.log", "logs/c/koordlet.log", "logs/c/koordlet.previous.log", "logs/d/koordlet.log")
     ]
     (target,) = parts[2].read.args  # type: ignore[attr-defined]
-    assert target.endswith(
-        "/pods/c/log?container=koordlet&tailLines=100&limitBytes=4194304&timestamps=true&previous=true"
-    )
+    assert target.endswith("/pods/c/log?container=koordlet&previous=true")
+
+
+def log_of(lines: list[bytes], wanted: int) -> tuple[Content, list[dict[str, str]]]:
+    """As the kubelet answers: the bytes are counted from the first of the last lines on."""
+    asked = []
+
+    class Kubelet:
+        async def raw(self, method: str, target: str) -> bytes:
+            query = dict(parse_qsl(target.partition("?")[2]))
+            asked.append(query)
+            return b"".join(lines[-int(query["tailLines"]) :])[: int(query["limitBytes"])]
+
+    pod = {"metadata": {"name": "a", "labels": {"koord-app": "koordlet"}}, "spec": {"containers": [{"name": "b"}]}}
+    parts = ClusterParts(cast("KubeClient", Kubelet()), NAMESPACE, wanted, 1, 1 << 20)
+    (part,) = parts.logs({"items": [pod]}, [])
+    return asyncio.run(cast("Coroutine[Any, Any, Content]", part.read())), asked
+
+
+def test_a_long_log_keeps_its_newest_lines() -> None:
+    content, asked = log_of([b"%04d %s\n" % (number, b"a" * 2000) for number in range(5000)], 5000)
+    lines = content.value.splitlines()
+    assert lines[-1].startswith("4999 ")
+    assert len(lines) > 1000
+    assert content.note == f"the last {len(lines)} lines alone: more than 4 MiB"
+    assert len(asked) <= 3
+
+
+def test_a_short_log_is_asked_for_once() -> None:
+    content, asked = log_of([b"a\n", b"b\n", b"c\n"], 2)
+    assert (content.value, content.note) == ("b\nc\n", "")
+    assert asked == [{"container": "b", "tailLines": "2", "limitBytes": "4194304", "timestamps": "true"}]
+
+
+def test_of_a_line_that_is_too_long_it_is_said() -> None:
+    content, _ = log_of([b"a\n", b"b" * (5 << 20)], 5000)
+    assert content.note == "the beginning of the last line alone: more than 4 MiB"

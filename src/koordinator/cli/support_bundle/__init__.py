@@ -27,7 +27,7 @@ from koordinator.cli.session import Session
 from koordinator.cli.support_bundle.anonymity import Names
 from koordinator.cli.support_bundle.archive import Archive
 from koordinator.cli.support_bundle.cluster_parts import PROGRAMS, ClusterParts, items
-from koordinator.cli.support_bundle.collector import Collector, Content
+from koordinator.cli.support_bundle.collector import Collector, Content, Part
 from koordinator.cli.support_bundle.program_parts import (
     explanations,
     pages_of_programs,
@@ -193,8 +193,10 @@ class _Bundle:
     async def gather(self, pods: list[tuple[str, str]], nodes: list[str]) -> None:
         """What others need first: what is installed, since its secrets are removed from logs."""
         self._collector.deadline = asyncio.get_running_loop().time() + self._options.timeout
-        await self._learn()
-        self._collector.write("versions.json", "of koord, Python and this machine", Content(facts()))
+        await self._learn(pods, nodes)
+        await self._collector.collect(
+            [Part("versions.json", "of koord, Python and this machine", _versions, public=True)]
+        )
         cluster, parts = self._sources.cluster, self._parts
         if cluster is not None and cluster.data is not None:
             await self._collector.collect(parts_of_folder(cluster.data, self._clock, self._options.log_lines))
@@ -212,23 +214,31 @@ class _Bundle:
             [*pages_of_programs(self._session, self._sources), *explanations(self._session, self._sources, pods, nodes)]
         )
 
-    async def _learn(self) -> None:
+    async def _learn(self, pods: list[tuple[str, str]], nodes: list[str]) -> None:
         """The names that are to be replaced, before anything is written."""
-        if self._names is None:
+        names = self._names
+        if names is None:
             return
-        self._names.learn("machine", socket.gethostname())
+        host = socket.gethostname()
+        for each in (host, host.partition(".")[0]):
+            names.learn_text("machine", each)
         cluster = self._sources.cluster
         if cluster is not None and cluster.data is None:
             for text in (cluster.name, cluster.server, urlsplit(cluster.server).hostname or ""):
-                self._names.learn_text(text, "the cluster")
-            self._names.learn("context", cluster.context)
-        self._names.is_complete = self._parts is not None
-        if self._parts is not None:
-            try:
-                async with asyncio.timeout_at(self._collector.deadline):
-                    await self._parts.learn(self._names)
-            except TimeoutError:
-                self._names.is_complete = False
+                names.learn_text("cluster", text)
+            names.learn_text("context", cluster.context)
+        # Those that were asked for stand in the index even where their cluster cannot be read.
+        for kind, name in (*(pair for pod in pods for pair in zip(("namespace", "pod"), pod, strict=True)),
+                           *(("node", node) for node in nodes)):  # fmt: skip
+            names.learn(kind, name)
+        if self._parts is None:
+            names.unknown = "there is no API server that would list them"
+            return
+        try:
+            async with asyncio.timeout_at(self._collector.deadline):
+                await self._parts.learn(names)
+        except TimeoutError:
+            names.unknown = "time was up before all of them were read: --timeout"
 
     def head(self, now: datetime) -> str:
         """How the index begins."""
@@ -246,6 +256,10 @@ class _Bundle:
         if self._names is not None:
             said.append("names of objects, images and addresses: replaced everywhere, the same by the same")
         return said or ["nothing: no rule has found anything"]
+
+
+async def _versions() -> Content:
+    return Content(facts())
 
 
 def _answer(archive: Archive) -> Answer:

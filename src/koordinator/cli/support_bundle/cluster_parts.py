@@ -9,13 +9,13 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from koordinator.api import kinds
-from koordinator.api.codec import decode_any
+from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.installation import MANAGER_LEASE, MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from koordinator.api.kinds import Kind
 from koordinator.api.manifests.definitions import DEFINITIONS
 from koordinator.api.meta import Object
 from koordinator.cli.support_bundle.anonymity import Names
-from koordinator.cli.support_bundle.collector import Content, Part
+from koordinator.cli.support_bundle.collector import Content, Part, reason
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import KubeError
 
@@ -81,7 +81,8 @@ class ClusterParts:
     def stored(self) -> list[Part]:
         """The cluster itself, and all objects of our kinds."""
         return [
-            Part("cluster/version.json", "the version of Kubernetes", partial(self._document, "/version")),
+            Part("cluster/version.json", "the version of Kubernetes", partial(self._document, "/version"),
+                 public=True),
             Part("cluster/api-groups.json", "which APIs are served", partial(self._document, "/apis")),
             Part("cluster/ready.txt", "whether the API server is ready", partial(self._text, "/readyz?verbose")),
             self._listing("cluster/nodes.json", kinds.NODES.path(), "the nodes: labels, conditions, capacity"),
@@ -136,15 +137,29 @@ class ClusterParts:
         return parts
 
     def _log(self, pod: str, container: str, *, previous: bool) -> Part:
-        query = {"container": container, "tailLines": self.lines, "limitBytes": _LOG_BYTES, "timestamps": "true"}
         before = {"previous": "true"} if previous else {}
-        path = f"{kinds.PODS.path(self.namespace, pod, 'log')}?{urlencode(query | before)}"
+        path = f"{kinds.PODS.path(self.namespace, pod, 'log')}?{urlencode({'container': container} | before)}"
         which = "as it ended before its last restart" if previous else "now"
         return Part(
             f"logs/{pod}/{container}{'.previous' if previous else ''}.log",
             f"the last {self.lines} lines of {container} of {pod}, {which}",
-            partial(self._text, path),
+            partial(self._lines, path),
         )
+
+    async def _lines(self, target: str) -> Content:
+        """As many of the last lines as fit: the API counts bytes from their beginning, and would cut off the newest."""
+        lines = self.lines
+        while True:
+            query = urlencode({"tailLines": lines, "limitBytes": _LOG_BYTES, "timestamps": "true"})
+            body = await self.client.raw("GET", f"{target}&{query}")
+            is_cut = len(body) >= _LOG_BYTES
+            if not is_cut or lines <= 1:
+                break
+            lines = max(1, min(lines * 3 // 4, body.count(b"\n")))
+        note = f"the last {lines} lines alone: more than {_LOG_BYTES >> 20} MiB" if lines < self.lines else ""
+        if is_cut:
+            note = f"the beginning of the last line alone: more than {_LOG_BYTES >> 20} MiB"
+        return Content(body.decode("utf-8", "replace"), note)
 
     def _events(self, folder: str, namespace: str, kind: str, name: str) -> Part:
         about = urlencode({"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"})
@@ -162,36 +177,46 @@ class ClusterParts:
     async def _text(self, target: str) -> Content:
         return Content((await self.client.raw("GET", target)).decode("utf-8", "replace"))
 
-    async def listed(self, target: str, *, ours: bool = False, most_bytes: int | None = -1) -> Content:
-        """All pages, or as many as fit into ``most_bytes`` (None: all; by default those of a listing)."""
-        limit = self.most_bytes if most_bytes == -1 else most_bytes
+    async def listed(self, target: str, *, ours: bool = False) -> Content:
+        """As many pages as fit into the bytes of a listing."""
         found: list[Any] = []
         size, token, first = 0, "", None
         while True:
-            query = urlencode({"limit": _PAGE} | ({"continue": token} if token else {}))
-            body = await self.client.raw("GET", f"{target}{'&' if '?' in target else '?'}{query}")
-            page = decode_any(body)
+            page, page_size, token = await self._page(target, token)
             first = first or page
             found += items(page)
-            size += len(body)
-            token = (page.get("metadata") or {}).get("continue") or ""
-            if not token or (limit is not None and size > limit):
+            size += page_size
+            if not token or size > self.most_bytes:
                 break
         note = f"the first {len(found)} alone: more than {self.most_bytes >> 20} MiB" if token else ""
         return Content({"kind": first.get("kind"), "apiVersion": first.get("apiVersion"), "items": found}, note, ours)
 
+    async def _page(self, target: str, token: str) -> tuple[Any, int, str]:
+        """With the bytes that it has, and the token of the next."""
+        query = urlencode({"limit": _PAGE} | ({"continue": token} if token else {}))
+        body = await self.client.raw("GET", f"{target}{'&' if '?' in target else '?'}{query}")
+        page = decode_any(body)
+        return page, len(body), (page.get("metadata") or {}).get("continue") or ""
+
     async def learn(self, names: Names) -> None:
-        """The names of all that a bundle may speak of; ``names`` is told when those in texts are not all known."""
+        """The names of all that a bundle may speak of; ``names`` is told when not all of them can be known."""
         needed: tuple[Kind[Any], ...] = (kinds.NAMESPACES, kinds.NODES, kinds.PODS)
-        for kind in (*needed, *_our_kinds()):
+        for kind in (*needed, kinds.PRIORITY_CLASSES, *_our_kinds()):
             try:
-                listing = await self.listed(kind.path(), most_bytes=None)
-            except KubeError:
-                # Where they cannot be listed, their own part is left out, too.
-                names.is_complete &= kind not in needed
-                continue
-            for each in items(listing.value):
+                await self._learn_kind(kind, names)
+            except (KubeError, DecodeError) as error:
+                # Where others cannot be listed, their own part is left out, too.
+                if kind in needed:
+                    names.unknown = reason(error)
+
+    async def _learn_kind(self, kind: Kind[Any], names: Names) -> None:
+        token = ""
+        while True:
+            page, _, token = await self._page(kind.path(), token)
+            for each in items(page):
                 names.learn_object(kind.name.lower(), each)
+            if not token:
+                return
 
     async def _definitions(self) -> Content:
         """Without their schemas, which are those of `koord manifests` in most cases, and large in all."""

@@ -38,6 +38,8 @@ class Part:
     path: str
     says: str
     read: Callable[[], Awaitable[Content]]
+    public: bool = False
+    """Whether it names nothing that --anonymize would replace."""
 
 
 @dataclass(slots=True)
@@ -57,44 +59,48 @@ class Collector:
 
     async def collect(self, parts: Iterable[Part]) -> list[Any]:
         """Read and write all of them; what each has read, uncleaned, in their order, and None for what is left out."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._collect(part), name=part.path) for part in parts]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._collect(part), name=part.path) for part in parts]
+        except ExceptionGroup as group:
+            # Of a file that cannot be written all say the same.
+            raise group.exceptions[0] from None
         return [task.result() for task in running]
 
     async def _collect(self, part: Part) -> Any:
+        if self.names is not None and self.names.unknown and not part.public:
+            self._leave_out(part, f"its names cannot be replaced: {self.names.unknown}")
+            return None
         try:
             async with asyncio.timeout_at(self.deadline), self._slots:
                 content = await part.read()
+            self._write(part, content)
         except TimeoutError:
             self._leave_out(part, "time was up: --timeout")
             return None
         except BundleError:
             raise
-        except (KoordinatorError, DecodeError, UnicodeError) as error:
+        except Exception as error:
             self._leave_out(part, reason(error))
             return None
-        self.write(part.path, part.says, content)
         return content.value
 
-    def write(self, path: str, says: str, content: Content) -> None:
+    def _write(self, part: Part, content: Content) -> None:
         """Clean it and put it into the archive."""
-        is_text = isinstance(content.value, str)
-        if is_text and self.names is not None and not self.names.is_complete:
-            self.archive.leave_out(path, says, "its names cannot be replaced, since not all of them could be read")
-            return
         text, note = self._cleaned(content), content.note
         whole = len(text)
-        if is_text and whole > self.most_bytes:
+        if isinstance(content.value, str) and whole > self.most_bytes:
             text = text[-self.most_bytes :]
             note = "; ".join(filter(None, (note, _CUT.format(kept=len(text), whole=whole))))
-        entry = self.archive.add(self._cleaned_name(path), self._cleaned_name(says), text, self._cleaned_name(note))
+        path, says, note = (self._cleaned_name(each) for each in (part.path, part.says, note))
+        entry = self.archive.add(path, says, text, note)
         if entry is not None:
             self.show(f"read {entry.path} ({entry.size} bytes)")
 
     def _leave_out(self, part: Part, why: str) -> None:
-        path = self._cleaned_name(part.path)
-        self.archive.leave_out(path, self._cleaned_name(part.says), self._cleaned_name(self.redactor.text(why)))
-        self.show(f"left out {path}: {' '.join(self._cleaned_name(why).split())}")
+        path, says, why = (self._cleaned_name(each) for each in (part.path, part.says, self.redactor.text(why)))
+        self.archive.leave_out(path, says, why)
+        self.show(f"left out {path}: {' '.join(why.split())}")
 
     def _cleaned(self, content: Content) -> str:
         if isinstance(content.value, str):
@@ -118,4 +124,10 @@ def reason(error: Exception) -> str:
         if error.is_not_found:
             return "there is none" if error.details.name else "this cluster does not have its kind"
         permission = missing_permission(error.message) if error.is_forbidden else ""
-    return f"you lack the permission to {permission}" if permission else str(error) or type(error).__name__
+    if permission:
+        return f"you lack the permission to {permission}"
+    if isinstance(error, KoordinatorError | DecodeError | UnicodeError | OSError) and str(error):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deep to be looked through"
+    return f"a defect of this command: {type(error).__name__}: {error}"

@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,8 @@ _NAME: Final = (
 )
 _SECRET_NAME: Final = re.compile(_NAME, re.IGNORECASE)
 _REFERENCE: Final = re.compile(
-    r"(?:name|namespace|file|path|dir|ttl|seconds|expiry|kind|ref|mode|burst|qps)s?$", re.IGNORECASE
+    r"(?:name|namespace|file|path|dir|ttl|seconds|expiry|kind|ref|mode|burst|qps|count|total|size|limit)s?$|^key$",
+    re.IGNORECASE,
 )
 """How names end whose value is not the secret itself but says where it is, or how long it lives."""
 _HARMLESS: Final = re.compile(r"(?:true|false|null|none|[0-9]+(?:\.[0-9]+)?(?:ns|us|ms|s|m|h)|)", re.IGNORECASE)
@@ -33,6 +35,14 @@ _KEY_BLOCK: Final = re.compile(
 )
 _END_OF_KEY: Final = re.compile(r"\A(?:(?!-----BEGIN).)*?-----END [A-Z0-9 ]*PRIVATE KEY-----", re.DOTALL)
 """Where a log begins in the middle of one."""
+_QUOTE: Final = r"\\{0,7}[\"']?"
+_VALUE: Final = (
+    r"(?:\\{0,7}\"(?:[^\"\\\n]|\\+[^\"\\\n]){0,4096}\\{0,7}\"|'[^'\n]{0,4096}'|\[[^\]\n]{0,4096}\]?|\{[^}\n]{0,4096}\}?|"
+    r"[^\s,;&}\])\"'\\]+|\\*[\"'][^\n]*)"
+)
+"""In quotes, in brackets, or a word."""
+_BLOCK: Final = r"[|>][-+0-9]{0,2}[ \t]*\n(?:[ \t]+[^\n]*(?:\n|\Z)){1,64}"
+"""Of YAML: a value in the lines below."""
 _PATTERNS: Final = (
     ("a key or certificate", _END_OF_KEY, REMOVED),
     ("a key or certificate", _KEY_BLOCK, REMOVED),
@@ -52,11 +62,42 @@ _PATTERNS: Final = (
         "a named secret",
         # Of the name, from the word that gives it away on: a line of a million such words takes no longer than others.
         re.compile(
-            rf"((?:{_NAME})[\w.-]{{0,64}}\\{{0,7}}[\"']?[ \t]{{0,9}}(?:=>|[:=])[ \t]{{0,9}})"
-            r"(?:\\{0,7}\"(?:[^\"\\\n]|\\+[^\"\\\n]){0,4096}\\{0,7}\"|'[^'\n]{0,4096}'|[^\s,;&}\])\"'\\]+|\\*[\"'][^\n]*)",
+            rf"((?:{_NAME})[\w.-]{{0,64}}{_QUOTE}[ \t]{{0,9}}(?:=>|[:=])[ \t]{{0,9}})(?:{_BLOCK}|{_VALUE})",
             re.IGNORECASE,
         ),
         None,
+    ),
+    (
+        "a named secret",
+        # As a flag and its value: --token X, also in a list.
+        re.compile(
+            rf"((?<![\w.-])-{{1,2}}[\w.-]{{0,64}}?(?:{_NAME})[\w.-]{{0,64}}"
+            rf"(?:[ \t]{{1,9}}(?![-|>]|=>)|\\{{0,7}}[\"'],[ \t]{{0,9}}(?=\\{{0,7}}[\"'](?!-)))){_VALUE}",
+            re.IGNORECASE,
+        ),
+        None,
+    ),
+    (
+        "a named secret",
+        # As a variable and its value: name: DB_PASSWORD, value: X.
+        re.compile(
+            rf"((?<![a-z])(?:name|key){_QUOTE}[ \t]{{0,9}}[:=][ \t]{{0,9}}{_QUOTE}"
+            rf"[\w.-]{{0,64}}?(?:{_NAME})[\w.-]{{0,64}}{_QUOTE},?\s{{0,64}}"
+            rf"{_QUOTE}(?<![a-z])value{_QUOTE}[ \t]{{0,9}}[:=][ \t]{{0,9}})"
+            rf"(?:{_BLOCK}|{_VALUE})",
+            re.IGNORECASE,
+        ),
+        None,
+    ),
+    (
+        "the address of a webhook",
+        # Whoever knows it may post.
+        re.compile(
+            r"(?i)\b(hooks\.slack\.com|discord(?:app)?\.com/api/webhooks|[\w-]{1,64}\.webhook\.office\.com|"
+            r"open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot|qyapi\.weixin\.qq\.com/cgi-bin/webhook|"
+            r"api\.telegram\.org)/[^\s\"'<>\\]+"
+        ),
+        rf"\1/{REMOVED}",
     ),
     (
         "a token of a known form",
@@ -67,10 +108,19 @@ _PATTERNS: Final = (
         REMOVED,
     ),
 )
-_DENSE: Final = re.compile(r"(?<![\w+/=-])[\w+/-]{40,}={0,2}(?![\w+/=-])")
+_LEAST_DENSE: Final = 40
+_DENSE: Final = re.compile(rf"(?<![\w+/=-])[\w+/-]{{{_LEAST_DENSE},}}={{0,2}}(?![\w+/=-])")
 """What may be a key in base64: uppercase, lowercase and digits without a break."""
 _LONG: Final = 60
 """A line of base64, which a path without a dot hardly reaches."""
+_DEEPEST: Final = 100
+_OPENING: Final = (
+    *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),
+    *(yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken),
+)
+_CLOSING: Final = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
+_UNREADABLE: Final = "a text that cannot be looked through: nested too deep, or with aliases or tags"
+_Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LEAST_LEARNED: Final = 8
 _MOST_LEARNED: Final = 200
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
@@ -109,7 +159,7 @@ class Redactor:
             by = replacement if replacement is not None else self._named
             text = pattern.sub(self._counted(what, by), text)
         text = _DENSE.sub(self._dense, text)
-        for secret in self._learned:
+        for secret in sorted(self._learned, key=len, reverse=True):
             if secret in text:
                 self.counts["a value that was removed elsewhere"] += text.count(secret)
                 text = text.replace(secret, REMOVED)
@@ -140,25 +190,33 @@ class Redactor:
         return REMOVED
 
     def _value(self, name: str, value: Any, ours: bool) -> Any:
+        """``name`` is its key, or that of the named secret which it is a part of."""
         match value:
             case Mapping():
-                return self._mapping(value, ours)
+                return self._mapping(name, value, ours)
             case list():
                 if name in _CONTAINERS:
                     return [self._container(each, ours) for each in value]
-                return self._arguments(value) if name in ("args", "command") else [
-                    self._value(name, each, ours) for each in value
-                ]  # fmt: skip
+                return self._list(name, value, ours)
             case str():
-                return self._string(name, value)
-        return value
+                return self._string(name, value, ours)
+            case None | bool():
+                return value
+        return self._removed("a named secret", value) if _is_secret(name, str(value)) else value
 
-    def _mapping(self, value: Mapping[str, Any], ours: bool) -> dict[str, Any]:
-        cleaned: dict[str, Any] = {}
+    def _mapping(self, within: str, value: Mapping[Any, Any], ours: bool) -> dict[Any, Any]:
+        cleaned: dict[Any, Any] = {}
+        secret = within if _is_secret(within, within) else ""
+        # {"name": "DB_PASSWORD", "value": "X"}, as variables and headers are written.
+        called = next((each for key, each in value.items() if _is(key, "name", "key") and isinstance(each, str)), "")
         if value.get("kind") == "Secret":
             value = {key: each for key, each in value.items() if key not in ("data", "stringData")}
         of_config_map = value.get("kind") == "ConfigMap"
-        for key, each in value.items():
+        for written, each in value.items():
+            if not isinstance(written, str):
+                cleaned[written] = self._value(secret, each, ours)
+                continue
+            key = written if written.isalpha() and len(written) < _LEAST_DENSE else self.text(written)
             if key in _NOISE and isinstance(each, list | str):
                 continue
             if key.endswith(_APPLIED):
@@ -166,13 +224,17 @@ class Redactor:
             elif key == "binaryData":
                 cleaned[key] = self._removed("binary data", each, learns=False)
             elif of_config_map and key == "data" and isinstance(each, Mapping):
-                cleaned[key] = {name: self._configuration(name, text) for name, text in each.items()}
+                cleaned[key] = {
+                    name: self._string(name, text, ours=True, is_file=True) if isinstance(text, str) else REMOVED
+                    for name, text in each.items()
+                }
             elif key == "env" and isinstance(each, list):
                 cleaned[key] = [self._variable(variable) for variable in each]
             elif key == "httpHeaders" and isinstance(each, list):
                 cleaned[key] = self._removed("headers of a probe", each, learns=False)
             else:
-                cleaned[key] = self._value(key, each, ours)
+                name = called if _is(key, "value") and _is_secret(called, called) else key
+                cleaned[key] = self._value(name if not secret or _REFERENCE.search(key) else secret, each, ours)
         return cleaned
 
     def _container(self, container: Any, ours: bool) -> Any:
@@ -188,56 +250,50 @@ class Redactor:
         learns = _is_secret(str(variable.get("name", "")), str(variable["value"]))
         return {**variable, "value": self._removed("a variable of the environment", variable["value"], learns=learns)}
 
-    def _arguments(self, arguments: list[Any]) -> list[Any]:
+    def _list(self, name: str, values: list[Any], ours: bool) -> list[Any]:
         """``--token X`` is two of them."""
         cleaned: list[Any] = []
         flag = ""
-        for each in arguments:
-            if not isinstance(each, str):
-                cleaned.append(self._value("", each, ours=True))
-            elif flag and not each.startswith("-") and _is_secret(flag, each):
-                cleaned.append(self._removed("a named secret", each))
-            else:
-                cleaned.append(self._string("", each))
-            flag = each if isinstance(each, str) and each.startswith("-") and "=" not in each else ""
+        for each in values:
+            is_text = isinstance(each, str)
+            follows = is_text and flag and not each.startswith("-")
+            cleaned.append(self._value(flag if follows and _is_secret(flag, each) else name, each, ours))
+            flag = each if is_text and each.startswith("-") and "=" not in each else ""
         return cleaned
 
-    def _string(self, name: str, text: str) -> str:
+    def _string(self, name: str, text: str, ours: bool, *, is_file: bool = False) -> str:
+        """JSON and YAML, of which a ``is_file`` of a ConfigMap mostly is, are looked through as objects are."""
         if name and _is_secret(name, text):
             return self._removed("a named secret", text)
-        if text[:1] in ("{", "["):
-            try:
-                parsed = json.loads(text)
-            except ValueError:
-                return self.text(text)
-            cleaned = self._value("", parsed, ours=False)
-            if cleaned != parsed:
-                return json.dumps(cleaned, ensure_ascii=False)
-            return text
+        try:
+            if text.lstrip()[:1] in ("{", "["):
+                with suppress(ValueError):
+                    parsed = json.loads(text, object_pairs_hook=_pairs)
+                    cleaned = self._value("", parsed, ours)
+                    return self.text(text if cleaned == parsed else json.dumps(cleaned, ensure_ascii=False))
+            if is_file or ("\n" in text and _SECRET_NAME.search(text)):
+                return self.text(self._yaml(text, ours))
+        except RecursionError:
+            return self._removed(_UNREADABLE, text, learns=False)
         return self.text(text)
 
-    def _configuration(self, name: str, text: Any) -> Any:
-        """A file of a ConfigMap: secrets in YAML may have several lines."""
-        if not isinstance(text, str):
-            return REMOVED
-        if _is_secret(name, text):
-            return self._removed("a named secret", text)
+    def _yaml(self, text: str, ours: bool) -> str:
+        """Itself where there is nothing in it, since comments, too, may say something."""
         try:
-            parsed = list(yaml.safe_load_all(text))
-        except (yaml.YAMLError, ValueError, RecursionError):
-            return self.text(text)
+            if not _is_plain(text):
+                return self._removed(_UNREADABLE, text, learns=False)
+            parsed = list(yaml.load_all(text, _Loader))
+        except (yaml.YAMLError, ValueError):
+            return text
         if not any(isinstance(each, dict | list) for each in parsed):
-            return self.text(text)
-        cleaned = [self._value("", each, ours=True) for each in parsed]
-        if cleaned != parsed:
-            dumped: str = yaml.safe_dump_all(cleaned, sort_keys=False, allow_unicode=True)
-            return self.text(dumped)
-        # Comments, too, may say something.
-        return self.text(text)
+            return text
+        cleaned = [self._value("", each, ours) for each in parsed]
+        dumped: str = yaml.safe_dump_all(cleaned, sort_keys=False, allow_unicode=True)
+        return text if cleaned == parsed else dumped
 
     def _removed(self, what: str, value: Any, *, learns: bool = True) -> str:
-        if learns and isinstance(value, str):
-            self._learn(value)
+        if learns and isinstance(value, str | int):
+            self._learn(str(value).strip())
         self.counts[what] += 1
         return REMOVED
 
@@ -249,3 +305,27 @@ class Redactor:
 
 def _is_secret(name: str, value: str) -> bool:
     return bool(_SECRET_NAME.search(name)) and not _REFERENCE.search(name) and not _HARMLESS.fullmatch(value)
+
+
+def _is(key: Any, *names: str) -> bool:
+    return isinstance(key, str) and key.lower() in names
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is repeated all values, since each stands in the text."""
+    found: dict[str, list[Any]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML may be read: a few aliases are enough for a document without end. Raises YAMLError."""
+    depth = 0
+    for token in yaml.scan(text, _Loader):
+        if isinstance(token, yaml.AliasToken | yaml.TagToken):
+            return False
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > _DEEPEST:
+            return False
+    return True
