@@ -34,7 +34,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.informer import Informer
 from koordinator.kube.kept_answers import AGAIN, KeptAnswers
 from koordinator.kube.pages import PageError, Request
-from koordinator.kube.secure_serving import PROBES
+from koordinator.kube.secure_options import PROBES
 from koordinator.kube.sender import RateLimiter
 
 RIGHTS_SECONDS: Final = 30.0
