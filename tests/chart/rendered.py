@@ -32,7 +32,7 @@ def environment(case: str, kind: str, name: str) -> dict[str, str]:
 
 
 def ports(case: str, name: str) -> dict[str, int]:
-    (container,) = pod_spec(case, PROGRAMS[name], name)["containers"]
+    (container,) = pod_spec(case, PROGRAMS.get(name, "Deployment"), name)["containers"]
     return {each["name"]: each["containerPort"] for each in container["ports"]}
 
 

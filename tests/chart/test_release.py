@@ -99,7 +99,7 @@ def test_everything_that_does_not_work_is_named(server: Server, tmp_path: Path) 
     server.stuck = frozenset({f"{_LEASES}/koordinator-manager"})
     server.documents["/apis/analysis.koordinator.sh/v1alpha1"]["resources"].clear()
     server.documents[_METRICS]["items"].pop()
-    status, said = says(server, tmp_path, 0.5)
+    status, said = says(server, tmp_path, 2.0)
     assert status == 1
     assert said == [
         "no replica holds the Lease koordinator-system/koord-scheduler",
