@@ -13,7 +13,14 @@ from typing import Final
 import koordinator
 from koordinator.api.manifests.yaml_text import scalar_text
 
-_PROGRAMS: Final = ("koord-scheduler", "koord-manager", "koord-descheduler", "koordlet", "koord-device-daemon", "koord-page")
+_PROGRAMS: Final = (
+    "koord-scheduler",
+    "koord-manager",
+    "koord-descheduler",
+    "koordlet",
+    "koord-device-daemon",
+    "koord-page",
+)
 _FILES_OF_PROGRAMS: Final = {
     "gpu-shared-resource-templates": "koord-scheduler",
     "manifests": "koord-manager",
