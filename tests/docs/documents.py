@@ -31,6 +31,7 @@ from koordinator.koordlet.configuration import read_configuration
 from koordinator.model.slo_configuration.configuration_keys import ALL_KEYS
 from koordinator.runtime_proxy.hook_servers import parse_hook_file
 from koordinator.simulate.change_file import read_changes
+from tests.docs.k9s_plugins import FIELDS, REQUIRED
 from tests.docs.pages import ROOT, Block
 from tests.yaml_documents import yaml_documents
 
@@ -136,6 +137,20 @@ def _profile(written: Written) -> Iterator[str]:
         yield from _lint({**_SCHEDULER, "profiles": [{"schedulerName": "shown", **written.value}]})
 
 
+def _is_of_k9s(written: Written) -> bool:
+    return written.keys == {"plugins"} and all("shortCut" in each for each in written.value["plugins"].values())
+
+
+def _k9s_plugins(written: Written) -> Iterator[str]:
+    for name, plugin in written.value["plugins"].items():
+        yield from (f"{name} has no {field}" for field in REQUIRED - plugin.keys())
+        yield from (
+            f"{name}.{field} is none that k9s reads"
+            for field, value in plugin.items()
+            if not isinstance(value, FIELDS.get(field, ()))
+        )
+
+
 def _arguments_of_fit(written: Written) -> Iterator[str]:
     arguments = [{"name": "NodeResourcesFitPlus", "args": written.value}]
     yield from _lint({**_SCHEDULER, "profiles": [{"schedulerName": "shown", "pluginConfig": arguments}]})
@@ -234,6 +249,7 @@ _SLO_KEYS: Final = frozenset(key.name for key in ALL_KEYS)
 _READERS: Final[tuple[tuple[Callable[[Written], bool], Callable[[Written], Iterator[str]]], ...]] = (
     (_has("apiVersion", "kind"), _object),
     (_has("profiles"), lambda written: _lint({**_SCHEDULER, **written.value})),
+    (_is_of_k9s, _k9s_plugins),
     (_only("plugins", "pluginConfig"), _profile),
     (_only("resources"), _arguments_of_fit),
     # An API server reads these: see ``objects``.
