@@ -19,7 +19,10 @@ _IN_PART = 5
 
 
 @pytest.fixture
-def printed(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> Said:
+def printed(kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+    # Each row on a line of its own, whatever the terminal of whoever runs the tests.
+    monkeypatch.setenv("COLUMNS", "1000")
+
     def run(*words: str) -> str:
         """What a command prints."""
         status = main([*words, f"--kubeconfig={kubeconfig}"])
