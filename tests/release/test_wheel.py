@@ -18,6 +18,7 @@ import time
 import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator
 from email import message_from_bytes
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -60,7 +61,16 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def node_environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With what requirements/node.txt is made from instead."""
     groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]
-    return installed(wheel, tmp_path_factory.mktemp("node"), groups["node"])
+    return installed(wheel, tmp_path_factory.mktemp("node"), [*required(groups, "node")])
+
+
+def required(groups: dict[str, list[str | dict[str, str]]], name: str) -> Iterator[str]:
+    """What a group needs, those that it includes among them."""
+    for each in groups[name]:
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from required(groups, each["include-group"])
 
 
 def only(folder: Path, pattern: str) -> Path:

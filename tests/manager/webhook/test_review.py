@@ -113,7 +113,7 @@ def test_only_an_object_that_is_there_can_be_changed() -> None:
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}', "has no request"),
         (review(operation="PATCH"), "request.operation: 'PATCH'"),
         (review(object=[]), "request.object"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000, "nested too deep"),
     ],
 )
 def test_what_is_no_question_is_refused_with_the_reason(body: bytes, said: str) -> None:
