@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
+from koordinator.api.manifests.monitoring import DASHBOARDS
 from koordinator.api.manifests.monitoring.alerts import ALERTS, Alert
 from koordinator.api.manifests.monitoring.dashboards import Dashboard
-from koordinator.api.manifests.monitoring.table import DASHBOARDS
 from tests.docs.metrics_page import PAGE
 from tests.docs.pages import ROOT
 

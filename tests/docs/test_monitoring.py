@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
+from koordinator.api.manifests.monitoring import DASHBOARDS
 from koordinator.api.manifests.monitoring.alerts import ALERTS
 from koordinator.api.manifests.monitoring.dashboards import COLUMNS, Panel, grafana_text
-from koordinator.api.manifests.monitoring.table import DASHBOARDS
 from tests.docs.monitoring_pages import (
     DASHBOARDS_PAGE,
     RUNBOOKS_PAGE,

@@ -24,9 +24,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from koordinator.api.manifests.monitoring import DASHBOARDS
 from koordinator.api.manifests.monitoring.alerts import ALERTS, Alert
 from koordinator.api.manifests.monitoring.dashboards import Panel
-from koordinator.api.manifests.monitoring.table import DASHBOARDS
 from koordinator.base.clock import SystemClock
 from koordinator.cli.page.history import Span
 from koordinator.cli.page.prometheus_history import PrometheusHistory

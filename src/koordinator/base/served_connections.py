@@ -89,7 +89,7 @@ class ServedConnection:
         """Whether the client has shown a certificate: of those with a request, it is closed after all others."""
         self.drop = drop
         """Closes it at once; what has not been sent is lost."""
-        self.progress: Callable[[], int | None] = _at_work
+        self.progress: Callable[[], int | None] = _nothing
         """While it is busy: a number that grows by one with each byte that the client reads or writes; None if it is
         not the client that is waited for."""
 
@@ -193,7 +193,7 @@ class ServedConnection:
             self._state = None
             self._pool.forget(self, reason)
             # What it leads to leads back to it, with 50 KiB of TLS, which the garbage collector would come to late.
-            self.drop, self.progress, self._late, self._limit.expire = _done, _at_work, None, _done
+            self.drop, self.progress, self._late, self._limit.expire = _nothing, _nothing, None, _nothing
 
     def is_stalled(self, now: float) -> bool:
         """Whether its client has hardly moved since the last look, a second ago or more."""
@@ -395,9 +395,5 @@ def _usable_files() -> int:
     return files - min(files // 4, _MOST_RESERVED_FILES)
 
 
-def _at_work() -> int | None:
-    return None
-
-
-def _done() -> None:
-    """Of a connection that has been closed."""
+def _nothing() -> None:
+    """What a connection does that is at work, and one that has been closed."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,20 @@ _QUESTION_SECONDS: Final = 10.0
 _QUESTIONS_PER_SECOND: Final = 100.0
 
 
+def certificate_files(options: SecureOptions, now: datetime) -> AbstractContextManager[tuple[Path, Path]]:
+    """Those of the flags, else of a certificate that is made for as long as the block runs."""
+    if options.certificate:
+        return nullcontext((Path(options.certificate), Path(options.key)))
+    if options.folder:
+        return nullcontext((Path(options.folder, "tls.crt"), Path(options.folder, "tls.key")))
+    try:
+        from koordinator.kube.self_signed import self_signed_files
+    except ModuleNotFoundError as error:
+        allowed = f"without the package {error.name}, it needs --{CERTIFICATE} and --{PRIVATE_KEY}"
+        raise ConfigurationError(f"--{PORT}", options.port, allowed) from error
+    return self_signed_files(now)
+
+
 class SecureServing:
     """What the port needs while it is open: its certificate, and the answers of the API server."""
 
@@ -58,7 +73,7 @@ class SecureServing:
 
         options, clock = self._options, self._process.clock
         loops = LoopSupervisor(clock=clock, random=self._process.random, metrics=self._process.metrics)
-        with self._certificate_files() as files:
+        with certificate_files(options, clock.now()) as files:
             certificate = ServingCertificate(*files)
             certificate.reload()
             async with (
@@ -72,19 +87,6 @@ class SecureServing:
                 finally:
                     refreshing.cancel()
                     await asyncio.wait([refreshing])
-
-    def _certificate_files(self) -> AbstractContextManager[tuple[Path, Path]]:
-        options = self._options
-        if options.certificate:
-            return nullcontext((Path(options.certificate), Path(options.key)))
-        if options.folder:
-            return nullcontext((Path(options.folder, "tls.crt"), Path(options.folder, "tls.key")))
-        try:
-            from koordinator.kube.self_signed import self_signed_files
-        except ModuleNotFoundError as error:
-            allowed = f"without the package {error.name}, it needs --{CERTIFICATE} and --{PRIVATE_KEY}"
-            raise ConfigurationError(f"--{PORT}", options.port, allowed) from error
-        return self_signed_files(self._process.clock.now())
 
     def _client(self, kubeconfig: str) -> AbstractAsyncContextManager[Client]:
         reaching = replace(self._reaching, kubeconfig=kubeconfig, master="") if kubeconfig else self._reaching

@@ -19,7 +19,7 @@ import koordinator
 from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.labels import labelled, name_and_component
-from koordinator.api.manifests.monitoring.table import monitoring_files
+from koordinator.api.manifests.monitoring import monitoring_files
 from koordinator.api.manifests.slo_values import slo_schema
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.api.manifests.yaml_text import GENERATED, generated_text

@@ -43,16 +43,12 @@ def sees_all(table: str) -> Sight:
 class Table:
     """The rows of one kind, by key. ``problem`` says why they are not known; empty where they are."""
 
-    def __init__(self, name: str, *, is_namespaced: bool = False) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.is_namespaced = is_namespaced
         self.problem = ""
         self._rows: dict[str, bytes] = {}
         self._changed: set[str] = set()
         self._told = ""
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def put(self, key: str, row: Row) -> None:
         """Add a row, or replace it; one that is the same as before is no change."""
@@ -135,9 +131,6 @@ class Board:
 
     def __iter__(self) -> Iterator[Table]:
         return iter(self._tables.values())
-
-    def __getitem__(self, name: str) -> Table:
-        return self._tables[name]
 
     def turn(self) -> Turn | None:
         """What has changed since the last turn; None for nothing."""

@@ -8,7 +8,7 @@ import logging
 import sys
 import webbrowser
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -36,6 +36,8 @@ from koordinator.cli.page.viewers import Viewer
 from koordinator.cli.page.what_if_runs import WhatIfRuns
 from koordinator.cli.session import open_session
 from koordinator.kube.prometheus import PrometheusServer, check_server
+from koordinator.kube.secure_options import SecureOptions
+from koordinator.kube.secure_serving import certificate_files
 from koordinator.kube.serving import HealthServer
 from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 
@@ -47,13 +49,16 @@ Show a cluster in the browser, kept current: whether co-location is safe, what i
 pods are pending, quotas, gangs, interference, migrations and devices. It reads what your kubeconfig may read, and
 writes nothing.
 
-The page is for you alone: it is served on this machine, and the link that is printed is good once. Ctrl-C ends it.
+Without --sign-in the page is for you alone: it is served on this machine, and the link that is printed is good once.
+Ctrl-C ends it; the page of a koord up, which is opened where one runs, goes on.
 """
 _EPILOG = """\
 examples:
   koord page                            of the cluster of kubectl, or of koord up
   koord page --no-browser               print the link, and open nothing
   koord page --page-port 6480 --kubeconfig prod.yaml
+  koord page --sign-in --bind-address ::
+                                        for everybody who has a token of the cluster, over HTTPS
 
 exit status: 0 after Ctrl-C; 1 when the cluster cannot be reached or the port is taken; 2 for what cannot be used
 """
@@ -205,13 +210,8 @@ def _prometheus(options: argparse.Namespace, clock: Clock) -> PrometheusServer:
 @contextmanager
 def _certificate(options: argparse.Namespace, clock: Clock) -> Iterator[ServingCertificate]:
     """That of the flags, else one that is made for this run. Raises ServingCertificateError."""
-    with ExitStack() as stack:
-        if options.tls_cert_file:
-            files = options.tls_cert_file, options.tls_private_key_file
-        else:
-            from koordinator.kube.self_signed import self_signed_files
-
-            files = stack.enter_context(self_signed_files(clock.now()))
+    secure = SecureOptions(certificate=str(options.tls_cert_file or ""), key=str(options.tls_private_key_file or ""))
+    with certificate_files(secure, clock.now()) as files:
         certificate = ServingCertificate(*files)
         certificate.reload()
         yield certificate

@@ -86,7 +86,7 @@ class Feed:
         """Others are told what is lacking, and not what would put it right."""
         self._is_for_administrator = is_for_administrator
         self.informers = InformerSet(client, clock=clock, write_through=False)
-        self.tables = {name: Table(name, is_namespaced=any(kind.namespaced for kind in READS[name])) for name in READS}
+        self.tables = {name: Table(name) for name in READS}
         self._nodes = self.informers.informer(NODES, transform=keep_node)
         self._pods = self.informers.informer(PODS, indexes={_BY_NODE: _node_of}, transform=keep_pod)
         self._metrics = self.informers.informer(NODE_METRICS, transform=keep_metric, absent_is_empty=True)

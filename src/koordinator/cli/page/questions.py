@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, NoReturn
 
 from koordinator.api.audit_answer import AUDIT_PATH, AuditAnswer
@@ -19,8 +19,8 @@ from koordinator.cli.explain_failure import ExplainError
 from koordinator.cli.explain_source import fetch
 from koordinator.cli.explanation import Sources
 from koordinator.cli.get import GANGS_PATH
-from koordinator.cli.listing import LISTINGS
 from koordinator.cli.page.board import Row, Table
+from koordinator.cli.page.rows import without_age
 from koordinator.cli.session import Session
 from koordinator.kube.client import KubeClient
 
@@ -29,7 +29,6 @@ _GANGS_SECONDS: Final = 5.0
 _AUDIT_SECONDS: Final = 5.0
 _AUDIT_RECORDS: Final = 200
 _AUDIT_TIME: Final = timedelta(hours=24)
-_NO_TIME: Final = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +83,11 @@ def questions_of(
 
     return (
         Question(Table("contact"), _CONTACT_SECONDS, contact),
-        Question(Table("gangs", is_namespaced=True), _GANGS_SECONDS, gangs),
-        Question(Table("audit", is_namespaced=True), _AUDIT_SECONDS, audit),
+        Question(Table("gangs"), _GANGS_SECONDS, gangs),
+        Question(Table("audit"), _AUDIT_SECONDS, audit),
     )
 
 
 def _gang_row(gang: Mapping[str, Any]) -> Row:
-    row: dict[str, Any] = {**LISTINGS["gangs"].row(gang, _NO_TIME)}
-    del row["age"]
-    numbers = {name: int(row[name] or 0) for name in ("needs", "pods", "pending", "waiting", "bound")}
-    return row | numbers | {"created": gang.get("createTime") or ""}
+    row = without_age("gangs", gang, gang.get("createTime") or "")
+    return row | {name: int(row[name] or 0) for name in ("needs", "pods", "pending", "waiting", "bound")}

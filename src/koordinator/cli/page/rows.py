@@ -6,7 +6,7 @@ needs. The words and numbers of rows are those of ``koord get``, ``koord top`` a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from sys import intern
@@ -128,9 +128,14 @@ def node_row(usage: NodeUsage, node: KeptNode, metric: KeptMetric | None) -> Row
 
 def listed(what: str, obj: Object) -> Row:
     """The row of ``koord get``, with the time of the object's creation instead of its age."""
-    row: Row = {**LISTINGS[what].row(to_document(obj), _NO_TIME)}
+    return without_age(what, to_document(obj), _time(obj.metadata.creation_timestamp))
+
+
+def without_age(what: str, document: Mapping[str, Any], created: str) -> Row:
+    """The same of a document that a program answers."""
+    row: Row = {**LISTINGS[what].row(document, _NO_TIME)}
     del row["age"]
-    return row | {"created": _time(obj.metadata.creation_timestamp)}
+    return row | {"created": created}
 
 
 def quota_row(quota: ElasticQuota) -> Row:

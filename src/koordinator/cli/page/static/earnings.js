@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Empty, Panel, useScheme } from "./parts.js";
 import { useChoice } from "./route.js";
-import { ask } from "./store.js";
+import { useAnswer } from "./store.js";
 import { cores } from "./words.js";
 
 const AGAIN_MS = 10000;
@@ -43,26 +43,11 @@ export function coreHours(history) {
 export function Earnings() {
   const [chosen, setSpan] = useChoice("span", "1h");
   const span = Object.hasOwn(SPANS, chosen) ? chosen : "1h";
-  const [history, setHistory] = useState(/** @type {History | null} */ (null));
-  const [problem, setProblem] = useState("");
+  const answer = useAnswer(`api/history?span=${span}`, AGAIN_MS);
+  /** @type {History | null} */
+  const history = answer.found;
+  const { problem } = answer;
   const [price, setPrice] = useState(localStorage.getItem("price") ?? "");
-  useEffect(() => {
-    const abort = new AbortController();
-    const read = async () => {
-      try {
-        setHistory(await ask(`api/history?span=${span}`, abort.signal));
-        setProblem("");
-      } catch (error) {
-        if (!abort.signal.aborted) setProblem(String(error instanceof Error ? error.message : error));
-      }
-    };
-    read();
-    const timer = setInterval(read, AGAIN_MS);
-    return () => {
-      abort.abort();
-      clearInterval(timer);
-    };
-  }, [span]);
   const scheme = useScheme();
   const hours = history ? coreHours(history) : 0;
   const worth = Number(price) > 0 ? `, worth ${(hours * Number(price)).toLocaleString([], { maximumFractionDigits: 2 })} at ${price} a core-hour` : "";

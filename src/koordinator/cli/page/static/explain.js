@@ -1,8 +1,8 @@
 // The drawer: everything that is known of one pod, node, quota, gang, Reservation or migration.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, useLayoutEffect, useRef } from "./html.js";
 import { Bar, Command } from "./parts.js";
 import { Pods } from "./pods.js";
-import { ask } from "./store.js";
+import { useAnswer } from "./store.js";
 import { amount, moment, resourceName } from "./words.js";
 
 const AGAIN_MS = 3000;
@@ -10,28 +10,8 @@ const AGAIN_MS = 3000;
 /** @param {{ kind: string, name: string, onClose: () => void }} properties */
 export function Drawer({ kind, name, onClose }) {
   const box = /** @type {{ current: HTMLElement | null }} */ (useRef(null));
-  const [found, setFound] = useState(/** @type {any} */ (null));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    setFound(null);
-    setProblem("");
-    const abort = new AbortController();
-    const path = `api/explain/${kind}/${name.split("/").map(encodeURIComponent).join("/")}`;
-    const read = async () => {
-      try {
-        setFound(await ask(path, abort.signal));
-        setProblem("");
-      } catch (error) {
-        if (!abort.signal.aborted) setProblem(String(error instanceof Error ? error.message : error));
-      }
-    };
-    read();
-    const timer = setInterval(read, AGAIN_MS);
-    return () => {
-      abort.abort();
-      clearInterval(timer);
-    };
-  }, [kind, name]);
+  const path = `api/explain/${kind}/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const { found, problem } = useAnswer(path, AGAIN_MS);
   useLayoutEffect(() => {
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
     box.current?.focus();

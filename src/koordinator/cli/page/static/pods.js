@@ -1,8 +1,8 @@
 // All pods: a part of the list at a time, which the server selects.
-import { html, useEffect, useState } from "./html.js";
+import { html } from "./html.js";
 import { Empty, NodeLink, Panel, PodLink, Rows } from "./parts.js";
 import { useChoice } from "./route.js";
-import { ask } from "./store.js";
+import { useAnswer } from "./store.js";
 import { bytes, className, cores, counted } from "./words.js";
 
 const AGAIN_MS = 5000;
@@ -10,26 +10,11 @@ const AGAIN_MS = 5000;
 /** @param {{ node?: string }} properties those of one node, or all */
 export function Pods({ node = "" }) {
   const [text, setText] = useChoice(node ? "pod" : "name", "");
-  const [found, setFound] = useState(/** @type {{ pods: any[], more: boolean }} */ ({ pods: [], more: false }));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    const abort = new AbortController();
-    const query = new URLSearchParams({ limit: "500", text, ...(node && { node }) });
-    const read = async () => {
-      try {
-        setFound(await ask(`api/pods?${query}`, abort.signal));
-        setProblem("");
-      } catch (error) {
-        if (!abort.signal.aborted) setProblem(String(error instanceof Error ? error.message : error));
-      }
-    };
-    read();
-    const timer = setInterval(read, AGAIN_MS);
-    return () => {
-      abort.abort();
-      clearInterval(timer);
-    };
-  }, [text, node]);
+  const query = new URLSearchParams({ limit: "500", text, ...(node && { node }) });
+  const answer = useAnswer(`api/pods?${query}`, AGAIN_MS);
+  /** @type {{ pods: any[], more: boolean }} */
+  const found = answer.found ?? { pods: [], more: false };
+  const { problem } = answer;
   const conclusion = found.more
     ? `The first ${found.pods.length} pods by name: a part of a name finds others.`
     : `${counted(found.pods.length, "pod")}${node ? ` on ${node}` : ""}.`;

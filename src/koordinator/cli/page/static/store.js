@@ -219,6 +219,38 @@ export async function ask(path, signal) {
 }
 
 /**
+ * What the server answers, asked again so long after each answer: one that takes long is waited for, and not asked twice.
+ * @param {string} path
+ * @param {number} again milliseconds
+ * @returns {{ found: any, problem: string }} nothing found for another path until it has answered
+ */
+export function useAnswer(path, again) {
+  const [answer, setAnswer] = useState({ path, found: /** @type {any} */ (null), problem: "" });
+  useEffect(() => {
+    const abort = new AbortController();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const read = async () => {
+      try {
+        const found = await ask(path, abort.signal);
+        setAnswer({ path, found, problem: "" });
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        const problem = String(error instanceof Error ? error.message : error);
+        setAnswer((before) => ({ path, found: before.path === path ? before.found : null, problem }));
+      }
+      if (!abort.signal.aborted) timer = setTimeout(read, again);
+    };
+    read();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+    };
+  }, [path, again]);
+  return answer.path === path ? answer : { found: null, problem: "" };
+}
+
+/**
  * Ask it to do something. A form of another site could not send this header.
  * @param {string} path
  * @param {any} body
